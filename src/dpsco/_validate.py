@@ -1,0 +1,91 @@
+"""Argument checks, each with one wording, so that every refusal reads alike."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection
+from typing import Any
+
+from .errors import ParameterError
+
+
+def real(name: str, value: Any, *, hint: str = "") -> float:
+    """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
+    if isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0):
+        raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}") from None
+    if math.isnan(number):
+        raise ParameterError(f"{name} must be a number, got NaN.{_tail(hint)}")
+    return number
+
+
+def positive(name: str, value: Any, *, hint: str = "") -> float:
+    """Return ``value`` as a finite float above zero."""
+    number = real(name, value, hint=hint)
+    if not (0.0 < number < math.inf):
+        raise ParameterError(f"{name} must be positive and finite, got {number!r}.{_tail(hint)}")
+    return number
+
+
+def non_negative(name: str, value: Any, *, hint: str = "") -> float:
+    """Return ``value`` as a finite float that is zero or above."""
+    number = real(name, value, hint=hint)
+    if not (0.0 <= number < math.inf):
+        raise ParameterError(
+            f"{name} must be zero or positive and finite, got {number!r}.{_tail(hint)}"
+        )
+    return number
+
+
+def probability(name: str, value: Any, *, hint: str = "") -> float:
+    """Return ``value`` as a float strictly between 0 and 1."""
+    number = real(name, value, hint=hint)
+    if not (0.0 < number < 1.0):
+        raise ParameterError(
+            f"{name} must lie strictly between 0 and 1, got {number!r}.{_tail(hint)}"
+        )
+    return number
+
+
+def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
+    """Return ``value`` as an int of at least ``at_least``; refuse booleans and floats."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ParameterError(f"{name} must be an integer, got {value!r}.{_tail(hint)}") from None
+    if number < at_least:
+        raise ParameterError(f"{name} must be at least {at_least}, got {number}.{_tail(hint)}")
+    return number
+
+
+def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -> str:
+    """Return ``value`` if it is one of the ``allowed`` words."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in sorted(allowed))
+        raise ParameterError(f"{name} must be one of {words}; got {value!r}.{_tail(hint)}")
+    return value
+
+
+def row_range(name: str, value: Any) -> tuple[int, int]:
+    """Return ``value`` as a non-empty half-open range of rows (start, stop)."""
+    try:
+        start, stop = value
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{name} must be a pair (start, stop) of row numbers, got {value!r}."
+        ) from None
+    start = integer(f"{name}[0]", start, at_least=0)
+    stop = integer(f"{name}[1]", stop, at_least=0)
+    if stop <= start:
+        raise ParameterError(f"{name} must be a non-empty range, got {(start, stop)}.")
+    return start, stop
+
+
+def _tail(hint: str) -> str:
+    return f" {hint}" if hint else ""

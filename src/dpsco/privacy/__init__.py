@@ -1,0 +1,1 @@
+"""The privacy core: budgets, releases, accounting, noise, ledger, certificate."""
