@@ -12,7 +12,7 @@ from .errors import ParameterError
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
-    if isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0):
+    if isinstance(value, (bool, str, bytes)) or getattr(value, "shape", ()):
         raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}")
     try:
         number = float(value)

@@ -1,0 +1,1 @@
+"""Measurements: each module prints a small table and is run with ``python -m``."""

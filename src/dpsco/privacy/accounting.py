@@ -1,0 +1,319 @@
+"""From releases to their cost: epsilon(delta), delta(epsilon), mu and the whole curve.
+
+One rule composes everything: a release costs only the rows that it touches, so the releases that
+touch a row are composed, and the cost of a run is that of its worst row. Gaussian releases compose
+in closed form and exactly. For other mixtures every bound that applies is computed (Renyi, pure,
+PLD, shuffling) and the best one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln
+
+from .. import _validate
+from ..errors import AssumptionError
+from . import amplification, gaussian, pld, renyi
+from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
+from .charges import Charge, charge
+from .releases import Composition, Release, flatten
+
+Charges = tuple[tuple[Charge, int], ...]
+
+_MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
+
+
+def cost(
+    releases: Release | Composition | Iterable[Release | Composition],
+    *,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    unit: Unit | None = None,
+) -> Cost:
+    """Return what the releases cost the worst row (or the worst unit of several rows).
+
+    >>> from dpsco.privacy.releases import GaussianRelease
+    >>> one = cost(GaussianRelease(1.0, 10.0, rows=(0, 100)), adjacency="zero_out")
+    >>> twice = cost(GaussianRelease(1.0, 10.0, rows=(0, 100), count=4), adjacency="zero_out")
+    >>> round(one.mu, 6), round(twice.mu, 6)
+    (0.1, 0.2)
+    """
+    adjacency = Adjacency.parse(adjacency)
+    unit = unit or Unit()
+    flat = flatten(releases)
+    if not flat:
+        return Cost((RowCost(()),), unit.rows)
+    if adjacency is Adjacency.ADD_REMOVE and len({release.rows for release in flat}) > 1:
+        raise AssumptionError(
+            "under add_remove every release must touch the same rows, because a row more or less "
+            "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
+        )
+    charges = [(charge(release, adjacency), release.count) for release in flat]
+    ranges = [release.rows for release in flat]
+    if all(item.mu is not None for item, _ in charges):
+        return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
+    rows = (RowCost(tuple(charges[i] for i in group)) for group in _touching(ranges))
+    return Cost(tuple(rows), unit.rows)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run costs, every number rounded up.
+
+    ``rows`` has one entry for each set of releases that some row is touched by; ``unit_rows`` rows
+    are protected together, by group privacy.
+    """
+
+    rows: tuple[RowCost, ...]
+    unit_rows: int = 1
+
+    @property
+    def mu(self) -> float | None:
+        """The exact Gaussian parameter, or None if some release is not Gaussian."""
+        return self._worst([row.mu for row in self.rows], self.unit_rows)
+
+    @property
+    def rho(self) -> float | None:
+        """The zCDP parameter, or None if some release has none."""
+        return self._worst([row.rho for row in self.rows], self.unit_rows**2)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The pure epsilon; infinite if some release is never purely private."""
+        return self.unit_rows * max(row.pure for row in self.rows)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon proved at ``delta``."""
+        delta = _validate.probability("delta", delta)
+        return max(self._unit_epsilon(row, delta) for row in self.rows)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta proved at ``epsilon``."""
+        epsilon = _validate.non_negative("epsilon", epsilon)
+        return max(self._unit_delta(row, epsilon) for row in self.rows)
+
+    def curve(self, deltas: Sequence[float]) -> list[tuple[float, float]]:
+        """Return pairs (delta, epsilon)."""
+        return [(delta, self.epsilon(delta)) for delta in deltas]
+
+    def satisfies(self, budget: Budget) -> bool:
+        """Say whether the cost is within the budget; not even rounding may exceed it."""
+        spent, allowed = self.against(budget)
+        return spent <= allowed
+
+    def against(self, budget: Budget) -> tuple[float, float]:
+        """Return what is spent and what is allowed, in the budget's own currency."""
+        if isinstance(budget, ApproxDP):
+            return self.epsilon(budget.delta), budget.epsilon
+        if isinstance(budget, PureDP):
+            return self.pure_epsilon, budget.epsilon
+        if isinstance(budget, ZCDP):
+            return math.inf if self.rho is None else self.rho, budget.rho
+        if isinstance(budget, GDP):
+            return math.inf if self.mu is None else self.mu, budget.mu
+        raise AssumptionError(f"no rule to check a budget of type {type(budget).__name__}.")
+
+    def _unit_epsilon(self, row: RowCost, delta: float) -> float:
+        if self.unit_rows == 1:
+            return row.epsilon(delta)
+        scaled = [bound.epsilon(delta) for bound in self._scaled(row)]
+        return min([_least_epsilon(lambda eps: self._group_delta(row, eps), delta), *scaled])
+
+    def _unit_delta(self, row: RowCost, epsilon: float) -> float:
+        if self.unit_rows == 1:
+            return row.delta(epsilon)
+        scaled = [bound.delta(epsilon) for bound in self._scaled(row)]
+        return min([self._group_delta(row, epsilon), *scaled])
+
+    def _scaled(self, row: RowCost) -> list[Bound]:
+        """Return the bounds of the unit that hold by scaling a row's own parameter."""
+        k, found = self.unit_rows, []
+        if row.mu is not None:
+            found.append(_gaussian_bound(k * row.mu))
+        elif row.rho is not None:
+            found.append(_renyi_bound(renyi.zcdp(k * k * row.rho)))
+        if row.pure < math.inf:
+            found.append(_pure_bound(k * row.pure))
+        return found
+
+    def _group_delta(self, row: RowCost, epsilon: float) -> float:
+        """Return delta of k rows: delta(epsilon/k) (e^epsilon - 1)/(e^(epsilon/k) - 1)."""
+        share = epsilon / self.unit_rows
+        steps = math.expm1(min(epsilon, 700.0)) / math.expm1(share) if share else self.unit_rows
+        return min(1.0, row.delta(share) * steps * (1 + 1e-14))
+
+    @staticmethod
+    def _worst(values: list[float | None], factor: int) -> float | None:
+        known = [value for value in values if value is not None]
+        return factor * max(known) if len(known) == len(values) else None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proved privacy curve, read in both directions."""
+
+    epsilon: Callable[[float], float]
+    delta: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """What all releases that touch one row cost it together."""
+
+    charges: Charges
+
+    @cached_property
+    def mu(self) -> float | None:
+        """Exact Gaussian composition: the root of the sum of squares."""
+        if any(item.mu is None for item, _ in self.charges):
+            return None
+        squares = math.fsum(count * (item.mu or 0.0) ** 2 for item, count in self.charges)
+        return math.sqrt(squares) * (1 + 2.0**-50)
+
+    @cached_property
+    def rho(self) -> float | None:
+        """The sum of the zCDP parameters."""
+        if any(item.rho is None for item, _ in self.charges):
+            return None
+        total = math.fsum(count * (item.rho or 0.0) for item, count in self.charges)
+        return total * (1 + 2.0**-50)
+
+    @cached_property
+    def pure(self) -> float:
+        """The sum of the pure epsilons."""
+        return sum(count * item.pure for item, count in self.charges) * (1 + 2.0**-50)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon over all bounds that apply."""
+        return min(bound.epsilon(delta) for bound in self.bounds)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta over all bounds that apply."""
+        return min(bound.delta(epsilon) for bound in self.bounds)
+
+    @cached_property
+    def bounds(self) -> list[Bound]:
+        """Every bound that covers all of the releases; refuse a mixture that none covers."""
+        if self.mu is not None:
+            return [_gaussian_bound(self.mu)]
+        found = []
+        if self.pure < math.inf:
+            found += [_pure_bound(self.pure), *self._responses()]
+        if all(item.curve is not None for item, _ in self.charges):
+            pairs = [(item.curve, count) for item, count in self.charges if item.curve]
+            found.append(_renyi_bound(renyi.compose(pairs)))
+        if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].shuffled:
+            found.append(_shuffled_bound(*self.charges[0][0].shuffled))
+        return found or [self.numerical()]
+
+    def numerical(self) -> Bound:
+        """Return the bound of the privacy loss distribution, from dp-accounting."""
+        losses = tuple((item.pld, count) for item, count in self.charges if item.pld is not None)
+        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in losses)
+        sampled = any(isinstance(a, (pld.PoissonLoss, pld.SampledLoss)) for a, _ in losses)
+        if len(losses) < len(self.charges) or (mixed and sampled):
+            raise AssumptionError(
+                "no accountant covers this mixture on the same rows: sampled releases need a "
+                "privacy loss distribution, and generalized or discrete Gaussian ones have none. "
+                "Let them touch different rows, or use Gaussian noise throughout."
+            )
+        composed = pld.Composed(losses)
+        return Bound(composed.epsilon, composed.delta)
+
+    def _responses(self) -> list[Bound]:
+        """Exact composition of equal purely private releases, each dominated by a coin."""
+        sizes = {item.pure for item, _ in self.charges}
+        total = sum(count for _, count in self.charges)
+        if len(sizes) > 1 or not 2 <= total <= _MOST_RESPONSES:
+            return []
+        e0 = sizes.pop()
+        return [_inverted(lambda eps: randomised_response_delta(eps, e0, total))]
+
+
+def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
+    """Return delta of ``times`` randomised responses that are e0-DP each, rounded up.
+
+    ``sum_x Bin(times, p)(x) (1 - e^(epsilon - (2x - times) e0))_+`` with p = e^e0/(1 + e^e0)
+    (Kairouz, Oh, Viswanath 2013, arXiv:1311.0776).
+    """
+    first = max(0, math.floor((times + epsilon / e0) / 2))
+    x = np.arange(first, times + 1, dtype=float)
+    log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
+    choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
+    gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
+    terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
+    return min(1.0, float(np.sum(terms)) * (1 + 1e-7))
+
+
+def _gaussian_bound(mu: float) -> Bound:
+    return Bound(lambda delta: gaussian.epsilon(delta, mu), lambda eps: gaussian.delta(eps, mu))
+
+
+def _pure_bound(pure: float) -> Bound:
+    return Bound(lambda _: pure, lambda eps: 0.0 if eps >= pure else 1.0)
+
+
+def _renyi_bound(curve: renyi.Curve) -> Bound:
+    return Bound(
+        lambda delta: renyi.epsilon(curve, delta),
+        lambda eps: max(math.exp(renyi.log_delta(curve, eps)), 5e-324),
+    )
+
+
+def _shuffled_bound(reports: int, mu: float) -> Bound:
+    return Bound(
+        lambda delta: amplification.shuffled_epsilon(delta, reports, mu),
+        lambda eps: amplification.shuffled_delta(eps, reports, mu),
+    )
+
+
+def _inverted(delta_of: Callable[[float], float]) -> Bound:
+    return Bound(lambda delta: _least_epsilon(delta_of, delta), delta_of)
+
+
+def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """Return the least epsilon whose delta is at most ``delta``, from above."""
+    low, high = 0.0, 1.0
+    while delta_of(high) > delta:
+        low, high = high, 2 * high
+        if high > 1e9:
+            return math.inf
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        if delta_of(middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, int]]) -> Charges:
+    """Return the charges of the row with the largest sum of squares."""
+    if len(set(ranges)) == 1:
+        return tuple(charges)
+    squares = np.array([count * (item.mu or 0.0) ** 2 for item, count in charges])
+    starts, stops = np.array(ranges).T
+    edges = np.unique(starts)  # the worst row can be taken where some release begins
+    steps = np.zeros(len(edges) + 1)
+    np.add.at(steps, np.searchsorted(edges, starts), squares)
+    np.add.at(steps, np.searchsorted(edges, stops), -squares)
+    totals = np.cumsum(steps)[:-1]
+    # Differences leave rounding behind, so every near-worst row is summed again exactly.
+    near = edges[totals >= totals.max() * (1 - 1e-9)]
+    groups = [np.flatnonzero((starts <= row) & (row < stops)) for row in near]
+    best = max(groups, key=lambda group: math.fsum(squares[group]))
+    return tuple(charges[i] for i in best)
+
+
+def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """Return the sets of releases that touch a row, without those contained in another set."""
+    starts = sorted({start for start, _ in ranges})
+    groups = {
+        frozenset(i for i, (low, high) in enumerate(ranges) if low <= row < high) for row in starts
+    }
+    largest = [group for group in groups if not any(group < other for other in groups)]
+    return [tuple(sorted(group)) for group in largest]

@@ -1,0 +1,258 @@
+"""Privacy loss distributions through dp-accounting: sampled and mixed releases, second witness.
+
+The only module that imports dp-accounting. It speaks to it in one convention, because the library's
+accountants read the same event differently: under REPLACE_ONE its PLD doubles the sensitivity of a
+Gaussian by itself and its RDP does not. We divide by the true distance between neighbours first
+and ask under ADD_OR_REMOVE_ONE. REPLACE_ONE is passed in two places only, each tested: the
+antipodal pair of Poisson sampling (PLD, per-row norm), and samples without replacement (RDP, true
+distance).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from ..errors import AssumptionError, MissingExtraError
+from . import gaussian
+from .amplification import sampled_delta_array
+
+_FINEST = 4e-6  # below this step, rounding in double precision can break a composition
+_MOST_STEPS = 10_000_000
+
+
+@dataclass(frozen=True)
+class GaussianLoss:
+    """N(0, 1) against N(mu, 1)."""
+
+    mu: float
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the privacy loss."""
+        return self.mu
+
+
+@dataclass(frozen=True)
+class PoissonLoss:
+    """A Gaussian sum over a Poisson sample; ``mu`` is one row's bound in standard deviations."""
+
+    mu: float
+    rate: float
+    replace_one: bool  # the antipodal (conjectured) pair, else add/remove
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the privacy loss, in the limit of many releases."""
+        reach = 2 * self.mu if self.replace_one else self.mu
+        return _sampled_spread(reach, self.rate)
+
+
+@dataclass(frozen=True)
+class SampledLoss:
+    """The symmetric profile of :func:`amplification.sampled_delta`; ``mu`` is the distance.
+
+    ``population`` is (size, rows) for samples without replacement, which Renyi bounds cover too.
+    """
+
+    mu: float
+    rate: float
+    population: tuple[int, int] | None = None
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the privacy loss, in the limit of many releases."""
+        return _sampled_spread(self.mu, self.rate)
+
+
+@dataclass(frozen=True)
+class PureLoss:
+    """Any release that is purely epsilon-DP: dominated by randomised response."""
+
+    epsilon: float
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of randomised response's privacy loss, from above."""
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class ZcdpLoss:
+    """A release known only to be rho-zCDP; Renyi accounting alone covers it."""
+
+    rho: float
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of a Gaussian loss with the same rho."""
+        return math.sqrt(2 * self.rho)
+
+
+Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | ZcdpLoss
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Several losses, each with the number of times it is incurred by one row."""
+
+    losses: tuple[tuple[Loss, int], ...]
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon at ``delta``: from the PLD, or from Renyi bounds where that is loose."""
+        mu = math.sqrt(sum(count * loss.spread**2 for loss, count in self.losses))
+        limit = gaussian.epsilon(delta, mu)  # of many small releases
+        value = self._pld_epsilon(delta)
+        if value > 2 * limit:
+            value = min(value, self._rdp_epsilon(delta))
+        sampled = any(isinstance(loss, (PoissonLoss, SampledLoss)) for loss, _ in self.losses)
+        if sampled and value < 0.3 * limit:
+            raise AssumptionError(
+                f"the numerical accountant broke down: epsilon {value:.3g} at delta {delta:.3g} "
+                f"where the limit of many releases is {limit:.3g}. Use fewer, larger samples."
+            )
+        return value
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at ``epsilon`` from the PLD (1 where only Renyi bounds apply)."""
+        if self._distribution is None:
+            return 1.0
+        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)))
+
+    def _pld_epsilon(self, delta: float) -> float:
+        if self._distribution is None:
+            return math.inf
+        return float(self._distribution.get_epsilon_for_delta(delta))
+
+    def _rdp_epsilon(self, delta: float) -> float:
+        dp, relation = _library(), _rdp_relation(self.losses)
+        if relation is None:
+            return math.inf
+        accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
+        for loss, count in self.losses:
+            accountant.compose(_rdp_event(loss), count)
+        return float(accountant.get_epsilon(delta))
+
+    @cached_property
+    def _distribution(self) -> Any:
+        """The composed distribution, or None where the losses have none or it would be too fine."""
+        if any(isinstance(loss, ZcdpLoss) for loss, _ in self.losses):
+            return None
+        step = self._step()
+        too_fine = any(step > loss.spread / 4 for loss, _ in self.losses)
+        if too_fine or max(count for _, count in self.losses) > _MOST_STEPS:
+            return None
+        total = None
+        for loss, count in self.losses:
+            part = _single(loss, step)
+            part = part.self_compose(count) if count > 1 else part
+            total = part if total is None else total.compose(part)
+        return total
+
+    def _step(self) -> float:
+        """Return the grid step: fine against the smallest loss, so that rounding up costs little."""
+        return max(min(loss.spread for loss, _ in self.losses) / 250, _FINEST)
+
+
+def version() -> str:
+    """Return the version of dp-accounting in use, for the certificate."""
+    _library()
+    return metadata.version("dp-accounting")
+
+
+def _single(loss: Loss, step: float) -> Any:
+    """Return the distribution of one release on the grid, pessimistic."""
+    dp = _library()
+    build = dp.pld.privacy_loss_distribution
+    if isinstance(loss, GaussianLoss):
+        return build.from_gaussian_mechanism(1.0 / loss.mu, value_discretization_interval=step)
+    if isinstance(loss, PoissonLoss):
+        relations = dp.NeighboringRelation
+        relation = relations.REPLACE_ONE if loss.replace_one else relations.ADD_OR_REMOVE_ONE
+        return build.from_gaussian_mechanism(
+            1.0 / loss.mu,
+            sampling_prob=loss.rate,
+            value_discretization_interval=step,
+            neighboring_relation=relation,
+        )
+    if isinstance(loss, SampledLoss):
+        return _from_profile(loss, step)
+    if isinstance(loss, PureLoss):
+        parameters = dp.pld.common.DifferentialPrivacyParameters(loss.epsilon, 0.0)
+        return build.from_privacy_parameters(parameters, value_discretization_interval=step)
+    raise AssumptionError(f"no privacy loss distribution for {loss!r}.")
+
+
+def _from_profile(loss: SampledLoss, step: float) -> Any:
+    """Return the pessimistic connect-the-dots distribution of a symmetric profile."""
+    from dp_accounting.pld import pld_pmf
+
+    # Beyond 12 standard deviations of the noise the profile is below 1e-30.
+    reach = math.log1p(loss.rate * math.expm1(min(loss.mu * (12 + loss.mu / 2), 700.0)))
+    last = max(2, math.ceil(reach / step))
+    grid = np.arange(-last, last + 1)
+    epsilons = np.asarray(grid * step, dtype=np.float64)
+    deltas = sampled_delta_array(epsilons, loss.rate, loss.mu)
+    deltas = np.minimum.accumulate(deltas)
+    mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, deltas)
+    return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
+
+
+def _rdp_relation(losses: Sequence[tuple[Loss, int]]) -> Any:
+    """Return the relation under which the RDP accountant reads all of the losses right, or None."""
+    relations = _library().NeighboringRelation
+    sampled = [loss for loss, _ in losses if isinstance(loss, SampledLoss)]
+    poisson = [loss for loss, _ in losses if isinstance(loss, PoissonLoss)]
+    if any(isinstance(loss, PureLoss) for loss, _ in losses):
+        return None
+    if any(loss.replace_one for loss in poisson) or any(not a.population for a in sampled):
+        return None
+    if sampled:
+        return None if poisson else relations.REPLACE_ONE
+    return relations.ADD_OR_REMOVE_ONE
+
+
+def _rdp_event(loss: Loss) -> Any:
+    dp = _library()
+    if isinstance(loss, GaussianLoss):
+        return dp.GaussianDpEvent(1.0 / loss.mu)
+    if isinstance(loss, ZcdpLoss):
+        return dp.ZCDpEvent(loss.rho)
+    if isinstance(loss, PoissonLoss):
+        return dp.PoissonSampledDpEvent(loss.rate, dp.GaussianDpEvent(1.0 / loss.mu))
+    if isinstance(loss, SampledLoss) and loss.population:
+        size, rows = loss.population
+        return dp.SampledWithoutReplacementDpEvent(rows, size, dp.GaussianDpEvent(1.0 / loss.mu))
+    raise AssumptionError(f"no Renyi event for {loss!r}.")
+
+
+def _sampled_spread(mu: float, rate: float) -> float:
+    return rate * math.sqrt(math.expm1(min(mu * mu, 700.0)))
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """Import dp-accounting on first use and check that it is new enough."""
+    try:
+        import dp_accounting
+        import dp_accounting.pld.common
+        import dp_accounting.pld.privacy_loss_distribution
+        import dp_accounting.rdp
+    except ImportError:
+        raise MissingExtraError(
+            "sampled or mixed releases and the second witness need dp-accounting. "
+            "Install it with: pip install 'dpsco[accounting]'"
+        ) from None
+    found = metadata.version("dp-accounting")
+    if tuple(int(part) for part in found.split(".")[:2]) < (0, 6):
+        raise MissingExtraError(
+            f"dpsco needs dp-accounting 0.6 or newer, found {found} (another package may hold "
+            "attrs back). Install it with: pip install 'dpsco[accounting]'"
+        )
+    return dp_accounting

@@ -1,0 +1,374 @@
+"""Correlated Gaussian noise for the prefix sums of a stream in which every row acts once.
+
+Setting    T rounds; each row is in the batch of exactly one round, where it moves the batch sum by
+           at most `bound`. The T noisy prefix sums are wanted, one after the other.
+Paper      Choquette-Choo, Ganesh, Thakurta 2025, Lemma 8 (tree); Honaker 2015 (tree_honaker);
+           Fichtenberger, Henzinger, Upadhyay 2022 (toeplitz); Dvijotham, McMahan, Pillutla,
+           Steinke, Thakurta 2024 (buffered linear Toeplitz, blt).
+Guarantee  With sigma = sensitivity * column_norm / mu and increments u_t = x_t + sigma * next(),
+           the whole transcript (u_0, ..., u_{T-1}) is mu-GDP, also when x_t depends on earlier u
+           and when the public bound changes from round to round (sigma then follows it).
+Needs      T fixed beforehand; one participation a row; no round released twice with the same noise.
+Symbols    Chat, Chat^{-1} z, N_t, T, colnorm -> encoder, increments, prefix noise, rounds,
+           column_norm.
+
+| name         | column norm squared      | draws              | vectors held | remark         |
+|--------------|--------------------------|--------------------|--------------|----------------|
+| tree         | levels = bit length of T | T                  | levels       | for comparison |
+| tree_honaker | levels                   | 2T - bits set in T | levels       | for comparison |
+| toeplitz     | sum of r_k^2, k < T      | T                  | T            |                |
+| toeplitz_cn  | 1, in every column       | T                  | T            | the default    |
+| banded       | sum of r_k^2, k < bands  | T                  | bands - 1    | for comparison |
+| blt          | closed form              | T                  | 2 or 3       | for large T    |
+
+With `drop_root` (either tree, T = 2^h) the node that covers everything is left out and the last
+prefix is the sum of the two halves: one level less, one draw less for tree_honaker.
+`blt` uses the smallest tuned design that covers T, and the design for 16384 rounds beyond. Its
+column norm is computed for the actual T, so privacy always holds; accuracy slowly degrades there.
+
+Order of draws: rounds in order; tree_honaker draws the nodes completed by a round leaf first, then
+upwards; every other mechanism draws one vector a round.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _validate
+from ..errors import ParameterError, RandomnessError
+from . import prefix_matrices as matrices
+
+__all__ = ["MECHANISMS", "NoiseStream", "PrefixMechanism", "mechanism"]
+
+Array = NDArray[np.float64]
+Draw = Callable[[], Array]
+Step = Callable[[int, Array, Draw, Array], Array]  # round, first draw, more draws, memory
+
+MECHANISMS = ("tree", "tree_honaker", "toeplitz", "toeplitz_cn", "banded", "blt")
+_TREES = ("tree", "tree_honaker")
+_ROUND_UP = 1.0 + 2.0**-50  # four units in the last place: covers the rounding of the norm itself
+
+
+@dataclass(frozen=True)
+class PrefixMechanism:
+    """A public description of a prefix-sum mechanism: no data, no randomness.
+
+    Noise is in units of sigma, one coordinate. The mechanism releases A x + sigma B z, where
+    A = B C is the matrix of prefix sums, C the `encoder`, B the `decoder` and z standard normal.
+    """
+
+    name: str  # one of MECHANISMS
+    rounds: int  # horizon T
+    bands: int | None = None  # banded only: number of non-zero diagonals of the encoder
+    drop_root: bool = False  # trees only, rounds a power of two, at least 2
+
+    def __post_init__(self) -> None:
+        _validate.choice("name", self.name, MECHANISMS)
+        hint = "It is the fixed number of prefix sums, one a batch."
+        object.__setattr__(self, "rounds", _validate.integer("rounds", self.rounds, hint=hint))
+        object.__setattr__(self, "bands", _checked_bands(self.name, self.rounds, self.bands))
+        _check_drop_root(self.name, self.rounds, self.drop_root)
+
+    @property
+    def column_norm(self) -> float:
+        """Largest column norm of the encoder, rounded up: the sensitivity to a row of bound 1."""
+        if self.name in _TREES:
+            square = float(self._levels)
+        elif self.name == "toeplitz_cn":
+            square = 1.0
+        elif self.name == "blt":
+            square = matrices.blt_energy(self.rounds)
+        else:
+            square = float(matrices.square_root(self.bands or self.rounds).energy[-1])
+        return math.sqrt(square) * _ROUND_UP
+
+    def draws(self) -> int:
+        """Return the number of fresh Gaussian vectors that the whole stream uses."""
+        if self.name == "tree_honaker":
+            return 2 * self.rounds - self.rounds.bit_count() - int(self.drop_root)
+        return self.rounds
+
+    def memory_vectors(self) -> int:
+        """Return how many vectors of the length of a draw the stream holds between rounds."""
+        if self.name in _TREES:
+            return self._levels
+        if self.name == "banded":
+            return len(self._series()) - 1
+        return matrices.blt_design(self.rounds)[0].size if self.name == "blt" else self.rounds
+
+    def prefix_std(self) -> Array:
+        """Return the exact standard deviation of the noise on each prefix, in units of sigma."""
+        if self.name in _TREES:
+            every = self.name == "tree_honaker"
+            variance = matrices.tree_variance(self.rounds, self._levels, every=every)
+        elif self.name == "toeplitz_cn":
+            variance = matrices.normalised_variance(self.rounds)
+        else:
+            variance = np.cumsum(self._prefix_series() ** 2)
+        return np.sqrt(variance)
+
+    def error_max(self) -> float:
+        """Return the largest prefix error, in units of sensitivity / mu (e_max)."""
+        return self.column_norm * float(self.prefix_std().max())
+
+    def error_rms(self) -> float:
+        """Return the root mean square prefix error, in units of sensitivity / mu (e_rms)."""
+        return self.column_norm * math.sqrt(float(np.mean(self.prefix_std() ** 2)))
+
+    def encoder(self) -> Array:
+        """Return C, draws x rounds: what one unit contribution in round t adds to each node."""
+        if self.name in _TREES:
+            every = self.name == "tree_honaker"
+            return matrices.tree_encoder(self.rounds, self._levels, every=every)
+        if self.name == "toeplitz_cn":
+            return matrices.normalised_encoder(self.rounds)
+        return matrices.lower_toeplitz(self._series(), self.rounds)
+
+    def decoder(self) -> Array:
+        """Return B, rounds x draws: the prefix noise is B z; B C is lower triangular of ones."""
+        if self.name in _TREES:
+            every = self.name == "tree_honaker"
+            return matrices.tree_decoder(self.rounds, self._levels, every=every)
+        if self.name == "toeplitz_cn":
+            return matrices.normalised_decoder(self.rounds)
+        return matrices.lower_toeplitz(self._prefix_series(), self.rounds)
+
+    def start(self, draw: Draw) -> NoiseStream:
+        """Return a new noise stream; ``draw()`` gives one fresh standard normal vector a call."""
+        return NoiseStream(self, draw)
+
+    @property
+    def _levels(self) -> int:
+        """Nodes above the first leaf, for the trees."""
+        return matrices.tree_levels(self.rounds, drop_root=self.drop_root)
+
+    def _series(self) -> Array:
+        """First column of the encoder, for toeplitz, banded and blt."""
+        if self.name == "blt":
+            return matrices.blt_series(self.rounds)
+        return matrices.square_root(self.bands or self.rounds).root
+
+    def _prefix_series(self) -> Array:
+        """First column of the decoder, for toeplitz, banded and blt."""
+        if self.name == "toeplitz":  # the square root of A is its own decoder
+            return self._series()
+        series: Array = np.cumsum(matrices.inverse_series(self._series(), self.rounds))
+        return series
+
+
+class NoiseStream:
+    """The noise of one run, round by round. Stateful; never copied, pickled or forked.
+
+    Made by `PrefixMechanism.start`. It keeps ``memory_vectors()`` vectors of past noise: they are
+    as secret as the rows.
+    """
+
+    def __init__(self, mechanism: PrefixMechanism, draw: Draw) -> None:
+        if not isinstance(mechanism, PrefixMechanism):
+            raise ParameterError(f"mechanism must be a PrefixMechanism, got {mechanism!r}.")
+        if not callable(draw):
+            raise ParameterError(f"draw must be a function without arguments, got {draw!r}.")
+        self.mechanism = mechanism
+        self._draw = draw
+        self._step = _STEPS[mechanism.name](mechanism)
+        self._memory: Array | None = None  # made at the first draw, which tells the length
+        self._position = 0
+        self._drawn = 0
+        self._busy = False
+        self._process = os.getpid()
+
+    @property
+    def position(self) -> int:
+        """Rounds done so far: the number of increments handed out."""
+        return self._position
+
+    def next(self) -> Array:
+        """Return the noise increment of this round for sigma = 1: N_t - N_{t-1}, N_{-1} = 0.
+
+        Raises RandomnessError past the horizon, in another process, or after a round that failed.
+        """
+        self._check_usable()
+        self._busy = True  # stays so if anything below raises: a broken round is never repeated
+        first = self._fresh()
+        if self._memory is None:
+            self._memory = np.zeros((self.mechanism.memory_vectors(), first.size))
+        increment = self._step(self._position, first, self._fresh, self._memory)
+        self._position += 1
+        self._busy = False
+        return increment
+
+    def state(self) -> dict[str, int | Array]:
+        """Return copies of all that changes: position, draws used, memory. Secret."""
+        empty = np.zeros((self.mechanism.memory_vectors(), 0))
+        memory = empty if self._memory is None else self._memory.copy()
+        return {"position": self._position, "drawn": self._drawn, "memory": memory}
+
+    def _check_usable(self) -> None:
+        """Refuse whatever could repeat noise."""
+        if self._process != os.getpid():
+            raise RandomnessError("A noise stream must stay in the process that started it.")
+        if self._busy:
+            raise RandomnessError(
+                "The noise stream was interrupted in a round, or is used by two threads at once; "
+                "it cannot go on. Start a new run, with its own budget."
+            )
+        if self._position >= self.mechanism.rounds:
+            raise RandomnessError(
+                f"The noise stream has only {self.mechanism.rounds} rounds and all are used. "
+                "Plan more rounds beforehand; noise is never repeated."
+            )
+
+    def _fresh(self) -> Array:
+        """Draw one vector and copy it, so that the caller's buffer may be used again."""
+        vector = np.array(self._draw(), dtype=np.float64)
+        length = vector.size if self._memory is None else self._memory.shape[1]
+        if vector.shape != (length,) or length == 0 or not np.isfinite(vector).all():
+            raise RandomnessError(
+                "draw() must return a finite vector, of one length throughout the run; "
+                f"got shape {vector.shape}."
+            )
+        self._drawn += 1
+        return vector
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse copy, deepcopy and pickle: two copies would hand out the same noise."""
+        raise RandomnessError("A noise stream cannot be copied or pickled: it would repeat noise.")
+
+
+def mechanism(
+    name: str = "toeplitz_cn", *, rounds: int, bands: int | None = None, drop_root: bool = False
+) -> PrefixMechanism:
+    """Return the description of a mechanism for ``rounds`` prefix sums.
+
+    name       one of MECHANISMS; the default has the least error of all here
+    rounds     horizon, at least 1, fixed before the run
+    bands      for 'banded', from 1 (independent increments) to rounds (the same as 'toeplitz')
+    drop_root  for the trees, if rounds is a power of two: one level less
+
+    Raises ParameterError when an argument is out of range or does not belong to the mechanism.
+
+    >>> noise = mechanism(rounds=4)
+    >>> stream = noise.start(lambda: np.ones(1))  # in earnest: fresh Gaussian vectors
+    >>> [round(float(stream.next()[0]), 6) for _ in range(4)]
+    [1.219951, 0.589624, 0.419263, 0.3125]
+    >>> round(noise.error_max(), 3), round(mechanism("tree", rounds=4).error_max(), 3)
+    (1.369, 2.449)
+    """
+    return PrefixMechanism(name, rounds, bands, drop_root)
+
+
+def _checked_bands(name: str, rounds: int, bands: Any) -> int | None:
+    """Return bands as an int for 'banded'; refuse them for any other mechanism."""
+    if name != "banded":
+        if bands is not None:
+            raise ParameterError(
+                f"bands belongs to 'banded'; {name!r} takes none, got {bands!r}. Leave it out."
+            )
+        return None
+    hint = f"'banded' needs a number of bands from 1 to rounds = {rounds}; 'blt' needs none."
+    number = _validate.integer("bands", bands, hint=hint)
+    if number > rounds:
+        raise ParameterError(f"bands must be at most rounds = {rounds}, got {number}. {hint}")
+    return number
+
+
+def _check_drop_root(name: str, rounds: int, drop_root: Any) -> None:
+    """Refuse drop_root where there is no root above two halves."""
+    if not isinstance(drop_root, bool):
+        raise ParameterError(f"drop_root must be True or False, got {drop_root!r}.")
+    if drop_root and (name not in _TREES or rounds < 2 or rounds & (rounds - 1)):
+        raise ParameterError(
+            "drop_root needs a tree whose rounds are a power of two, at least 2; got "
+            f"{name!r} with rounds = {rounds}. Pass drop_root=False."
+        )
+
+
+def _tree_step(description: PrefixMechanism) -> Step:
+    """One node a round: it replaces the smaller blocks that it covers (slots 0 to level - 1)."""
+    levels = description.memory_vectors()
+
+    def step(t: int, first: Array, draw: Draw, slots: Array) -> Array:
+        return _merge(slots, matrices.block_level(t + 1, levels), first)
+
+    return step
+
+
+def _honaker_step(description: PrefixMechanism) -> Step:
+    """All nodes that end here: each is averaged with the sum of its halves, weight by variance."""
+    levels = description.memory_vectors()
+
+    def step(t: int, first: Array, draw: Draw, slots: Array) -> Array:
+        top, estimate = matrices.block_level(t + 1, levels), first
+        for level in range(1, top + 1):
+            own = 2.0**level / (2.0 ** (level + 1) - 1.0)
+            estimate = own * draw() + (1.0 - own) * (slots[level - 1] + estimate)
+        return _merge(slots, top, estimate)
+
+    return step
+
+
+def _merge(slots: Array, level: int, block: Array) -> Array:
+    """Put ``block`` in place of all smaller ones; return the change of the sum of the slots."""
+    increment: Array = block - slots[:level].sum(axis=0)
+    slots[:level] = 0.0
+    slots[level] += block  # the slot was empty, except for the second half of a dropped root
+    return increment
+
+
+def _toeplitz_step(description: PrefixMechanism) -> Step:
+    """Scale_t * sum_{j <= t} q_{t-j} z_j; all z are kept. The scale is 1 unless normalised."""
+    rounds = description.rounds
+    reverse = matrices.square_root(rounds).inverse[::-1].copy()
+    normalised = description.name == "toeplitz_cn"
+    scales = matrices.column_scales(rounds) if normalised else np.ones(rounds)
+
+    def step(t: int, first: Array, draw: Draw, past: Array) -> Array:
+        past[t] = first
+        increment: Array = scales[t] * (reverse[rounds - 1 - t :] @ past[: t + 1])
+        return increment
+
+    return step
+
+
+def _banded_step(description: PrefixMechanism) -> Step:
+    """z_t - sum_{0 < k < bands} r_k zeta_{t-k}; a ring keeps the last bands - 1 increments."""
+    reverse = description._series()[:0:-1].copy()  # r_{bands-1}, ..., r_1
+
+    def step(t: int, first: Array, draw: Draw, ring: Array) -> Array:
+        if not reverse.size:
+            return first
+        increment: Array = first - np.roll(reverse, t % reverse.size) @ ring
+        ring[t % reverse.size] = increment
+        return increment
+
+    return step
+
+
+def _blt_step(description: PrefixMechanism) -> Step:
+    """z_t - sum_j weight_j s_j, then s_j <- decay_j s_j + zeta_t."""
+    decays, weights = matrices.blt_design(description.rounds)
+
+    def step(t: int, first: Array, draw: Draw, buffers: Array) -> Array:
+        increment: Array = first - weights @ buffers
+        buffers *= decays[:, np.newaxis]
+        buffers += increment
+        return increment
+
+    return step
+
+
+_STEPS: dict[str, Callable[[PrefixMechanism], Step]] = {
+    "tree": _tree_step,
+    "tree_honaker": _honaker_step,
+    "toeplitz": _toeplitz_step,
+    "toeplitz_cn": _toeplitz_step,
+    "banded": _banded_step,
+    "blt": _blt_step,
+}
