@@ -7,12 +7,14 @@ import operator
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from .errors import ParameterError
 
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
-    if isinstance(value, (bool, str, bytes)) or getattr(value, "shape", ()):
+    if isinstance(value, (bool, str, bytes)) or np.ndim(value) > 0:
         raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}")
     try:
         number = float(value)

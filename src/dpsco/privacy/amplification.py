@@ -36,7 +36,8 @@ def sampled_delta_array(
         size < 500, np.log1p(np.expm1(np.minimum(size, 500)) / rate), size - math.log(rate)
     )
     value = rate * gaussian.delta_array(inner, mu)
-    return np.where(epsilons >= 0, value, -np.expm1(-size) + np.exp(-size) * value)
+    mirrored = -np.expm1(-size) + np.exp(-size) * value
+    return np.asarray(np.where(epsilons >= 0, value, mirrored))
 
 
 def shuffled_epsilon(delta: float, reports: int, mu: float) -> float:
@@ -129,6 +130,6 @@ def _tail_half(k: NDArray[np.float64], c: NDArray[np.int64]) -> NDArray[np.float
 
 def _binomial_pmf(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
     if p == 1.0:
-        return (k == n).astype(float)
+        return np.asarray(k == n, dtype=np.float64)
     choose = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     return np.asarray(np.exp(choose + k * math.log(p) + (n - k) * math.log1p(-p)))

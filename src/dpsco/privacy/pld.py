@@ -108,9 +108,9 @@ class Composed:
         """Return epsilon at ``delta``: from the PLD, or from Renyi bounds where that is loose."""
         mu = math.sqrt(sum(count * loss.spread**2 for loss, count in self.losses))
         limit = gaussian.epsilon(delta, mu)  # of many small releases
-        value = self._pld_epsilon(delta)
+        value = self.pld_epsilon(delta)
         if value > 2 * limit:
-            value = min(value, self._rdp_epsilon(delta))
+            value = min(value, self.rdp_epsilon(delta))
         sampled = any(isinstance(loss, (PoissonLoss, SampledLoss)) for loss, _ in self.losses)
         if sampled and value < 0.3 * limit:
             raise AssumptionError(
@@ -125,12 +125,14 @@ class Composed:
             return 1.0
         return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)))
 
-    def _pld_epsilon(self, delta: float) -> float:
+    def pld_epsilon(self, delta: float) -> float:
+        """Return epsilon from the composed privacy loss distribution; infinite where none is."""
         if self._distribution is None:
             return math.inf
         return float(self._distribution.get_epsilon_for_delta(delta))
 
-    def _rdp_epsilon(self, delta: float) -> float:
+    def rdp_epsilon(self, delta: float) -> float:
+        """Return epsilon from Renyi accounting; infinite where it does not cover the losses."""
         dp, relation = _library(), _rdp_relation(self.losses)
         if relation is None:
             return math.inf
@@ -141,7 +143,7 @@ class Composed:
 
     @cached_property
     def _distribution(self) -> Any:
-        """The composed distribution, or None where the losses have none or it would be too fine."""
+        """The composed distribution; None where the losses have none or its grid is too fine."""
         if any(isinstance(loss, ZcdpLoss) for loss, _ in self.losses):
             return None
         step = self._step()
@@ -156,14 +158,8 @@ class Composed:
         return total
 
     def _step(self) -> float:
-        """Return the grid step: fine against the smallest loss, so that rounding up costs little."""
+        """Return the grid step, fine against the smallest loss so that rounding up costs little."""
         return max(min(loss.spread for loss, _ in self.losses) / 250, _FINEST)
-
-
-def version() -> str:
-    """Return the version of dp-accounting in use, for the certificate."""
-    _library()
-    return metadata.version("dp-accounting")
 
 
 def _single(loss: Loss, step: float) -> Any:

@@ -11,6 +11,7 @@ that it does not know.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -69,6 +70,13 @@ class DiscreteGaussianRelease(Release):
     bound: float
     sigma: float
     step: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if math.frexp(self.step)[0] != 0.5:
+            raise ParameterError(
+                f"step must be a power of two, so that grid values are exact, got {self.step}."
+            )
 
 
 @dataclass(frozen=True)
