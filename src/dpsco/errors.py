@@ -35,5 +35,9 @@ class CertificateError(DpscoError, ValueError):
     """A certificate is damaged, was altered, or claims less privacy loss than its releases cost."""
 
 
+class OdometerError(DpscoError, RuntimeError):
+    """The record of spent budget cannot be read or written."""
+
+
 class MissingExtraError(DpscoError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""

@@ -149,6 +149,19 @@ def test_exponential_bounds(x, bits):
     assert high - low <= 2
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    y=st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(499, 1000)),
+    scale=st.sampled_from([8, 40, 128]),
+)
+def test_series_brackets_the_exponential(y, scale):
+    low, high = discrete._exp_series(y, scale)
+    with mpmath.workdps(100):
+        value = mpmath.exp(mpmath.mpf(y.numerator) / y.denominator) * 2**scale
+        assert low <= value <= high
+    assert high - low <= 80
+
+
 @pytest.mark.parametrize(
     "x",
     [Fraction(1, 10**9), Fraction(1, 3), Fraction(1), Fraction(355, 113), Fraction(0.3), 44, 200],

@@ -1,1 +1,75 @@
-"""The privacy core: budgets, releases, accounting, noise, ledger, certificate."""
+"""The privacy core: budgets, releases, accounting, noise, ledger, certificate, odometer.
+
+| module                              | holds                                                     |
+|-------------------------------------|-----------------------------------------------------------|
+| budget                              | how much may be spent, against which neighbours, for whom |
+| releases                            | records of what may leave                                 |
+| charges                             | what one release costs a row: adjacency applied once      |
+| accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
+| gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
+| randomness, mechanisms              | secure streams; the laws of noise                         |
+| prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
+| grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
+| ledger                              | the one door through which noisy numbers leave            |
+| certificate, witness                | what a run cost; a second accountant's opinion            |
+| odometer                            | several runs under one budget                             |
+"""
+
+from .accounting import Cost, cost
+from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
+from .calibration import calibrate, gaussian_sigma, prefix_sum_sigma
+from .certificate import Certificate, Verification
+from .grid import Grid
+from .ledger import Ledger
+from .odometer import Odometer
+from .prefix_sums import PrefixMechanism, mechanism
+from .randomness import Randomness
+from .releases import (
+    Composition,
+    DiscreteGaussianRelease,
+    FixedSizeGaussianRelease,
+    GaussianRelease,
+    GeneralizedGaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+    Release,
+    SelectionRelease,
+    ShuffledRelease,
+)
+
+__all__ = [
+    # budgets
+    "Budget",
+    "ApproxDP",
+    "PureDP",
+    "ZCDP",
+    "GDP",
+    "Adjacency",
+    "Unit",
+    # releases
+    "Release",
+    "GaussianRelease",
+    "DiscreteGaussianRelease",
+    "GeneralizedGaussianRelease",
+    "SelectionRelease",
+    "PrefixSumRelease",
+    "PoissonGaussianRelease",
+    "FixedSizeGaussianRelease",
+    "ShuffledRelease",
+    "Composition",
+    # cost and noise
+    "Cost",
+    "cost",
+    "calibrate",
+    "gaussian_sigma",
+    "prefix_sum_sigma",
+    "PrefixMechanism",
+    "mechanism",
+    "Grid",
+    "Randomness",
+    # the run
+    "Ledger",
+    "Certificate",
+    "Verification",
+    "Odometer",
+]

@@ -25,6 +25,7 @@ from .releases import Composition, Release, flatten
 
 Charges = tuple[tuple[Charge, int], ...]
 
+_MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
 _MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
 
 
@@ -58,6 +59,21 @@ def cost(
         return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
     rows = (RowCost(tuple(charges[i] for i in group)) for group in _touching(ranges))
     return Cost(tuple(rows), unit.rows)
+
+
+def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
+    """Return the cost of several runs on one table, each of which may order the rows its own way.
+
+    The worst row of one run may be the worst of every other, so all pairings are composed; where
+    they would be too many, each run is charged all that any of its rows was charged.
+    """
+    combined: list[Charges] = [()]
+    for run in costs:
+        groups = [row.charges for row in run.rows]
+        if len(combined) * len(groups) > _MOST_PAIRINGS:
+            groups = [_union(groups)]
+        combined = [before + group for before in combined for group in groups]
+    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows)
 
 
 @dataclass(frozen=True)
@@ -307,6 +323,16 @@ def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, i
     groups = [np.flatnonzero((starts <= row) & (row < stops)) for row in near]
     best = max(groups, key=lambda group: math.fsum(squares[group]))
     return tuple(charges[i] for i in best)
+
+
+def _union(groups: list[Charges]) -> Charges:
+    """Return every charge as often as the group that has it most often."""
+    most: dict[int, tuple[Charge, int]] = {}
+    for group in groups:
+        for item, count in group:
+            known = most.get(id(item))
+            most[id(item)] = (item, max(count, known[1] if known else 0))
+    return tuple(most.values())
 
 
 def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, ...]]:

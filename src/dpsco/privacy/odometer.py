@@ -1,0 +1,178 @@
+"""Several fits under one budget: a durable record of what was spent on one dataset.
+
+The record is an SQLite file. A spend is checked and written in one transaction that is on the disk
+before :meth:`Odometer.spend` returns, so a process that dies at any point can lose at most a spend
+whose noise was never drawn. Processes take turns; each one sees what all others have spent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ..errors import BudgetError, DpscoError, OdometerError, ParameterError
+from .accounting import Cost, compose, cost
+from .budget import Budget, budget_from_json
+from .releases import Composition, Release, flatten, from_json, to_json
+
+_SCHEMA = "dpsco.odometer/1"
+_PATIENCE = 60.0  # seconds to wait for other processes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One spend: when, for what, and the releases that it paid for."""
+
+    number: int
+    time: str
+    label: str
+    releases: tuple[Release, ...]
+
+
+class Odometer:
+    """The spent part of a budget, kept in a file.
+
+    ``Odometer(path, budget)`` creates the file, or opens it if it was created with the same budget;
+    ``Odometer(path)`` opens an existing one. Objects are cheap, and safe to use from many threads
+    and processes.
+    """
+
+    def __init__(self, path: str | Path, budget: Budget | None = None) -> None:
+        self.path = Path(path)
+        if budget is not None and not isinstance(budget, Budget):
+            raise ParameterError(
+                f"budget must be ApproxDP, PureDP, ZCDP or GDP, got {budget!r}. "
+                "For example: Odometer('table.odometer', ApproxDP(1.0, 1e-9))."
+            )
+        if budget is None and not self.path.exists():
+            raise OdometerError(
+                f"there is no odometer at {self.path}. Create it with Odometer(path, budget)."
+            )
+        with self._transaction() as database:
+            self.budget = _established(database, budget, self.path)
+
+    def spend(
+        self,
+        releases: Release | Composition | Iterable[Release | Composition],
+        *,
+        label: str = "run",
+    ) -> Entry:
+        """Pay for releases before they happen; raise BudgetError, writing nothing, if too dear."""
+        flat = flatten(releases)
+        asked = self._price(flat)
+        with self._transaction() as database:
+            before = [self._price(entry.releases) for entry in _entries(database)]
+            total = compose([*before, asked], unit=self.budget.unit)
+            spent, allowed = total.against(self.budget)
+            if not spent <= allowed:
+                already, _ = compose(before, unit=self.budget.unit).against(self.budget)
+                raise BudgetError(
+                    f"'{label}' would bring the spent budget from {already:.6g} to {spent:.6g}, "
+                    f"but {self.path} allows {allowed:.6g}. Nothing was recorded or released. "
+                    "Plan it with less, or accept that this dataset is used up."
+                )
+            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            record = json.dumps([to_json(release) for release in flat])
+            added = database.execute(
+                "INSERT INTO spends (time, label, releases) VALUES (?, ?, ?)", (now, label, record)
+            )
+            return Entry(int(added.lastrowid or 0), now, label, flat)
+
+    def entries(self) -> list[Entry]:
+        """Return every spend in order."""
+        with self._transaction() as database:
+            return _entries(database)
+
+    def cost(self) -> Cost:
+        """Return what all spends cost together."""
+        return compose([self._price(e.releases) for e in self.entries()], unit=self.budget.unit)
+
+    def __str__(self) -> str:
+        entries = self.entries()
+        spent, allowed = self.cost().against(self.budget)
+        lines = [f"Odometer {self.path}: {spent:.6g} of {allowed:.6g} spent ({self.budget})"]
+        lines += [f"  {e.number:>4}  {e.time}  {e.label}" for e in entries]
+        return "\n".join(lines)
+
+    def _price(self, releases: tuple[Release, ...]) -> Cost:
+        return cost(releases, adjacency=self.budget.adjacency)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open the file, hold the write lock, commit durably; no connection outlives a call."""
+        try:
+            with contextlib.closing(
+                sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            ) as database:
+                database.execute("PRAGMA synchronous = EXTRA")
+                database.execute("PRAGMA fullfsync = ON")
+                _begin(database)
+                try:
+                    yield database
+                except BaseException:
+                    database.execute("ROLLBACK")
+                    raise
+                database.execute("COMMIT")
+        except sqlite3.Error as problem:
+            raise OdometerError(f"cannot use the odometer {self.path}: {problem}.") from None
+
+
+def _begin(database: sqlite3.Connection) -> None:
+    """Take the write lock; SQLite reports a lock held during recovery without waiting, so retry."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _established(database: sqlite3.Connection, budget: Budget | None, path: Path) -> Budget:
+    """Return the file's budget, writing it if the file is new; refuse a different one."""
+    database.execute("CREATE TABLE IF NOT EXISTS about (schema TEXT, budget TEXT)")
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS spends (number INTEGER PRIMARY KEY AUTOINCREMENT, "
+        "time TEXT NOT NULL, label TEXT NOT NULL, releases TEXT NOT NULL)"
+    )
+    row = database.execute("SELECT schema, budget FROM about").fetchone()
+    if row is None:
+        if budget is None:
+            raise OdometerError(f"{path} holds no budget. Pass it: Odometer(path, budget).")
+        record = json.dumps(budget.to_json())
+        database.execute("INSERT INTO about VALUES (?, ?)", (_SCHEMA, record))
+        return budget
+    if row[0] != _SCHEMA:
+        raise OdometerError(f"{path} has schema {row[0]!r}, expected {_SCHEMA!r}.")
+    try:
+        known = budget_from_json(json.loads(row[1]))
+    except (DpscoError, ValueError) as problem:
+        raise OdometerError(f"{path} is damaged: its budget cannot be read ({problem}).") from None
+    if budget is not None and budget != known:
+        raise OdometerError(
+            f"{path} was created with {known}, not {budget}. Open it without a budget, or keep a "
+            "separate file for another dataset."
+        )
+    return known
+
+
+def _entries(database: sqlite3.Connection) -> list[Entry]:
+    found = []
+    query = "SELECT number, time, label, releases FROM spends ORDER BY number"
+    for number, moment, label, text in database.execute(query):
+        try:
+            paid = tuple(from_json(record) for record in json.loads(text))
+        except (DpscoError, ValueError, TypeError) as problem:
+            raise OdometerError(
+                f"spend {number} is damaged, refusing to go on: {problem}."
+            ) from None
+        found.append(Entry(number, moment, label, paid))
+    return found

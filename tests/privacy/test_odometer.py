@@ -1,0 +1,239 @@
+"""The odometer: nothing spent is ever lost, nothing is overspent, whatever dies."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from dpsco.errors import BudgetError, OdometerError, ParameterError
+from dpsco.privacy.accounting import compose, cost
+from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
+from dpsco.privacy.calibration import gaussian_sigma
+from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.odometer import Odometer
+from dpsco.privacy.releases import GaussianRelease, PoissonGaussianRelease, SelectionRelease
+
+BUDGET = ApproxDP(1.0, 1e-6)
+
+
+def share(parts, rows=(0, 100)):
+    """One of ``parts`` equal Gaussian releases that use up BUDGET together."""
+    sigma = gaussian_sigma(BUDGET, bound=1.0, rows=(0, 100), count=parts)
+    return GaussianRelease(1.0, sigma, rows=rows)
+
+
+def test_equal_shares_fill_the_budget_exactly_and_not_one_more(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    for _ in range(4):
+        odometer.spend(share(4), label="fit")
+    assert 0.999999 < odometer.cost().epsilon(1e-6) <= 1.0
+    with pytest.raises(BudgetError, match=r"from 1 to 1\.1.*Nothing was recorded"):
+        odometer.spend(share(4), label="fit")
+    assert len(odometer.entries()) == 4
+
+
+def test_runs_compose_on_the_same_rows_whatever_ranges_they_name(tmp_path):
+    # Each run has a secret order of its own: row 0 of one may be row 99 of the other.
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(1, rows=(0, 50)))
+    with pytest.raises(BudgetError):
+        odometer.spend(share(1, rows=(50, 100)))
+
+
+def test_mixed_releases_compose():
+    selection = cost(SelectionRelease(1.0, 20.0, 5, rows=(0, 10)))
+    noise = cost(GaussianRelease(1.0, 30.0, rows=(0, 10)))
+    both = cost(
+        [SelectionRelease(1.0, 20.0, 5, rows=(0, 10)), GaussianRelease(1.0, 30.0, rows=(0, 10))]
+    )
+    assert compose([selection, noise]).epsilon(1e-6) == both.epsilon(1e-6)
+    split = cost(
+        [SelectionRelease(1.0, 20.0, 5, rows=(0, 5)), GaussianRelease(1.0, 30.0, rows=(5, 10))]
+    )
+    expected = max(  # every pairing of a row of one run with a row of the other
+        compose([a, b]).epsilon(1e-6) for a in (selection, noise) for b in (selection, noise)
+    )
+    assert compose([split, split]).epsilon(1e-6) == pytest.approx(expected, rel=1e-12)
+    many = compose([split] * 12)  # too many pairings: all charges of every run
+    assert many.epsilon(1e-6) >= compose([noise] * 12).epsilon(1e-6)
+    assert many.epsilon(1e-6) >= compose([selection] * 12).epsilon(1e-6)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [ZCDP(0.1), GDP(0.5), ApproxDP(2.0, 1e-9, adjacency="zero_out", unit=Unit(3, "person"))],
+)
+def test_reopening_keeps_budget_and_spends(tmp_path, budget):
+    Odometer(tmp_path / "o", budget).spend(GaussianRelease(1.0, 90.0, rows=(0, 9)), label="first")
+    again = Odometer(tmp_path / "o")
+    assert again.budget == budget
+    assert [entry.label for entry in again.entries()] == ["first"]
+    assert Odometer(tmp_path / "o", budget).cost().mu == again.cost().mu > 0
+    assert "first" in str(again)
+
+
+def test_pure_budget_refuses_gaussian_noise(tmp_path):
+    odometer = Odometer(tmp_path / "o", PureDP(1.0))
+    odometer.spend(SelectionRelease(1.0, 4.0, 3, rows=(0, 9)))
+    with pytest.raises(BudgetError):
+        odometer.spend(GaussianRelease(1.0, 1e9, rows=(0, 9)))
+
+
+def test_another_budget_is_refused(tmp_path):
+    Odometer(tmp_path / "o", BUDGET)
+    with pytest.raises(OdometerError, match="was created with"):
+        Odometer(tmp_path / "o", ApproxDP(2.0, 1e-6))
+
+
+def test_bad_input_writes_nothing(tmp_path):
+    with pytest.raises(OdometerError, match="Create it with"):
+        Odometer(tmp_path / "absent")
+    with pytest.raises(ParameterError, match="ApproxDP"):
+        Odometer(tmp_path / "absent", 1.0)
+    assert not (tmp_path / "absent").exists()
+    with pytest.raises(OdometerError):
+        Odometer(tmp_path / "no" / "folder", BUDGET)
+    (tmp_path / "text").write_text("not a database, but long enough to look like some file\n" * 50)
+    with pytest.raises(OdometerError, match="cannot use"):
+        Odometer(tmp_path / "text", BUDGET)
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    with pytest.raises(ParameterError):
+        odometer.spend("everything")
+    assert odometer.entries() == []
+
+
+def test_damaged_spend_is_never_read_as_unspent(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(2))
+    with sqlite3.connect(tmp_path / "o") as database:
+        text = database.execute("SELECT releases FROM spends").fetchone()[0]
+        record = json.loads(text)
+        record[0]["kind"] = "unknown"
+        database.execute("UPDATE spends SET releases = ?", (json.dumps(record),))
+    database.close()
+    with pytest.raises(OdometerError, match="spend 1 is damaged"):
+        odometer.spend(share(2))
+
+
+def test_ledger_pays_before_it_draws(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    release = share(1)
+    ledger = Ledger([release], BUDGET, odometer=odometer, label="first fit")
+    assert [entry.label for entry in odometer.entries()] == ["first fit"]
+    ledger.gaussian([0.0], bound=1.0, sigma=release.sigma, rows=release.rows)
+    ledger.close()
+    with pytest.raises(BudgetError):
+        Ledger([release], BUDGET, odometer=odometer)
+    assert len(odometer.entries()) == 1
+
+
+def test_sampled_spends_compose_numerically(tmp_path):
+    pytest.importorskip("dp_accounting")
+    odometer = Odometer(tmp_path / "o", ApproxDP(1.0, 1e-6, adjacency="zero_out"))
+    odometer.spend(PoissonGaussianRelease(1.0, 2.0, 0.01, rows=(0, 1000), count=10))
+    alone = odometer.cost().epsilon(1e-6)
+    odometer.spend(GaussianRelease(1.0, 10.0, rows=(0, 1000)))
+    assert alone < odometer.cost().epsilon(1e-6) <= 1.0
+
+
+def test_threads_take_turns(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    release, outcomes = share(5), []
+
+    def work():
+        for _ in range(2):
+            try:
+                outcomes.append(odometer.spend(release).number)
+            except BudgetError:
+                outcomes.append(None)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(n for n in outcomes if n) == [1, 2, 3, 4, 5]
+    assert outcomes.count(None) == 3
+
+
+KILLS = """
+    import os, random, signal, sys, time
+    from dpsco.errors import BudgetError
+    from dpsco.privacy.odometer import Odometer
+    from dpsco.privacy.releases import GaussianRelease
+
+    path, sigma, kills = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    chance = random.Random(20240229)
+    running, said, refused = {}, [], 0
+
+    def start(name):
+        ours, theirs = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(theirs)
+            running[pid] = ours
+            return
+        for step in range(1000):
+            label = f"{name}.{step}"
+            try:
+                Odometer(path).spend(GaussianRelease(1.0, sigma, rows=(0, 100)), label=label)
+                os.write(theirs, f"paid {label}\\n".encode())
+            except BudgetError:
+                os.write(theirs, b"refused x\\n")
+
+    for number in range(kills):
+        while len(running) < 3:
+            start(f"{number}.{len(running)}")
+        time.sleep(chance.uniform(0.0, 0.03))
+        victim = chance.choice(list(running))
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        with os.fdopen(running.pop(victim), "rb") as pipe:
+            said += pipe.read().decode().splitlines()
+    for pid, pipe in running.items():
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        with os.fdopen(pipe, "rb") as pipe:
+            said += pipe.read().decode().splitlines()
+    for step in range(1000):  # what the kills left over is still there to be spent, and no more
+        label = f"last.{step}"
+        try:
+            Odometer(path).spend(GaussianRelease(1.0, sigma, rows=(0, 100)), label=label)
+            said.append(f"paid {label}")
+        except BudgetError:
+            said.append("refused x")
+            break
+    print("\\n".join(said))
+"""
+
+
+def test_two_hundred_kills_lose_no_spend_and_never_overspend(tmp_path):
+    parts = 120
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(KILLS),
+            tmp_path / "o",
+            str(share(parts).sigma),
+            "200",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    words = [line.split() for line in finished.stdout.splitlines()]
+    paid = {label for outcome, label in words if outcome == "paid"}
+    recorded = [entry.label for entry in odometer.entries()]
+    assert paid <= set(recorded)  # nothing that was acknowledged is lost
+    assert len(recorded) == len(set(recorded)) == parts  # the budget was used up, and no more
+    assert any(outcome == "refused" for outcome, _ in words)
+    assert odometer.cost().epsilon(1e-6) <= 1.0
+    # Power: the kills really interrupted spends, so some were recorded but never acknowledged.
+    assert len(paid) < parts
