@@ -88,7 +88,7 @@ import dpsco
 early = set(sys.modules)
 import dpsco.privacy
 late = set(sys.modules)
-heavy = {"numba", "dp_accounting", "sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse"}
+heavy = {"numba", "dp_accounting", "sklearn", "scipy.stats", "scipy.optimize"}
 print(sorted(early & (heavy | {"numpy", "scipy"})), sorted(late & heavy))
 """
     found = subprocess.run(

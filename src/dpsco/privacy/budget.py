@@ -65,7 +65,7 @@ class Unit:
     name: str = "row"
 
     def __post_init__(self) -> None:
-        _validate.integer("unit.rows", self.rows)
+        object.__setattr__(self, "rows", _validate.integer("unit.rows", self.rows))
         if not isinstance(self.name, str) or not self.name:
             raise ParameterError(f"unit.name must be a word such as 'person', got {self.name!r}.")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AssumptionError
-from . import pld, renyi
+from . import gaussian, pld, renyi
 from .budget import Adjacency
 from .releases import (
     DiscreteGaussianRelease,
@@ -64,7 +64,8 @@ def _prefix_sum(release: PrefixSumRelease, adjacency: Adjacency) -> Charge:
 
 def _discrete_gaussian(release: DiscreteGaussianRelease, adjacency: Adjacency) -> Charge:
     # Canonne, Kamath, Steinke 2020, Thm 4: the zCDP of the continuous Gaussian; sums are exact.
-    return _zcdp_charge(0.5 * (adjacency.sensitivity(release.bound) / release.sigma) ** 2)
+    shift = adjacency.sensitivity(release.bound) / release.sigma
+    return _zcdp_charge(0.5 * shift * shift)
 
 
 def _generalized_gaussian(release: GeneralizedGaussianRelease, adjacency: Adjacency) -> Charge:
@@ -143,7 +144,7 @@ def _reach(release: Any, adjacency: Adjacency) -> float:
 
 
 def _gaussian_charge(mu: float) -> Charge:
-    mu = _up(mu)
+    mu = min(_up(mu), gaussian.LARGEST_MU)
     rho = _up(0.5 * mu * mu)
     return Charge(mu=mu, rho=rho, curve=renyi.zcdp(rho), pld=pld.GaussianLoss(mu))
 

@@ -28,6 +28,8 @@ _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _ULP = 2.0**-52
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+LARGEST_MU = 1e140  # from here on epsilon is called infinite, so that squares cannot overflow
+_FARTHEST = 1e150
 _SERIES_FROM = 25.0  # beyond this the asymptotic series of -R' beats the subtraction 1 - t R(t)
 
 
@@ -44,7 +46,11 @@ def delta(epsilon: float, mu: float) -> float:
 
 def log_delta(epsilon: float, mu: float) -> float:
     """Return log delta(epsilon), rounded up; any epsilon >= 0 and mu > 0."""
+    if mu >= LARGEST_MU:
+        return 0.0
     x = epsilon / mu - mu / 2
+    if x > _FARTHEST:  # -x^2/2 would overflow; this lies above it
+        return -_FARTHEST
     # Rounding of x moves -x^2/2 by at most |x| times its error; the rest is a few units of 1e-16
     # of each term, enlarged by what the difference of Mills' ratios may have lost.
     x_error = 2 * _ULP * (epsilon / mu + mu / 2)
@@ -65,6 +71,8 @@ def epsilon(delta: float, mu: float) -> float:
     target = _log_down(delta)
     if mu == 0.0 or log_delta(0.0, mu) <= target:
         return 0.0
+    if mu >= LARGEST_MU:
+        return math.inf
 
     def excess(eps: float) -> tuple[float, float]:
         return log_delta(eps, mu) - target, -_tail_ratio(eps, mu)

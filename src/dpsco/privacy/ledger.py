@@ -6,14 +6,17 @@ are still due, and only then draws noise from a stream of its own. ``close()`` h
 certificate if everything planned was executed, and raises otherwise.
 
 What is passed in must already be bounded: sums of rows that were clipped to ``bound``. Nothing that
-a ledger raises depends on the rows.
+a ledger raises depends on the rows. One release happens at a time, whatever the threads; a step that
+fails breaks the ledger for good.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +46,7 @@ from .releases import (
 
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
+T = TypeVar("T")
 
 
 class Purse(Protocol):
@@ -52,7 +56,14 @@ class Purse(Protocol):
         """Record the spend durably, or refuse."""
 
 
-class Ledger:
+class _Unique:
+    """Something that may leave once: a copy could leave again."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise LedgerError(f"a {type(self).__name__} can be neither copied nor pickled.")
+
+
+class Ledger(_Unique):
     """Planned and executed releases of one run.
 
     >>> from dpsco.privacy.budget import ApproxDP
@@ -85,20 +96,35 @@ class Ledger:
                 f"the planned releases cost {spent:.6g} of a budget of {allowed:.6g} ({budget}). "
                 "Calibrate the noise with dpsco.privacy.calibration, or raise the budget."
             )
-        if odometer is not None:
-            odometer.spend(self.planned, label=label)
-        self._randomness = randomness or Randomness.secure()
-        self._notes = tuple(enforced), tuple(trusted)
+        self._randomness = Randomness.secure() if randomness is None else randomness
+        if not isinstance(self._randomness, Randomness):
+            raise ParameterError(
+                "randomness must be a Randomness, for example Randomness.seeded(7); "
+                f"got {type(randomness).__name__}."
+            )
+        # Written now, so that a claim that cannot be computed is refused before any row is read.
+        self._certificate = Certificate.of(
+            budget,
+            self.planned,
+            self.cost,
+            randomness=self._randomness.description,
+            reproducible=self._randomness.reproducible,
+            enforced=enforced,
+            trusted=trusted,
+        )
         self._due = {release.once(): release.count for release in self.planned}
         self._open: list[PrefixSums | SampledSum] = []
         self._state = "open"
         self._lock = threading.Lock()
+        self._process = os.getpid()
+        if odometer is not None:
+            odometer.spend(self.planned, label=label)
 
     def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return ``total`` plus Gaussian noise."""
         exact = _floats(total)
-        stream = self._claim(GaussianRelease(bound, sigma, rows=rows))
-        return exact + mechanisms.gaussian(stream, exact.shape, sigma)
+        release = GaussianRelease(bound, sigma, rows=rows)
+        return self._execute(release, lambda stream: _with_gaussian(stream, exact, release.sigma))
 
     def discrete_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, step: float, rows: Rows
@@ -109,26 +135,36 @@ class Ledger:
             raise ParameterError(
                 f"a grid release takes an int64 sum, got {exact.dtype}: use Grid.encode, Grid.sum."
             )
-        stream = self._claim(DiscreteGaussianRelease(bound, sigma, step, rows=rows))
-        noise = discrete_gaussian(stream.words, sigma / step, exact.size)
-        return np.asarray((exact + noise.reshape(exact.shape)) * step)
+        release = DiscreteGaussianRelease(bound, sigma, step, rows=rows)
+
+        def noisy(stream: Stream) -> Array:
+            noise = discrete_gaussian(stream.words, release.sigma / release.step, exact.size)
+            return np.asarray((exact + noise.reshape(exact.shape)) * release.step)
+
+        return self._execute(release, noisy)
 
     def generalized_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, norm: float, rows: Rows
     ) -> Array:
         """Return a vector ``total`` plus noise shaped like the l_r ball."""
         exact = _floats(total)
-        stream = self._claim(GeneralizedGaussianRelease(bound, sigma, norm, rows=rows))
-        noise = mechanisms.generalized_gaussian(stream, exact.size, norm, sigma)
-        return np.asarray(exact + noise.reshape(exact.shape))
+        release = GeneralizedGaussianRelease(bound, sigma, norm, rows=rows)
+
+        def noisy(stream: Stream) -> Array:
+            noise = mechanisms.generalized_gaussian(stream, exact.size, release.norm, release.sigma)
+            return np.asarray(exact + noise.reshape(exact.shape))
+
+        return self._execute(release, noisy)
 
     def argmin(
         self, scores: ArrayLike, *, bound: float, scale: float, rows: Rows, noise: str = "gumbel"
     ) -> int:
         """Return the index of the (noisily) smallest score."""
         exact = _floats(scores).ravel()
-        stream = self._claim(SelectionRelease(bound, scale, len(exact), noise, rows=rows))
-        return mechanisms.noisy_argmin(stream, exact, scale, noise)
+        release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
+        return self._execute(
+            release, lambda stream: mechanisms.noisy_argmin(stream, exact, release.scale, noise)
+        )
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return one noisy report a row, in a secret uniformly random order."""
@@ -139,40 +175,46 @@ class Ledger:
                 f"shuffled reports must be one vector for each of {release.row_count} rows, "
                 f"got shape {exact.shape}."
             )
-        stream = self._claim(release)
-        noisy = exact + mechanisms.gaussian(stream, exact.shape, sigma)
-        return np.asarray(noisy[stream.permutation(len(noisy))])
+
+        def noisy(stream: Stream) -> Array:
+            reports = _with_gaussian(stream, exact, release.sigma)
+            return np.asarray(reports[stream.permutation(len(reports))])
+
+        return self._execute(release, noisy)
 
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: PrefixMechanism, rows: Rows
     ) -> PrefixSums:
         """Open a stream of noisy prefix sums; all of its rounds must be run before the close."""
         release = PrefixSumRelease(bound, sigma, mechanism, rows=rows)
-        opened = PrefixSums(release, _validate.integer("dimension", dimension), self)
-        self._open.append(opened)
-        return opened
+        length = _validate.integer("dimension", dimension)
+
+        def start(stream: Stream) -> PrefixSums:
+            opened = PrefixSums(release, length, stream, self)
+            self._open.append(opened)
+            return opened
+
+        return self._execute(release, start)
 
     def poisson(
         self, *, bound: float, sigma: float, rate: float, rows: Rows, pair: str = "proved"
     ) -> SampledSum:
         """Draw a secret Poisson sample; its clipped sum must be released before the close."""
         release = PoissonGaussianRelease(bound, sigma, rate, pair, rows=rows)
-        stream = self._claim(release)
-        chosen = rows[0] + stream.poisson_sample(release.row_count, rate)
-        return self._sampled(chosen, stream, sigma)
+        return self._sampled(
+            release, lambda stream: stream.poisson_sample(release.row_count, release.rate)
+        )
 
     def fixed_size(self, *, bound: float, sigma: float, size: int, rows: Rows) -> SampledSum:
         """Draw a secret sample of fixed size; its clipped sum must be released before the close."""
         release = FixedSizeGaussianRelease(bound, sigma, size, rows=rows)
-        stream = self._claim(release)
-        chosen = rows[0] + stream.fixed_size_sample(release.row_count, size)
-        return self._sampled(chosen, stream, sigma)
+        return self._sampled(
+            release, lambda stream: stream.fixed_size_sample(release.row_count, release.size)
+        )
 
     def close(self) -> Certificate:
         """Return the certificate; raise if executed and planned releases differ."""
-        with self._lock:
-            self._require_open()
-            self._state = "broken"  # unless everything below holds
+        with self._step():
             missing = [f"{count} x {due}" for due, count in self._due.items() if count]
             unfinished = [str(item) for item in self._open if not item.finished]
             if missing or unfinished:
@@ -181,45 +223,53 @@ class Ledger:
                     + "; ".join([*missing, *unfinished])
                 )
             self._state = "closed"
-        enforced, trusted = self._notes
-        return Certificate.of(
-            self.budget,
-            self.planned,
-            self.cost,
-            randomness=self._randomness.description,
-            reproducible=self._randomness.reproducible,
-            enforced=enforced,
-            trusted=trusted,
-        )
+        return self._certificate
 
-    def _claim(self, release: Release) -> Stream:
-        """Take one release off the plan and return its own stream; refuse what was not planned."""
-        with self._lock:
-            self._require_open()
+    def _execute(self, release: Release, draw: Callable[[Stream], T]) -> T:
+        """Take one release off the plan and draw from a stream of its own."""
+        with self._step():
             if not self._due.get(release):
-                self._state = "broken"
                 known = release in self._due
                 raise LedgerError(
                     f"{release} was {'already executed as often as' if known else 'not'} planned, "
                     "so nothing may leave this run."
                 )
             self._due[release] -= 1
-        return self._randomness.child(release.kind)
+            return draw(self._randomness.child(release.kind))
 
-    def _require_open(self) -> None:
-        if self._state != "open":
-            raise LedgerError(f"this ledger is {self._state}: open a new one for another run.")
+    def _sampled(
+        self,
+        release: PoissonGaussianRelease | FixedSizeGaussianRelease,
+        draw: Callable[[Stream], NDArray[np.int64]],
+    ) -> SampledSum:
+        def start(stream: Stream) -> SampledSum:
+            opened = SampledSum(release.rows[0] + draw(stream), stream, release.sigma, self)
+            self._open.append(opened)
+            return opened
 
-    def _break(self) -> None:
-        self._state = "broken"
+        return self._execute(release, start)
 
-    def _sampled(self, chosen: NDArray[np.int64], stream: Stream, sigma: float) -> SampledSum:
-        opened = SampledSum(chosen, stream, sigma, self)
-        self._open.append(opened)
-        return opened
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """Hold the ledger, open and in its own process; whatever is raised meanwhile breaks it.
+
+        A forked copy of the plan would pay for the same releases twice. Floating-point warnings
+        depend on the rows, so there are none.
+        """
+        if os.getpid() != self._process:
+            raise LedgerError("a ledger must stay in the process that opened it.")
+        with self._lock:
+            if self._state != "open":
+                raise LedgerError(f"this ledger is {self._state}: open a new one for another run.")
+            try:
+                with np.errstate(all="ignore"):
+                    yield
+            except BaseException:
+                self._state = "broken"
+                raise
 
 
-class SampledSum:
+class SampledSum(_Unique):
     """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
 
     def __init__(
@@ -231,23 +281,23 @@ class SampledSum:
 
     def release(self, total: ArrayLike) -> Array:
         """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
-        self._ledger._require_open()
-        if self.finished:
-            self._ledger._break()
-            raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
         exact = _floats(total)
-        self.finished = True
-        return exact + mechanisms.gaussian(self._stream, exact.shape, self._sigma)
+        with self._ledger._step():
+            if self.finished:
+                raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
+            self.finished = True
+            return _with_gaussian(self._stream, exact, self._sigma)
 
     def __repr__(self) -> str:
         return "a sampled sum"
 
 
-class PrefixSums:
+class PrefixSums(_Unique):
     """Noisy prefix sums of batch sums. Each row may enter one batch; rounds come in order."""
 
-    def __init__(self, release: PrefixSumRelease, dimension: int, ledger: Ledger) -> None:
-        stream = ledger._claim(release)
+    def __init__(
+        self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
+    ) -> None:
         self._release, self._ledger = release, ledger
         self._noise = release.mechanism.start(lambda: stream.normals(dimension))
         self._prefix = np.zeros(dimension)
@@ -260,31 +310,36 @@ class PrefixSums:
 
     def add(self, total: ArrayLike, *, rows: Rows) -> Array:
         """Add the batch sum over ``rows`` and return the noisy prefix sum."""
-        ledger, release = self._ledger, self._release
-        ledger._require_open()
+        release = self._release
         start, stop = _validate.row_range("rows", rows)
         exact = _floats(total)
         if exact.shape != self._prefix.shape:
             raise ParameterError(
                 f"the batch sum must have shape {self._prefix.shape}, got {exact.shape}."
             )
-        if self.finished or start < self._next_row or stop > release.rows[1]:
-            ledger._break()
-            raise LedgerError(
-                f"batch {(start, stop)} does not fit the planned stream over rows {release.rows}: "
-                "each row enters one round, rounds come in order, and their number is fixed."
-            )
-        self._next_row = stop
-        self._prefix = self._prefix + exact + release.sigma * self._noise.next()
-        return np.array(self._prefix)
+        with self._ledger._step():
+            if self.finished or start < self._next_row or stop > release.rows[1]:
+                raise LedgerError(
+                    f"batch {(start, stop)} does not fit the planned stream over rows "
+                    f"{release.rows}: each row enters one round, rounds come in order, and their "
+                    "number is fixed."
+                )
+            self._next_row = stop
+            self._prefix = self._prefix + exact + release.sigma * self._noise.next()
+            return np.array(self._prefix)
 
     def __repr__(self) -> str:
         return f"prefix sums at round {self._noise.position} of {self._release.mechanism.rounds}"
 
 
+def _with_gaussian(stream: Stream, exact: Array, sigma: float) -> Array:
+    return np.asarray(exact + mechanisms.gaussian(stream, exact.shape, sigma))
+
+
 def _floats(total: ArrayLike) -> Array:
     """Return the exact value as float64; refuse what is not an array of numbers."""
     try:
-        return np.asarray(total, dtype=np.float64)
-    except (TypeError, ValueError):
+        with np.errstate(all="ignore"):
+            return np.asarray(total, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError("a release takes an array of numbers.") from None

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from .. import _validate
 from ..errors import ParameterError
+from .discrete import MAX_SIGMA, MIN_SIGMA
 from .prefix_sums import PrefixMechanism
 
 _BOUND_HINT = "It is the largest norm that one row can contribute, enforced by clipping."
@@ -76,6 +77,11 @@ class DiscreteGaussianRelease(Release):
         if math.frexp(self.step)[0] != 0.5:
             raise ParameterError(
                 f"step must be a power of two, so that grid values are exact, got {self.step}."
+            )
+        if not MIN_SIGMA <= self.sigma / self.step <= MAX_SIGMA:
+            raise ParameterError(
+                f"sigma must lie between {MIN_SIGMA} and {MAX_SIGMA} grid steps, got "
+                f"{self.sigma / self.step:.3g}. Choose the step with Grid.choose(...)."
             )
 
 
