@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,11 +23,18 @@ from ..errors import CertificateError, DpscoError
 from . import releases
 from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
-from .releases import DiscreteGaussianRelease, PoissonGaussianRelease, Release
+from .releases import (
+    DiscreteGaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+    Release,
+)
 from .witness import second_opinion
 
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
+_MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
+_MOST_COEFFICIENTS = 10**6  # of a matrix that a file may ask its reader to compute
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
 _FLOAT_CAVEAT = (
     "noise and sums are float64 approximations of real numbers (numeric='grid' removes this)"
@@ -34,6 +42,7 @@ _FLOAT_CAVEAT = (
 _PAIR_CAVEAT = (
     "the antipodal pair dominates Poisson sampling under replace_one (checked numerically only)"
 )
+_SEED_CAVEAT = "nobody who sees the output knows the seed of the noise"
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,12 @@ class Claims:
     delta: float
     mu: float | None
     rho: float | None
-    curve: tuple[tuple[float, float], ...]  # (delta, epsilon)
+    curve: tuple[tuple[float, float], ...]  # (delta, epsilon), where epsilon is finite
 
     @classmethod
     def of(cls, spent: Cost, delta: float) -> Claims:
         """Compute the claims of a cost."""
-        pairs = tuple(spent.curve(CURVE_DELTAS))
+        pairs = tuple(pair for pair in spent.curve(CURVE_DELTAS) if math.isfinite(pair[1]))
         return cls(spent.epsilon(delta), delta, spent.mu, spent.rho, pairs)
 
 
@@ -81,25 +90,15 @@ class Certificate:
         trusted: Iterable[str],
     ) -> Certificate:
         """Write the certificate of executed releases."""
-        grid = all(isinstance(release, DiscreteGaussianRelease) for release in planned)
-        beliefs = [*trusted]
-        if not grid:
-            beliefs.append(_FLOAT_CAVEAT)
-        if budget.adjacency is Adjacency.REPLACE_ONE and any(
-            isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
-        ):
-            beliefs.append(_PAIR_CAVEAT)
-        if reproducible:
-            beliefs.append("nobody who sees the output knows the seed of the noise")
         return cls(
             budget=budget,
             releases=planned,
             claims=Claims.of(spent, _reference_delta(budget)),
             randomness=randomness,
             reproducible=reproducible,
-            numeric="grid" if grid else "float64",
+            numeric=_numeric(planned),
             enforced=tuple(enforced),
-            trusted=tuple(beliefs),
+            trusted=(*trusted, *_caveats(budget, planned, reproducible=reproducible)),
             versions=_versions(),
         )
 
@@ -126,17 +125,32 @@ class Certificate:
 
         ``second_witness=False`` skips dp-accounting, for machines without it.
         """
-        problems = _differences(self.claims, Claims.of(self.cost, self.claims.delta))
-        spent, allowed = self.cost.against(self.budget)
+        try:
+            found = Claims.of(self.cost, _reference_delta(self.budget))
+            spent, allowed = self.cost.against(self.budget)
+        except (DpscoError, ArithmeticError, MemoryError) as problem:
+            return Verification(self, (f"the releases cannot be accounted: {problem}",), "skipped")
+        problems = [*_differences(self.claims, found), *self._omissions()]
         if not spent <= allowed:
             problems.append(f"the releases cost {spent:.12g}, the budget is {allowed:.12g}")
         witness = "skipped"
-        if second_witness:
-            opinion = second_opinion(self.cost, max(self.claims.delta, 1e-10))
+        if found.epsilon > _MOST_WITNESSED:
+            witness = f"skipped, because epsilon is above {_MOST_WITNESSED:.0f}"
+        elif second_witness:
+            opinion = second_opinion(self.cost, max(found.delta, 1e-10))
             witness = str(opinion)
             if not opinion.agrees:
                 problems.append(f"the second accountant disagrees: {opinion}")
         return Verification(self, tuple(problems), witness)
+
+    def _omissions(self) -> list[str]:
+        """Return a sentence for each caveat that the releases ask for and the text withholds."""
+        problems = []
+        if self.numeric != (numeric := _numeric(self.releases)):
+            problems.append(f"numeric is claimed to be {self.numeric}, the releases are {numeric}")
+        caveats = _caveats(self.budget, self.releases, reproducible=self.reproducible)
+        problems += [f"'trusted' must say: {note}" for note in caveats if note not in self.trusted]
+        return problems
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, with a digest of everything else at the end."""
@@ -159,7 +173,8 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate as a JSON file."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(self.to_json(), indent=2, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, record: Any) -> Certificate:
@@ -174,7 +189,10 @@ class Certificate:
                 raise CertificateError(
                     "the digest does not match: the certificate was changed after it was written."
                 )
-            return cls._from_content(content)
+            certificate = cls._from_content(content)
+            if certificate.to_json()["digest"] != record["digest"]:
+                raise CertificateError("it has unknown fields, or fields of another type.")
+            return certificate
         except DpscoError as problem:
             raise CertificateError(f"this certificate is not valid: {problem}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -185,11 +203,12 @@ class Certificate:
         claims = content["claims"]
         curve = tuple((point["delta"], point["epsilon"]) for point in claims["curve"])
         numbers = {name: claims[name] for name in ("epsilon", "delta", "mu", "rho")}
-        for name in ("epsilon", "delta"):
-            _validate.real(name, numbers[name])
+        stated = [number for number in (numbers["mu"], numbers["rho"]) if number is not None]
+        for number in (numbers["epsilon"], numbers["delta"], *stated, *sum(curve, ())):
+            _validate.non_negative("every claim", number)
         return cls(
             budget=budget_from_json(content["budget"]),
-            releases=tuple(releases.from_json(item) for item in content["releases"]),
+            releases=tuple(_release_from_json(item) for item in content["releases"]),
             claims=Claims(**numbers, curve=curve),
             randomness=content["randomness"]["description"],
             reproducible=bool(content["randomness"]["reproducible"]),
@@ -208,8 +227,8 @@ class Certificate:
         except (OSError, UnicodeDecodeError) as problem:
             raise CertificateError(f"cannot read {path}: {problem}.") from None
         try:
-            record = json.loads(text)
-        except json.JSONDecodeError as problem:
+            record = json.loads(text, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as problem:  # nested too deep, too many digits, ...
             raise CertificateError(f"{path} is not JSON: {problem}.") from None
         return cls.from_json(record)
 
@@ -223,7 +242,8 @@ class Certificate:
         lines = [
             f"Privacy certificate (dpsco {self.versions.get('dpsco', '?')})",
             f"  spent       epsilon {claims.epsilon:.6g} at delta {claims.delta:.3g}"
-            + (f", mu {claims.mu:.6g} (exact)" if claims.mu is not None else ""),
+            + (f", mu {claims.mu:.6g} (exact)" if claims.mu is not None else "")
+            + (f", rho {claims.rho:.6g}" if claims.rho is not None else ""),
             f"  budget      {_amounts(budget)}",
             f"  protects    one {unit}, adjacency {budget.adjacency.value}",
             f"  trust       {self.trust_model}",
@@ -240,7 +260,8 @@ class Certificate:
                 f"  {title if i == 0 else '':<10}  {note}"
                 for i, note in enumerate(notes or ["nothing"])
             ]
-        return "\n".join(lines)
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return "\n".join([*lines, f"  versions    {versions}"])
 
 
 @dataclass(frozen=True)
@@ -268,23 +289,67 @@ class Verification:
 
 def _differences(claimed: Claims, found: Claims) -> list[str]:
     """Return a sentence for each claim that the releases do not bear out."""
-    problems = []
-    pairs = [("epsilon", claimed.epsilon, found.epsilon), ("mu", claimed.mu, found.mu)]
-    pairs.append(("rho", claimed.rho, found.rho))
-    pairs += [
-        (f"epsilon at delta {delta:.3g}", dict(claimed.curve).get(delta), value)
-        for delta, value in found.curve
+    pairs: list[tuple[str, float | None, float | None]] = [
+        (name, getattr(claimed, name), getattr(found, name))
+        for name in ("epsilon", "delta", "mu", "rho")
     ]
-    for name, said, true in pairs:
-        if said is None and true is None:
-            continue
-        if said is None or true is None or not abs(said - true) <= 1e-9 * abs(true):
-            problems.append(f"{name} is claimed to be {said}, the releases give {true}")
+    said, true = dict(claimed.curve), dict(found.curve)
+    pairs += [
+        (f"epsilon at delta {delta:.3g}", said.get(delta), true.get(delta))
+        for delta in sorted({*said, *true})
+    ]
+    problems = [
+        f"{name} is claimed to be {claim}, the releases give {value}"
+        for name, claim, value in pairs
+        if not _same(claim, value)
+    ]
+    if len(said) < len(claimed.curve):
+        problems.append("the curve states two values for the same delta")
     return problems
 
 
+def _same(claim: float | None, value: float | None) -> bool:
+    if claim is None or value is None:
+        return claim is value
+    return abs(claim - value) <= 1e-9 * abs(value)
+
+
+def _numeric(planned: Iterable[Release]) -> str:
+    grid = all(isinstance(release, DiscreteGaussianRelease) for release in planned)
+    return "grid" if grid else "float64"
+
+
+def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool) -> list[str]:
+    """Return what the claims rest on besides the proofs."""
+    conjectured = budget.adjacency is Adjacency.REPLACE_ONE and any(
+        isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
+    )
+    notes = (
+        (_FLOAT_CAVEAT, _numeric(planned) != "grid"),
+        (_PAIR_CAVEAT, conjectured),
+        (_SEED_CAVEAT, reproducible),
+    )
+    return [note for note, needed in notes if needed]
+
+
+def _release_from_json(record: Any) -> Release:
+    """Rebuild a release; refuse one whose cost would keep the reader busy for hours."""
+    release = releases.from_json(record)
+    if isinstance(release, PrefixSumRelease) and release.mechanism.name in ("toeplitz", "banded"):
+        if (release.mechanism.bands or release.mechanism.rounds) > _MOST_COEFFICIENTS:
+            raise CertificateError(f"a prefix sum has more than {_MOST_COEFFICIENTS} rounds.")
+    return release
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a field is given twice")
+    return record
+
+
 def _digest(content: dict[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -6,8 +6,8 @@ are still due, and only then draws noise from a stream of its own. ``close()`` h
 certificate if everything planned was executed, and raises otherwise.
 
 What is passed in must already be bounded: sums of rows that were clipped to ``bound``. Nothing that
-a ledger raises depends on the rows. One release happens at a time, whatever the threads; a step that
-fails breaks the ledger for good.
+a ledger raises depends on the rows. One release happens at a time, whatever the threads, and a step
+that fails breaks the ledger for good.
 """
 
 from __future__ import annotations
