@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+USE    := $(VENV)/.installed-all
+DEV    := $(VENV)/.installed-dev
 
 .PHONY: help demo test lint types layers unit bench clean
 .DEFAULT_GOAL := help
@@ -10,31 +11,33 @@ STAMP  := $(VENV)/.installed
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpsco needs Python 3.10 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-demo: $(STAMP)  ## fit a private model end to end and verify its certificate
+demo: $(USE)  ## fit a private model end to end and verify its certificate
 	$(BIN)/dpsco demo --output demo-output
 
 test: lint types layers unit  ## set up, then lint, format check, types, import layers, doctests, tests
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEV)
 	$(BIN)/mypy
 
-layers: $(STAMP)
+layers: $(DEV)
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+unit: $(DEV)
+	$(BIN)/python -m pytest -n 2 -q
 
-bench: $(STAMP)  ## measured ratios: noise against PCG64, calibration, import time
+bench: $(DEV)  ## measured ratios: noise against PCG64, calibration, import time
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and every generated file
