@@ -105,12 +105,16 @@ class Cost:
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon proved at ``delta``."""
         delta = _validate.probability("delta", delta)
-        return max(self._unit_epsilon(row, delta) for row in self.rows)
+        if self.unit_rows == 1:
+            return max(row.epsilon(delta) for row in self.rows)
+        return min(bound.epsilon(delta) for bound in self._unit_bounds())
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta proved at ``epsilon``."""
         epsilon = _validate.non_negative("epsilon", epsilon)
-        return max(self._unit_delta(row, epsilon) for row in self.rows)
+        if self.unit_rows == 1:
+            return max(row.delta(epsilon) for row in self.rows)
+        return min(bound.delta(epsilon) for bound in self._unit_bounds())
 
     def curve(self, deltas: Sequence[float]) -> list[tuple[float, float]]:
         """Return pairs (delta, epsilon)."""
@@ -133,34 +137,31 @@ class Cost:
             return math.inf if self.mu is None else self.mu, budget.mu
         raise AssumptionError(f"no rule to check a budget of type {type(budget).__name__}.")
 
-    def _unit_epsilon(self, row: RowCost, delta: float) -> float:
-        if self.unit_rows == 1:
-            return row.epsilon(delta)
-        scaled = [bound.epsilon(delta) for bound in self._scaled(row)]
-        return min([_least_epsilon(lambda eps: self._group_delta(row, eps), delta), *scaled])
+    def _unit_bounds(self) -> list[Bound]:
+        """Return the bounds of a unit, whose rows may be touched by different releases.
 
-    def _unit_delta(self, row: RowCost, epsilon: float) -> float:
-        if self.unit_rows == 1:
-            return row.delta(epsilon)
-        scaled = [bound.delta(epsilon) for bound in self._scaled(row)]
-        return min([self._group_delta(row, epsilon), *scaled])
-
-    def _scaled(self, row: RowCost) -> list[Bound]:
-        """Return the bounds of the unit that hold by scaling a row's own parameter."""
-        k, found = self.unit_rows, []
-        if row.mu is not None:
-            found.append(_gaussian_bound(k * row.mu))
-        elif row.rho is not None:
-            found.append(_renyi_bound(renyi.zcdp(k * k * row.rho)))
-        if row.pure < math.inf:
-            found.append(_pure_bound(k * row.pure))
+        Each one covers every mixture of rows: a parameter that all rows have, at its worst, scaled
+        to the unit; and the worst row's delta at each epsilon, through group privacy.
+        """
+        if self.mu is not None:
+            return [_gaussian_bound(self.mu)]  # exact, so nothing else can be better
+        found = [_inverted(self._group_delta)]
+        if self.rho is not None:
+            found.append(_renyi_bound(renyi.zcdp(self.rho)))
+        if self.pure_epsilon < math.inf:
+            found.append(_pure_bound(self.pure_epsilon))
         return found
 
-    def _group_delta(self, row: RowCost, epsilon: float) -> float:
+    def _group_delta(self, epsilon: float) -> float:
         """Return delta of k rows: delta(epsilon/k) (e^epsilon - 1)/(e^(epsilon/k) - 1)."""
         share = epsilon / self.unit_rows
-        steps = math.expm1(min(epsilon, 700.0)) / math.expm1(share) if share else self.unit_rows
-        return min(1.0, row.delta(share) * steps * (1 + 1e-14))
+        delta = max(row.delta(share) for row in self.rows)
+        if share == 0.0 or delta == 0.0:
+            return min(1.0, delta * self.unit_rows)
+        ratio = math.expm1(-epsilon) / math.expm1(-share)  # the rest is e^(epsilon - share)
+        log_total = math.log(delta) + math.log(ratio) + epsilon - share
+        slack = 2.0**-50 * (epsilon + abs(math.log(delta)) + 4)
+        return 1.0 if log_total + slack >= 0 else math.exp(log_total + slack)
 
     @staticmethod
     def _worst(values: list[float | None], factor: int) -> float | None:
@@ -187,7 +188,9 @@ class RowCost:
         """Exact Gaussian composition: the root of the sum of squares."""
         if any(item.mu is None for item, _ in self.charges):
             return None
-        squares = math.fsum(count * (item.mu or 0.0) ** 2 for item, count in self.charges)
+        squares = math.fsum(
+            count * (item.mu or 0.0) * (item.mu or 0.0) for item, count in self.charges
+        )
         return math.sqrt(squares) * (1 + 2.0**-50)
 
     @cached_property
@@ -293,6 +296,8 @@ def _inverted(delta_of: Callable[[float], float]) -> Bound:
 
 def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     """Return the least epsilon whose delta is at most ``delta``, from above."""
+    if delta_of(0.0) <= delta:
+        return 0.0
     low, high = 0.0, 1.0
     while delta_of(high) > delta:
         low, high = high, 2 * high
@@ -327,12 +332,14 @@ def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, i
 
 def _union(groups: list[Charges]) -> Charges:
     """Return every charge as often as the group that has it most often."""
-    most: dict[int, tuple[Charge, int]] = {}
+    items = {id(item): item for group in groups for item, _ in group}
+    most = dict.fromkeys(items, 0)
     for group in groups:
+        own = dict.fromkeys(items, 0)
         for item, count in group:
-            known = most.get(id(item))
-            most[id(item)] = (item, max(count, known[1] if known else 0))
-    return tuple(most.values())
+            own[id(item)] += count
+        most = {key: max(most[key], own[key]) for key in items}
+    return tuple((items[key], count) for key, count in most.items())
 
 
 def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, ...]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, gammaln
+from scipy.special import betainc, gammaln
 
 from . import gaussian
 
@@ -72,8 +72,9 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     first = max(0, math.floor(centre - 14 * spread - 40))
     last = min(others, math.ceil(centre + 14 * spread + 40))
     c = np.arange(first, last + 1)
-    dropped = (bdtr(first - 1, others, p) if first > 0 else 0.0) + (
-        bdtrc(last, others, p) if last < others else 0.0
+    # P(C < first) + P(C > last), by the incomplete beta function: exact for any number of reports.
+    dropped = (betainc(others - first + 1, first, 1 - p) if first > 0 else 0.0) + (
+        betainc(last + 1, others - last, p) if last < others else 0.0
     )
     heavy = 1 / (1 + p)  # P(Y = 1)
     growth = math.exp(epsilon)
@@ -83,7 +84,8 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     gain = heavy * upper + (1 - heavy) * lower
     loss = growth * ((1 - heavy) * upper + heavy * lower)
     given_c = np.maximum(gain - loss, 0.0) + 1e-12 * (gain + loss)
-    return float(np.dot(_binomial_pmf(c, others, p), given_c) * (1 + 1e-8) + dropped)
+    slack = 1e-8 + 2.0**-49 * gammaln(reports + 1)  # the logarithms in the binomial law round
+    return float(np.dot(_binomial_pmf(c, others, p), given_c) * (1 + slack) + dropped)
 
 
 def _shuffle_holds(epsilon: float, delta: float, reports: int, mu: float) -> bool:
@@ -124,7 +126,8 @@ def _inner_epsilon(epsilon: float, rate: float) -> float:
 
 def _tail_half(k: NDArray[np.float64], c: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return P(Bin(c, 1/2) > k) for every k, also outside 0..c."""
-    inside = bdtrc(np.clip(k, 0, np.maximum(c - 1, 0)), np.maximum(c, 1), 0.5)
+    at = np.clip(k, 0, np.maximum(c - 1, 0))
+    inside = betainc(at + 1, np.maximum(c, 1) - at, 0.5)
     return np.asarray(np.where(k < 0, 1.0, np.where(k >= c, 0.0, inside)))
 
 

@@ -174,7 +174,7 @@ class GDP(Budget):
 
 def budget_from_json(record: Any) -> Budget:
     """Rebuild a budget from :meth:`Budget.to_json`; refuse unknown kinds and fields."""
-    if not isinstance(record, dict) or record.get("kind") not in _KINDS:
+    if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
         raise ParameterError(f"a budget's kind must be one of {sorted(_KINDS)}, got {record!r}.")
     kind = _KINDS[record["kind"]]
     try:

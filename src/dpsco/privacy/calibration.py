@@ -51,9 +51,9 @@ def calibrate(
     def price(noise: float) -> Cost:
         return cost(build(noise), adjacency=budget.adjacency, unit=budget.unit)
 
-    first = price(1.0)
-    if first.mu is not None:
-        return _gaussian_noise(price, first.mu, budget)
+    first, second = price(1.0).mu, price(2.0).mu
+    if first is not None and second is not None and math.isclose(first, 2 * second, rel_tol=1e-12):
+        return _gaussian_noise(price, first, budget)
     return _search(lambda noise: _usage(price(noise), budget), tolerance, budget)
 
 
@@ -66,13 +66,13 @@ def _usage(spent: Cost, budget: Budget) -> float:
 def _search(usage: Callable[[float], float], tolerance: float, budget: Budget) -> float:
     """Bracket the noise that uses the whole budget, then close in from both sides."""
     low, high, above, below = 1.0, 1.0, usage(1.0), usage(1.0)
-    while above <= 1 and low > 1e-12:  # too much noise
+    while above <= 1 and low > 1e-30:  # too much noise
         high, below = low, above
         low, above = low / 4, usage(low / 4)
     while below > 1:  # too little
         low, above = high, below
         high, below = 4 * high, usage(4 * high)
-        if high > 1e15:
+        if high > 1e30:
             raise AssumptionError(
                 "no amount of noise brings this plan within the budget: some release cannot be "
                 f"paid from {budget}. Gaussian releases need a delta, generalized Gaussian ones an "

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import _validate
 from .._version import __version__
-from ..errors import CertificateError, DpscoError
+from ..errors import CertificateError, DpscoError, MissingExtraError
 from . import releases
 from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
@@ -34,7 +34,8 @@ from .witness import second_opinion
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
 _MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
-_MOST_COEFFICIENTS = 10**6  # of a matrix that a file may ask its reader to compute
+_LONG_SUMS = ("toeplitz", "banded")  # mechanisms whose cost takes time in proportion to their size
+_MOST_COEFFICIENTS = 10**6  # that a file may ask its reader to compute
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
 _FLOAT_CAVEAT = (
     "noise and sums are float64 approximations of real numbers (numeric='grid' removes this)"
@@ -128,6 +129,8 @@ class Certificate:
         try:
             found = Claims.of(self.cost, _reference_delta(self.budget))
             spent, allowed = self.cost.against(self.budget)
+        except MissingExtraError:  # says nothing about the certificate
+            raise
         except (DpscoError, ArithmeticError, MemoryError) as problem:
             return Verification(self, (f"the releases cannot be accounted: {problem}",), "skipped")
         problems = [*_differences(self.claims, found), *self._omissions()]
@@ -335,9 +338,11 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
 def _release_from_json(record: Any) -> Release:
     """Rebuild a release; refuse one whose cost would keep the reader busy for hours."""
     release = releases.from_json(record)
-    if isinstance(release, PrefixSumRelease) and release.mechanism.name in ("toeplitz", "banded"):
-        if (release.mechanism.bands or release.mechanism.rounds) > _MOST_COEFFICIENTS:
-            raise CertificateError(f"a prefix sum has more than {_MOST_COEFFICIENTS} rounds.")
+    if isinstance(release, PrefixSumRelease):
+        mechanism = release.mechanism
+        size = (mechanism.bands or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
+        if size > _MOST_COEFFICIENTS:
+            raise CertificateError(f"a {mechanism.name} sum of {size} coefficients is too long.")
     return release
 
 

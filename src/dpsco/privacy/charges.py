@@ -6,6 +6,7 @@ the rounding of floating-point sums are applied once. A release without a rule i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from .releases import (
 
 SUM_LEAF = 4096
 """Rows that may be added one after the other; longer sums combine such leaves pairwise."""
+
+_SAMPLED_UP_TO = 20.0  # distance in standard deviations beyond which sampling is not credited
 
 
 def rounding_slack(rows: int) -> float:
@@ -82,9 +85,11 @@ def _selection(release: SelectionRelease, adjacency: Adjacency) -> Charge:
 
 
 def _poisson_gaussian(release: PoissonGaussianRelease, adjacency: Adjacency) -> Charge:
-    reach = _up(_reach(release, adjacency) / release.sigma)
     if release.rate == 1.0:
-        return _gaussian_charge(reach)
+        return _gaussian_charge(_reach(release, adjacency) / release.sigma)
+    reach = _up(_reach(release, adjacency) / release.sigma)
+    if reach > _SAMPLED_UP_TO:
+        return _unsampled(reach)
     if adjacency is not Adjacency.REPLACE_ONE:
         return Charge(pld=pld.PoissonLoss(reach, release.rate, replace_one=False))
     if release.pair == "conjectured":
@@ -98,6 +103,8 @@ def _fixed_size_gaussian(release: FixedSizeGaussianRelease, adjacency: Adjacency
         return _gaussian_charge(_reach(release, adjacency) / release.sigma)
     # A row that is drawn takes the place of another one: two bounds apart, also for zero-out.
     reach = _up(_reach(release, Adjacency.REPLACE_ONE) / release.sigma)
+    if reach > _SAMPLED_UP_TO:
+        return _unsampled(reach)
     population = (release.size, release.row_count)
     return Charge(pld=pld.SampledLoss(reach, release.size / release.row_count, population))
 
@@ -147,6 +154,14 @@ def _gaussian_charge(mu: float) -> Charge:
     mu = min(_up(mu), gaussian.LARGEST_MU)
     rho = _up(0.5 * mu * mu)
     return Charge(mu=mu, rho=rho, curve=renyi.zcdp(rho), pld=pld.GaussianLoss(mu))
+
+
+def _unsampled(reach: float) -> Charge:
+    """Return what the release costs without the secrecy of its sample, which never hurts.
+
+    No ``mu``: more noise does not scale this charge, it leads back to the sampled one.
+    """
+    return dataclasses.replace(_gaussian_charge(reach), mu=None)
 
 
 def _zcdp_charge(rho: float) -> Charge:

@@ -25,6 +25,8 @@ from .amplification import sampled_delta_array
 
 _FINEST = 4e-6  # below this step, rounding in double precision can break a composition
 _MOST_STEPS = 10_000_000
+_MOST_POINTS = 30_000_000  # of the composed grid, for the sake of memory
+_CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,11 @@ class Composed:
         """Return epsilon at ``delta``: from the PLD, or from Renyi bounds where that is loose."""
         mu = math.sqrt(sum(count * loss.spread**2 for loss, count in self.losses))
         limit = gaussian.epsilon(delta, mu)  # of many small releases
-        value = self.pld_epsilon(delta)
+        value = self.pld_epsilon(delta - self.rounding) if delta > self.rounding else math.inf
         if value > 2 * limit:
             value = min(value, self.rdp_epsilon(delta))
-        sampled = any(isinstance(loss, (PoissonLoss, SampledLoss)) for loss, _ in self.losses)
-        if sampled and value < 0.3 * limit:
+        sampled = [a.mu for a, _ in self.losses if isinstance(a, (PoissonLoss, SampledLoss))]
+        if sampled and max(sampled) <= _CLT_FROM and value < 0.3 * limit:
             raise AssumptionError(
                 f"the numerical accountant broke down: epsilon {value:.3g} at delta {delta:.3g} "
                 f"where the limit of many releases is {limit:.3g}. Use fewer, larger samples."
@@ -123,10 +125,16 @@ class Composed:
         """Return delta at ``epsilon`` from the PLD (1 where only Renyi bounds apply)."""
         if self._distribution is None:
             return 1.0
-        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)))
+        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)) + self.rounding)
+
+    @property
+    def rounding(self) -> float:
+        """By how much the transforms of a composition can make delta too small (measured: 1/7)."""
+        steps = sum(count for _, count in self.losses)
+        return 0.0 if steps == 1 else 2.0**-52 * (64 + 2 * steps)
 
     def pld_epsilon(self, delta: float) -> float:
-        """Return epsilon from the composed privacy loss distribution; infinite where none is."""
+        """Return epsilon from the composed distribution, as is; infinite where there is none."""
         if self._distribution is None:
             return math.inf
         return float(self._distribution.get_epsilon_for_delta(delta))
@@ -149,6 +157,9 @@ class Composed:
         step = self._step()
         too_fine = any(step > loss.spread / 4 for loss, _ in self.losses)
         if too_fine or max(count for _, count in self.losses) > _MOST_STEPS:
+            return None
+        square = sum(count * loss.spread**2 for loss, count in self.losses)
+        if (20 * math.sqrt(square) + square) / step > _MOST_POINTS:
             return None
         total = None
         for loss, count in self.losses:
@@ -229,7 +240,8 @@ def _rdp_event(loss: Loss) -> Any:
 
 
 def _sampled_spread(mu: float, rate: float) -> float:
-    return rate * math.sqrt(math.expm1(min(mu * mu, 700.0)))
+    """Return the spread of many sampled releases, at most that of the release without sampling."""
+    return min(mu, rate * math.sqrt(math.expm1(min(mu * mu, 700.0))))
 
 
 @lru_cache(maxsize=1)

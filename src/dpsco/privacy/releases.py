@@ -276,7 +276,7 @@ def to_json(release: Release) -> dict[str, Any]:
 
 def from_json(record: Any) -> Release:
     """Rebuild a record from :func:`to_json`; refuse unknown kinds and fields."""
-    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+    if not isinstance(record, dict) or str(record.get("kind")) not in KINDS:
         raise ParameterError(f"a release's kind must be one of {sorted(KINDS)}, got {record!r}.")
     kind = KINDS[record["kind"]]
     values = {name: value for name, value in record.items() if name != "kind"}

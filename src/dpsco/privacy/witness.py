@@ -35,7 +35,7 @@ class Opinion:
         if self.route == "none":
             return True
         within_upper = self.first <= self.second * 1.01 + 1e-6
-        return within_upper and (not self.sharp or self.second <= self.first * 1.01 + 1e-3)
+        return within_upper and (not self.sharp or self.second <= self.first * 1.01 + 1e-5)
 
     def __str__(self) -> str:
         if self.route == "none":
@@ -60,8 +60,10 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
     if not row.charges:
         return Opinion("none", delta, first, math.inf, sharp=False)
     if row.mu is not None:
-        losses = _gaussian_losses(row, unit_rows)
-        return Opinion("PLD", delta, first, pld.Composed(losses).pld_epsilon(delta), sharp=True)
+        second = pld.Composed(_gaussian_losses(row, unit_rows)).pld_epsilon(delta)
+        if second == math.inf:  # too fine a grid: compose by hand, then ask
+            second = pld.Composed(((pld.GaussianLoss(unit_rows * row.mu), 1),)).pld_epsilon(delta)
+        return Opinion("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
     if row.rho is not None:
         whole = pld.ZcdpLoss(unit_rows**2 * row.rho)
         second = pld.Composed(((whole, 1),)).rdp_epsilon(delta)
