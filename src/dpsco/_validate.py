@@ -14,9 +14,9 @@ from .errors import ParameterError
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
-    if isinstance(value, (bool, str, bytes)) or np.ndim(value) > 0:
-        raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}")
     try:
+        if isinstance(value, (bool, np.bool_, str, bytes)) or np.ndim(value) > 0:
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}") from None
@@ -56,7 +56,7 @@ def probability(name: str, value: Any, *, hint: str = "") -> float:
 def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
     """Return ``value`` as an int of at least ``at_least``; refuse booleans and floats."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:

@@ -115,9 +115,10 @@ SELECTION_NOISES = ("gumbel", "permute_and_flip", "laplace")
 class SelectionRelease(Release):
     """The index of the smallest of ``candidates`` noisy scores, each score a sum over ``rows``.
 
-    ``bound`` is the spread max - min over the candidates of one row's scores (a shift common to all
-    candidates changes nothing). ``noise`` of size ``scale`` is 'gumbel' (the exponential
-    mechanism), 'permute_and_flip' (exponential noise) or 'laplace' (report noisy max).
+    ``bound`` is the spread max - min over the candidates of one row's scores. (A shift common to
+    all candidates changes nothing but the rounding: keep each row's scores within ``bound`` of 0.)
+    ``noise`` of size ``scale`` is 'gumbel' (the exponential mechanism), 'permute_and_flip'
+    (exponential noise) or 'laplace' (report noisy max).
     """
 
     kind: ClassVar[str] = "selection"

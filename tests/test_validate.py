@@ -1,0 +1,61 @@
+"""Argument checks: one wording, and nothing slips through by its type."""
+
+import numpy as np
+import pytest
+
+from dpsco import _validate
+from dpsco.errors import ParameterError
+
+NOT_NUMBERS = [True, np.True_, "1", b"1", None, [1.0], [[1], [1, 2]], np.ones(1), {}, 1j, object()]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("check", ["real", "positive", "non_negative", "probability"])
+def test_what_is_not_a_number_is_refused(check, value):
+    with pytest.raises(ParameterError, match=r"size must be a number, got .* Pass a metre"):
+        getattr(_validate, check)("size", value, hint="Pass a metre.")
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        ("real", float("nan")),
+        ("positive", 0),
+        ("positive", float("inf")),
+        ("non_negative", -1e-300),
+        ("non_negative", float("inf")),
+        ("probability", 0.0),
+        ("probability", 1.0),
+        ("integer", 0),
+        ("integer", 1.0),
+        ("integer", True),
+        ("integer", np.True_),
+        ("integer", "3"),
+    ],
+)
+def test_out_of_range_is_refused(check, value):
+    with pytest.raises(ParameterError, match="size must"):
+        getattr(_validate, check)("size", value)
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0)])
+def test_numbers_of_any_type_become_floats(value):
+    assert type(_validate.positive("size", value)) is float
+    assert _validate.positive("size", value) == 2.0
+
+
+def test_integers_of_any_type_become_ints():
+    assert type(_validate.integer("size", np.int64(3))) is int
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, (1,), (1, 2, 3), (2, 2), (3, 1), (-1, 2), (0.0, 2), "ab"]
+)
+def test_bad_row_ranges_are_refused(value):
+    with pytest.raises(ParameterError, match="rows"):
+        _validate.row_range("rows", value)
+
+
+def test_choice_lists_what_is_allowed():
+    with pytest.raises(ParameterError, match="colour must be one of 'blue', 'red'; got 'green'"):
+        _validate.choice("colour", "green", {"red", "blue"})
