@@ -38,6 +38,7 @@ from dpsco.privacy.releases import (
     ShuffledRelease,
     flatten,
 )
+from dpsco.privacy.statement import rounded_up
 
 ROWS = (10, 60)
 PERSON = Unit(3, "person")
@@ -163,7 +164,7 @@ def test_text_states_everything(name):
     record, text = certificate.to_json(), str(certificate)
     claims, unit = record["claims"], record["budget"]["unit"]
     shown = [
-        f"epsilon {claims['epsilon']:.6g} at delta {claims['delta']:.3g}",
+        f"epsilon {rounded_up(claims['epsilon'])} at delta {claims['delta']:.3g}",
         f"adjacency {record['budget']['adjacency']}",
         f"one {unit['name']}" if unit["rows"] == 1 else f"{unit['rows']} rows a {unit['name']}",
         type(certificate.budget).__name__,
@@ -174,8 +175,8 @@ def test_text_states_everything(name):
         *record["trusted"],
         *(f"{package} {version}" for package, version in record["versions"].items()),
     ]
-    shown += [f"{k} {claims[k]:.6g}" for k in ("mu", "rho") if claims[k] is not None]
-    shown += [f"{p['epsilon']:.4g} at {p['delta']:.0e}" for p in claims["curve"][::2]]
+    shown += [f"{k} {rounded_up(claims[k])}" for k in ("mu", "rho") if claims[k] is not None]
+    shown += [f"{rounded_up(p['epsilon'], 4)} at {p['delta']:.0e}" for p in claims["curve"][::2]]
     for release in record["releases"]:
         start, stop = release["rows"]
         shown.append(f"{release['count']} x {release['kind']} on rows {start}..{stop - 1}")
@@ -765,3 +766,20 @@ def test_loading_executes_nothing(tmp_path):
         assert len(EVENTS) > 1
     finally:
         EVENTS.clear()
+
+
+@pytest.mark.parametrize("digits", [1, 4, 6])
+@pytest.mark.parametrize(
+    "value", [1e-300, 1.04e-9, 0.0999999999, 0.1234561, 0.5, 1, 9.99999999, 1e6]
+)
+def test_shown_numbers_are_never_below_the_claim(value, digits):
+    shown = float(rounded_up(value, digits))
+    assert value <= shown <= value * (1 + 10.0 ** (1 - digits) * 1.2)
+
+
+def test_shown_text_has_no_control_characters():
+    record = honest("gaussian").to_json()
+    record["trust_model"] = "central\x1b[2J\nVALID: epsilon 0"
+    shown = str(Certificate.from_json({**record, "digest": digest(record)}))
+    assert "\x1b" not in shown
+    assert "central?[2J?VALID" in shown

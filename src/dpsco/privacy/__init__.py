@@ -11,7 +11,7 @@
 | prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
 | grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
 | ledger                              | the one door through which noisy numbers leave            |
-| certificate, witness                | what a run cost; a second accountant's opinion            |
+| certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
 | odometer                            | several runs under one budget                             |
 """
 

@@ -8,6 +8,7 @@ PLD, shuffling) and the best one counts.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -53,11 +54,15 @@ def cost(
             "under add_remove every release must touch the same rows, because a row more or less "
             "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
         )
-    charges = [(charge(release, adjacency), release.count) for release in flat]
+    charges = _charges(flat, adjacency)
     ranges = [release.rows for release in flat]
     if all(item.mu is not None for item, _ in charges):
         return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
-    rows = (RowCost(tuple(charges[i] for i in group)) for group in _touching(ranges))
+    groups = {  # rows that the same charges fall on cost the same
+        tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
+        for group in _touching(ranges)
+    }
+    rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
     return Cost(tuple(rows), unit.rows)
 
 
@@ -328,6 +333,18 @@ def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, i
     groups = [np.flatnonzero((starts <= row) & (row < stops)) for row in near]
     best = max(groups, key=lambda group: math.fsum(squares[group]))
     return tuple(charges[i] for i in best)
+
+
+def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Charge, int]]:
+    """Return each release's charge and count; equal ones on other rows share one object."""
+    known: dict[Release, Charge] = {}
+    found = []
+    for release in flat:
+        moved = dataclasses.replace(release, rows=(0, release.row_count), count=1)
+        if moved not in known:
+            known[moved] = charge(moved, adjacency)
+        found.append((known[moved], release.count))
+    return found
 
 
 def _union(groups: list[Charges]) -> Charges:

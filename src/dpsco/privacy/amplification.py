@@ -69,8 +69,8 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
         return 0.0
     others, p = reports - 1, math.exp(-eps0)
     centre, spread = others * p, math.sqrt(others * p * (1 - p))
-    first = max(0, math.floor(centre - 14 * spread - 40))
-    last = min(others, math.ceil(centre + 14 * spread + 40))
+    first = max(0, math.floor(centre - 10 * spread - 40))
+    last = min(others, math.ceil(centre + 10 * spread + 40))
     c = np.arange(first, last + 1)
     # P(C < first) + P(C > last), by the incomplete beta function: exact for any number of reports.
     dropped = (betainc(others - first + 1, first, 1 - p) if first > 0 else 0.0) + (
@@ -103,7 +103,7 @@ def _shuffle_holds(epsilon: float, delta: float, reports: int, mu: float) -> boo
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
     """Return the least value in (low, high] that holds, by bisection; ``high`` itself is valid."""
-    while high - low > 1e-10 * max(1.0, abs(high)):
+    while high - low > 1e-8 * max(1e-3, abs(high)):
         middle = 0.5 * (low + high)
         if holds(middle):
             high = middle

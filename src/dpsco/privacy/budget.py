@@ -26,7 +26,8 @@ class Adjacency(str, enum.Enum):
 
     ``replace_one``: one row takes any other value; the number of rows is public.
     ``zero_out``: one row's contribution becomes zero; the number of rows stays public.
-    ``add_remove``: one row more or less; the number of rows is private.
+    ``add_remove``: one row more or less; the number of rows is private, so the ranges of rows in a
+    plan must be public upper bounds, not counts of the table.
     """
 
     REPLACE_ONE = "replace_one"

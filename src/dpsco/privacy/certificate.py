@@ -20,7 +20,7 @@ from typing import Any
 from .. import _validate
 from .._version import __version__
 from ..errors import CertificateError, DpscoError, MissingExtraError
-from . import releases
+from . import releases, statement
 from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
 from .releases import (
@@ -236,35 +236,7 @@ class Certificate:
         return cls.from_json(record)
 
     def __str__(self) -> str:
-        budget, claims = self.budget, self.claims
-        unit = (
-            budget.unit.name
-            if budget.unit.rows == 1
-            else f"{budget.unit.rows} rows a {budget.unit.name}"
-        )
-        lines = [
-            f"Privacy certificate (dpsco {self.versions.get('dpsco', '?')})",
-            f"  spent       epsilon {claims.epsilon:.6g} at delta {claims.delta:.3g}"
-            + (f", mu {claims.mu:.6g} (exact)" if claims.mu is not None else "")
-            + (f", rho {claims.rho:.6g}" if claims.rho is not None else ""),
-            f"  budget      {_amounts(budget)}",
-            f"  protects    one {unit}, adjacency {budget.adjacency.value}",
-            f"  trust       {self.trust_model}",
-            f"  randomness  {self.randomness}",
-            f"  numeric     {self.numeric}",
-            "  curve       " + ", ".join(f"{e:.4g} at {d:.0e}" for d, e in claims.curve[::2]),
-        ]
-        lines += [
-            f"  {'released' if i == 0 else '':<10}  {_sentence(r)}"
-            for i, r in enumerate(self.releases)
-        ]
-        for title, notes in (("enforced", self.enforced), ("trusted", self.trusted)):
-            lines += [
-                f"  {title if i == 0 else '':<10}  {note}"
-                for i, note in enumerate(notes or ["nothing"])
-            ]
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return "\n".join([*lines, f"  versions    {versions}"])
+        return statement.text(self)
 
 
 @dataclass(frozen=True)
@@ -282,8 +254,9 @@ class Verification:
 
     def __str__(self) -> str:
         claims = self.certificate.claims
+        epsilon = statement.rounded_up(claims.epsilon)
         lines = [
-            f"{'VALID' if self.ok else 'NOT VALID'}: epsilon {claims.epsilon:.6g} at delta "
+            f"{'VALID' if self.ok else 'NOT VALID'}: epsilon {epsilon} at delta "
             f"{claims.delta:.3g}, {self.certificate.budget.adjacency.value}",
             f"  second accountant: {self.witness}",
         ]
@@ -360,22 +333,6 @@ def _digest(content: dict[str, Any]) -> str:
 
 def _reference_delta(budget: Budget) -> float:
     return budget.delta if isinstance(budget, ApproxDP) else 1e-6
-
-
-def _amounts(budget: Budget) -> str:
-    record = budget.to_json()
-    amounts = [f"{k} {v:.6g}" for k, v in record.items() if k not in ("kind", "adjacency", "unit")]
-    return f"{type(budget).__name__}: " + ", ".join(amounts)
-
-
-def _sentence(release: Release) -> str:
-    record = releases.to_json(release)
-    shown = {k: v for k, v in record.items() if k not in ("kind", "rows", "count")}
-    if "mechanism" in shown:
-        shown["mechanism"] = f"{shown['mechanism']['name']}, {shown['mechanism']['rounds']} rounds"
-    numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
-    start, stop = release.rows
-    return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: " + ", ".join(numbers)
 
 
 def _versions() -> dict[str, str]:

@@ -10,8 +10,10 @@ distance).
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -145,9 +147,10 @@ class Composed:
         if relation is None:
             return math.inf
         accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
-        for loss, count in self.losses:
-            accountant.compose(_rdp_event(loss), count)
-        return float(accountant.get_epsilon(delta))
+        with _quiet():
+            for loss, count in self.losses:
+                accountant.compose(_rdp_event(loss), count)
+            return float(accountant.get_epsilon(delta))
 
     @cached_property
     def _distribution(self) -> Any:
@@ -242,6 +245,17 @@ def _rdp_event(loss: Loss) -> Any:
 def _sampled_spread(mu: float, rate: float) -> float:
     """Return the spread of many sampled releases, at most that of the release without sampling."""
     return min(mu, rate * math.sqrt(math.expm1(min(mu * mu, 700.0))))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep remarks about Renyi orders, which no caller can act on, off the screen."""
+    logger = logging.getLogger("absl")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @lru_cache(maxsize=1)

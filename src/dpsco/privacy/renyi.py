@@ -67,6 +67,9 @@ def bounded_range(range_epsilon: float) -> Curve:
     if e0 < 1e-4:  # the zCDP bound a e0^2/8 is sharp to 1e-9 here and free of cancellation
         return zcdp(e0 * e0 / 8 * (1 + 4 * _ULP))
 
+    if e0 > 1e6:  # the exponentials overflow, and such noise hides nothing anyway
+        return lambda orders: np.minimum(e0, orders * (e0 * e0 / 8))
+
     def curve(orders: Orders) -> NDArray[np.float64]:
         a = orders
         log_one = np.log(-np.expm1(-a * e0))  # log(1 - E^a)

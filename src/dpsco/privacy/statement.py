@@ -1,0 +1,74 @@
+"""A certificate in words: numbers rounded up, nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from . import releases
+from .budget import Budget
+from .releases import Release
+
+if TYPE_CHECKING:
+    from .certificate import Certificate
+
+
+def text(certificate: Certificate) -> str:
+    """Return the certificate as lines of a title and what it says."""
+    budget, claims = certificate.budget, certificate.claims
+    many = budget.unit.rows > 1
+    spent = [f"epsilon {rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"]
+    spent += [f"mu {rounded_up(claims.mu)} (exact)"] if claims.mu is not None else []
+    spent += [f"rho {rounded_up(claims.rho)}"] if claims.rho is not None else []
+    unit = f"{budget.unit.rows} rows a {budget.unit.name}" if many else budget.unit.name
+    parts: list[tuple[str, list[str]]] = [
+        ("spent", [", ".join(spent)]),
+        ("budget", [_amounts(budget)]),
+        ("protects", [f"one {unit}, adjacency {budget.adjacency.value}"]),
+        ("trust", [certificate.trust_model]),
+        ("randomness", [certificate.randomness]),
+        ("numeric", [certificate.numeric]),
+        ("curve", [", ".join(f"{rounded_up(e, 4)} at {d:.0e}" for d, e in claims.curve[::2])]),
+        ("released", [_sentence(release) for release in certificate.releases]),
+        ("enforced", list(certificate.enforced) or ["nothing"]),
+        ("trusted", list(certificate.trusted) or ["nothing"]),
+        ("versions", [", ".join(f"{name} {v}" for name, v in certificate.versions.items())]),
+    ]
+    lines = [f"Privacy certificate (dpsco {certificate.versions.get('dpsco', '?')})"]
+    for title, notes in parts:
+        lines += [f"  {'' if i else title:<10}  {note}" for i, note in enumerate(notes)]
+    return "\n".join(map(_printable, lines))
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """Return the number in so many digits, never below its value.
+
+    >>> rounded_up(0.12345611), rounded_up(0.5), rounded_up(0.9999999999)
+    ('0.123457', '0.5', '1')
+    """
+    shown = f"{value:.{digits}g}"
+    if float(shown) >= value:
+        return shown
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{value + 0.6 * unit:.{digits}g}"
+
+
+def _printable(line: str) -> str:
+    """Return the line without control characters, which a forged file could hold."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def _amounts(budget: Budget) -> str:
+    record = budget.to_json()
+    amounts = [f"{k} {v:.6g}" for k, v in record.items() if k not in ("kind", "adjacency", "unit")]
+    return f"{type(budget).__name__}: " + ", ".join(amounts)
+
+
+def _sentence(release: Release) -> str:
+    record = releases.to_json(release)
+    shown = {k: v for k, v in record.items() if k not in ("kind", "rows", "count")}
+    if "mechanism" in shown:
+        shown["mechanism"] = f"{shown['mechanism']['name']}, {shown['mechanism']['rounds']} rounds"
+    numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
+    start, stop = release.rows
+    return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: " + ", ".join(numbers)
