@@ -487,7 +487,7 @@ def test_a_forger_cannot_pass_a_conjecture_or_floats_for_proved_or_exact():
     planned, budget = PLANS["poisson_gaussian"]
     record = written(planned, budget).to_json()
     own, *caveats = record["trusted"]
-    assert len(caveats) == 2
+    assert len(caveats) == 3  # floats, the conjectured pair, the numerical accountant
     for caveat in caveats:
         kept = [note for note in record["trusted"] if note != caveat]
         assert not survives({**record, "trusted": kept})

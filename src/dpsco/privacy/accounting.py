@@ -340,7 +340,9 @@ def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Char
     known: dict[Release, Charge] = {}
     found = []
     for release in flat:
-        moved = dataclasses.replace(release, rows=(0, release.row_count), count=1)
+        moved = release.once()
+        if moved.rows[0]:
+            moved = dataclasses.replace(moved, rows=(0, moved.row_count))
         if moved not in known:
             known[moved] = charge(moved, adjacency)
         found.append((known[moved], release.count))

@@ -25,6 +25,7 @@ from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
 from .releases import (
     DiscreteGaussianRelease,
+    FixedSizeGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     Release,
@@ -42,6 +43,11 @@ _FLOAT_CAVEAT = (
 )
 _PAIR_CAVEAT = (
     "the antipodal pair dominates Poisson sampling under replace_one (checked numerically only)"
+)
+_SAMPLED = (PoissonGaussianRelease, FixedSizeGaussianRelease)
+_SAMPLE_CAVEAT = (
+    "dp-accounting's privacy loss distributions round as little as measured (no proof), and the "
+    "sampled rows stay secret"
 )
 _SEED_CAVEAT = "nobody who sees the output knows the seed of the noise"
 
@@ -303,6 +309,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
     notes = (
         (_FLOAT_CAVEAT, _numeric(planned) != "grid"),
         (_PAIR_CAVEAT, conjectured),
+        (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
         (_SEED_CAVEAT, reproducible),
     )
     return [note for note, needed in notes if needed]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,7 @@ def epsilon(delta: float, mu: float) -> float:
     return _push(found, lambda eps: log_delta(eps, mu) <= target, up=True)
 
 
+@lru_cache(maxsize=512)  # a planner asks for its one budget many times
 def mu(epsilon_: float, delta_: float) -> float:
     """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down.
 
@@ -126,6 +128,7 @@ def delta_array(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]
     return np.asarray(np.where(epsilons >= 0, value, mirrored))
 
 
+@lru_cache(maxsize=512)  # value and slope of a root search ask for the same point
 def mills_gap(x: float, mu: float) -> float:
     """Return R(x) - R(x + mu) without cancellation, R = Mills' ratio."""
     if mu < 0.5 or mu < 0.05 * x:

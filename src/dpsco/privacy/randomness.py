@@ -20,6 +20,7 @@ import math
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -67,7 +68,7 @@ def _process() -> tuple[int, int]:
     return os.getpid(), _forks
 
 
-class _Keyed:
+class _Keyed(ABC):
     """A key that one process may use; subclasses say what they do with it."""
 
     def __init__(self, key: bytes, *, reproducible: bool) -> None:
@@ -81,8 +82,9 @@ class _Keyed:
         """Whether the numbers follow from a seed, and so are not private to those who know it."""
         return self._reproducible
 
+    @abstractmethod
     def _set_key(self, key: bytes) -> None:
-        raise NotImplementedError
+        """Take the key into use."""
 
     def _own(self) -> threading.Lock:
         """Return the lock to draw under, with a new key if this process was forked since."""
