@@ -24,6 +24,7 @@ from .privacy import (
     Randomness,
     Release,
     calibrate,
+    sum_rows,
 )
 
 Array = NDArray[np.float64]
@@ -67,7 +68,7 @@ def run(*, epsilon: float = 1.0, numeric: str = "float64") -> Outcome:
     models = {
         "always the larger class": np.zeros(FEATURES),
         f"private, epsilon {epsilon:g}": weights,
-        "not private": _descend(lambda w: _gradients(w, *train).sum(axis=0)),
+        "not private": _descend(lambda w: sum_rows(_gradients(w, *train))),
     }
     share = np.mean(fresh[1] == 1.0)
     accuracy = {
@@ -98,7 +99,7 @@ def _private_fit(X: Array, y: Array, budget: ApproxDP, numeric: str) -> tuple[Ar
             return ledger.discrete_gaussian(
                 exact, bound=BOUND, sigma=sigma, step=grid.step, rows=rows
             )
-        return ledger.gaussian(gradients.sum(axis=0), bound=BOUND, sigma=sigma, rows=rows)
+        return ledger.gaussian(sum_rows(gradients), bound=BOUND, sigma=sigma, rows=rows)
 
     return _descend(noisy_sum), ledger.close()
 

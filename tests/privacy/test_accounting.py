@@ -20,7 +20,6 @@ from dpsco.privacy import gaussian, pld
 from dpsco.privacy.accounting import Cost, compose, cost, randomised_response_delta
 from dpsco.privacy.amplification import sampled_delta
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP, Unit
-from dpsco.privacy.charges import SUM_LEAF, rounding_slack
 from dpsco.privacy.prefix_sums import PrefixMechanism
 from dpsco.privacy.releases import (
     Composition,
@@ -34,6 +33,7 @@ from dpsco.privacy.releases import (
     SelectionRelease,
     ShuffledRelease,
 )
+from dpsco.privacy.summation import SUM_LEAF, rounding_slack
 
 DELTA = 1e-6
 TREE = PrefixMechanism("tree", 7)

@@ -8,6 +8,7 @@
 | accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
 | gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
 | randomness, mechanisms              | secure streams; the laws of noise                         |
+| summation                           | sums of rows, and what rounding can do to them            |
 | prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
 | grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
 | ledger                              | the one door through which noisy numbers leave            |
@@ -36,6 +37,7 @@ from .releases import (
     SelectionRelease,
     ShuffledRelease,
 )
+from .summation import sum_rows
 
 __all__ = [
     # budgets
@@ -68,6 +70,7 @@ __all__ = [
     "Grid",
     "Randomness",
     # the run
+    "sum_rows",
     "Ledger",
     "Certificate",
     "Verification",

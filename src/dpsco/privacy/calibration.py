@@ -65,7 +65,8 @@ def _usage(spent: Cost, budget: Budget) -> float:
 
 def _search(usage: Callable[[float], float], tolerance: float, budget: Budget) -> float:
     """Bracket the noise that uses the whole budget, then close in from both sides."""
-    low, high, above, below = 1.0, 1.0, usage(1.0), usage(1.0)
+    low = high = 1.0
+    above = below = usage(1.0)
     while above <= 1 and low > 1e-30:  # too much noise
         high, below = low, above
         low, above = low / 4, usage(low / 4)

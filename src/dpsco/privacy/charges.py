@@ -26,21 +26,9 @@ from .releases import (
     SelectionRelease,
     ShuffledRelease,
 )
-
-SUM_LEAF = 4096
-"""Rows that may be added one after the other; longer sums combine such leaves pairwise."""
+from .summation import rounding_slack
 
 _SAMPLED_UP_TO = 20.0  # distance in standard deviations beyond which sampling is not credited
-
-
-def rounding_slack(rows: int) -> float:
-    """Return by how much, relative to the bound, rounding can move two float64 sums of rows apart.
-
-    With leaves of SUM_LEAF rows combined pairwise, a sum of vectors of norm <= C is off by at most
-    ``(SUM_LEAF + log2(rows) + 4) u`` times ``rows * C``, u = 2^-53, on either side.
-    """
-    depth = min(rows, SUM_LEAF) + math.log2(rows) + 4
-    return max(1e-9, 2.0**-52 * rows * depth)
 
 
 @dataclass(frozen=True)
