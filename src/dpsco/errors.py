@@ -41,3 +41,7 @@ class OdometerError(DpscoError, RuntimeError):
 
 class MissingExtraError(DpscoError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
+
+
+class DataError(DpscoError, ValueError):
+    """A table or file does not have the shape, columns or types that were declared."""

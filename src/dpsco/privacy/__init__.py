@@ -37,7 +37,7 @@ from .releases import (
     SelectionRelease,
     ShuffledRelease,
 )
-from .summation import sum_rows
+from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
 __all__ = [
     # budgets
@@ -70,6 +70,8 @@ __all__ = [
     "Grid",
     "Randomness",
     # the run
+    "SUM_LEAF",
+    "PairwiseSum",
     "sum_rows",
     "Ledger",
     "Certificate",
