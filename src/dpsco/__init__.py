@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import errors, privacy
+    from . import data, errors, geometry, losses, privacy
+    from .data import Bounds
+    from .geometry import domains
     from .privacy import (
         GDP,
         ZCDP,
@@ -25,12 +27,25 @@ if TYPE_CHECKING:
         Unit,
     )
 
-_MODULES = ("errors", "privacy")
+# Where each public name lives; "." is a module of its own.
+_HOMES = {
+    **dict.fromkeys(("data", "errors", "geometry", "losses", "privacy"), "."),
+    "domains": ".geometry",
+    "Bounds": ".data",
+}
 
 __all__ = [
     "__version__",
+    # modules
     "errors",
     "privacy",
+    "geometry",
+    "domains",
+    "losses",
+    "data",
+    # the problem
+    "Bounds",
+    # the guarantee
     "ApproxDP",
     "PureDP",
     "ZCDP",
@@ -45,11 +60,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES.get(name, ".privacy")
+    if home == ".":
         return importlib.import_module(f".{name}", __name__)
-    if name in __all__:
-        return getattr(importlib.import_module(".privacy", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home, __name__), name)
 
 
 def __dir__() -> list[str]:

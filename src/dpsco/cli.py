@@ -1,6 +1,7 @@
-"""The command line: ``dpsco demo``, ``dpsco verify FILE``.
+"""The command line: ``dpsco demo``, ``dpsco verify FILE``, ``dpsco schema draft|check``.
 
-Exit codes: 0 done, 1 a certificate does not hold, 2 wrong use or an unreadable file.
+Exit codes: 0 done, 1 a certificate does not hold or a file does not match its schema, 2 wrong use
+or an unreadable file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from .errors import DpscoError
 _EXAMPLES = """examples:
   dpsco demo --output demo-output            fit a private model on a made-up table
   dpsco verify demo-output/certificate.json  recompute its cost with two accountants
+  dpsco schema draft made-up.csv --label income --public -o schema.json
+  dpsco schema check schema.json private.parquet   names and types only; no row is read
 """
 
 
@@ -64,6 +67,41 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if verification.ok else 1
 
 
+def _draft(options: argparse.Namespace) -> int:
+    from .data.draft import describe, draft_schema, read_public, require_public
+
+    require_public("draft", "--public", options.public)
+    schema = draft_schema(
+        read_public(options.file),
+        label=options.label,
+        public=True,
+        rounded=options.round,
+        most_categories=options.categories,
+        label_kind=options.label_kind,
+    )
+    summary = f"{describe(schema)}\n\nA draft: check every line against what is publicly known."
+    if options.output is None:
+        print(summary, file=sys.stderr)
+        print(schema.to_json(), end="")
+    else:
+        schema.save(options.output)
+        print(f"{summary}\nschema: {options.output}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from .data.draft import check_file
+    from .data.schema import Schema
+
+    found = check_file(Schema.load(options.schema), options.file)
+    if options.json:
+        record = {"valid": found.ok, "files": found.files, "rows": found.rows}
+        print(json.dumps({**record, "problems": list(found.problems)}, indent=2))
+    else:
+        print(found)
+    return 0 if found.ok else 1
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dpsco",
@@ -94,7 +132,41 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--single", action="store_true", help="skip the second accountant (dp-accounting)"
         )
+    _schema_commands(commands.add_parser("schema", help="draft a schema, or check a file by it"))
     return parser
+
+
+def _schema_commands(schema: argparse.ArgumentParser) -> None:
+    """Add the two commands about schemas."""
+    commands = schema.add_subparsers(dest="action", required=True, metavar="ACTION")
+    draft = commands.add_parser("draft", help="guess a schema from public or synthetic rows")
+    draft.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    draft.add_argument("--label", metavar="COLUMN", help="the column to be predicted")
+    draft.add_argument(
+        "--public",
+        action="store_true",
+        help="state that the rows are public or synthetic: ranges and categories are read off them",
+    )
+    draft.add_argument("-o", "--output", type=Path, metavar="SCHEMA", help="file to write to")
+    draft.add_argument(
+        "--round",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="widen ranges to round numbers (default)",
+    )
+    draft.add_argument(
+        "--categories", type=int, default=64, metavar="N", help="most values before text is hashed"
+    )
+    draft.add_argument(
+        "--label-kind", choices=("auto", "number", "classes", "sign"), default="auto"
+    )
+    draft.set_defaults(run=_draft)
+
+    check = commands.add_parser("check", help="compare a file's columns with a schema")
+    check.add_argument("schema", type=Path, metavar="SCHEMA", help="schema, a JSON file")
+    check.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    check.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    check.set_defaults(run=_check)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a generalized linear loss offers: four functions of (margin, label), and exact constants.
+"""What a generalized linear loss offers: functions of (margin, label), and exact constants.
 
 A row (x, y) costs ``phi(<w, x>, y)``; its gradient is ``phi'(<w, x>, y) x``, so one number and the
 row's own norm say all about its size. Every loss is a frozen record of its parameters. It gives
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import non_negative, positive, real
+from ..errors import AssumptionError, ParameterError
 from ..kernels.slope import Slope
 
 Floats = NDArray[np.float64]
@@ -88,17 +89,56 @@ class MarginLoss(ABC):
         """Return phi'' where it exists, and 0 at a kink."""
 
     def prox(self, margin: ArrayLike, label: ArrayLike, step: ArrayLike) -> Floats:
-        """Return argmin_u phi(u) + (u - margin)^2 / (2 step); convex losses only."""
+        """Return argmin_u phi(u) + (u - margin)^2 / (2 step).
+
+        Raises:
+            AssumptionError: phi is not convex and the step too long for a unique minimum.
+        """
         from .prox import scalar_prox
 
         return scalar_prox(self, margin, label, step)
 
-    def envelope(self, smoothing: float) -> Slope:
-        """Return the derivative of the Moreau envelope, in closed form where there is one."""
-        kernel = self.kernel()
-        return Slope(
-            kernel.function, kernel.first, kernel.second, smoothing, self.slope_bound(1.0, math.inf)
+    def conjugate(self, dual: ArrayLike, label: ArrayLike) -> Floats:
+        """Return phi*(dual) = sup_u dual u - phi(u), which is inf outside the range of slopes.
+
+        Raises:
+            AssumptionError: no formula is known for this loss.
+        """
+        raise AssumptionError(
+            f"a duality gap needs the conjugate of the loss in closed form; {self.name} has none. "
+            "Use a convex loss of the catalogue, or a method that needs no duality gap."
         )
+
+    def envelope(self, smoothing: float) -> Slope:
+        """Return the derivative of the Moreau envelope, in closed form where there is one.
+
+        The envelope is ``min_u phi(u) + smoothing / 2 (u - margin)^2``.
+
+        Raises:
+            AssumptionError: phi' is unbounded, or phi is so far from convex that the minimum is
+                not unique.
+        """
+        smoothing, kernel = positive("smoothing", smoothing), self.kernel()
+        bound = self.slope_bound(1.0, math.inf)
+        if not math.isfinite(bound):
+            raise AssumptionError(
+                f"Moreau smoothing needs a loss with bounded slope; that of {self.name} is "
+                "unbounded. Use a loss with a threshold, such as Huber in the place of Squared."
+            )
+        if smoothing <= self.weak_convexity():
+            raise AssumptionError(
+                f"the Moreau envelope of {self.name} needs smoothing above its weak convexity "
+                f"{self.weak_convexity():g}, got {smoothing:g}."
+            )
+        return Slope(kernel.function, kernel.first, kernel.second, smoothing, bound)
+
+    def envelope_value(self, margin: ArrayLike, label: ArrayLike, smoothing: float) -> Floats:
+        """Return the Moreau envelope ``min_u phi(u) + smoothing / 2 (u - margin)^2`` itself."""
+        smoothing = positive("smoothing", smoothing)
+        nearest = self.prox(margin, label, 1.0 / smoothing)
+        move = nearest - np.asarray(margin, dtype=float)
+        with np.errstate(over="ignore"):
+            return self.value(nearest, label) + 0.5 * smoothing * move * move
 
     # -- scalar facts ------------------------------------------------------------------------------
 
@@ -113,6 +153,10 @@ class MarginLoss(ABC):
     @abstractmethod
     def hoelder(self) -> Hoelder:
         """Return alpha and H of the derivative, on the whole line."""
+
+    def hoelder_views(self) -> tuple[Hoelder, ...]:
+        """Return every pair (alpha, H) that is known to hold, that of `hoelder` first."""
+        return (self.hoelder(),)
 
     @abstractmethod
     def value_at_zero(self, label: float) -> float:
@@ -133,18 +177,23 @@ class MarginLoss(ABC):
             feature: bound on a row's norm, the intercept included.
             label: bound on |y|; ignored by losses of a sign.
             radius: bound on the weights' (dual) norm over the domain; inf for the whole space.
+
+        Raises:
+            ParameterError: a bound is negative or not a number.
         """
         feature = positive("feature", feature)
         label = 1.0 if self.labels == "sign" else non_negative("label", label)
-        margin = real("radius", radius) * feature
+        if not (radius := real("radius", radius)) >= 0.0:
+            raise ParameterError(f"radius must be zero or positive (inf allowed), got {radius!r}.")
+        margin = radius * feature
         hoelder = self.hoelder()
         curvature = self.curvature_bound(label, margin)
         return Constants(
             lipschitz=feature * self.slope_bound(label, margin),
-            smoothness=feature**2 * curvature,
+            smoothness=feature * curvature * feature,
             strong_convexity=0.0,
-            weak_convexity=feature**2 * self.weak_convexity(),
-            hoelder=Hoelder(hoelder.alpha, hoelder.constant * feature ** (1.0 + hoelder.alpha)),
+            weak_convexity=feature * self.weak_convexity() * feature,
+            hoelder=Hoelder(hoelder.alpha, feature * (hoelder.constant * feature**hoelder.alpha)),
             gradient_at_zero=feature * self.slope_bound(label, 0.0),
             value_at_zero=self.value_at_zero(label),
             curvature=curvature,

@@ -1,0 +1,212 @@
+"""Arrow columns as NumPy arrays, without an error that a row's value could cause.
+
+Whether a column is accepted depends on its name and type alone. What an accepted column holds is
+then always defined: values that cannot be used count as missing. Arrow's own errors quote the value
+they stumbled on, so none of them is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError, MissingExtraError
+from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema, Value
+
+Codes = NDArray[np.int64]
+
+_NUMBERS = ("boolean", "integer", "real", "nothing")
+_TEXT = ("text", "nothing")
+_HASHABLE = ("text", "integer", "nothing")
+
+
+def pyarrow() -> Any:
+    """Return the PyArrow module."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "Encoding tables and reading files needs PyArrow. Install it with: "
+            "pip install 'dpsco[parquet]'. NumPy arrays work without: data.from_arrays(X, y)."
+        ) from None
+    return pyarrow
+
+
+def family(kind: Any) -> str:
+    """Return "boolean", "integer", "real", "text", "nothing" or "other" for an Arrow type."""
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        return family(kind.value_type)
+    view = getattr(types, "is_string_view", lambda _: False)
+    tests = {
+        "boolean": types.is_boolean(kind),
+        "integer": types.is_integer(kind),
+        "real": types.is_floating(kind) or types.is_decimal(kind),
+        "text": types.is_string(kind) or types.is_large_string(kind) or view(kind),
+        "nothing": types.is_null(kind),
+    }
+    return next((name for name, found in tests.items() if found), "other")
+
+
+def accepted(column: Column | Label) -> tuple[str, ...]:
+    """Return the families of types that a declared column may have."""
+    if isinstance(column, (Category, ClassLabel)):
+        return _TEXT if isinstance(column.values[0], str) else _NUMBERS
+    return _HASHABLE if isinstance(column, Hashed) else _NUMBERS
+
+
+def mismatches(
+    schema: Schema, found: Iterable[tuple[str, Any]], *, label: bool = True
+) -> list[str]:
+    """Return, a sentence each, how a table's columns differ from a schema; [] if they fit.
+
+    Args:
+        schema: what was declared.
+        found: name and Arrow type of each column of the table.
+        label: whether the label must be there too; if not, it may be.
+    """
+    pairs = list(found)
+    kinds = dict(pairs)
+    problems = (
+        [
+            f"column {name!r} is in the table more than once"
+            for name in kinds
+            if sum(other == name for other, _ in pairs) > 1
+        ]
+        if len(kinds) < len(pairs)
+        else []
+    )
+    wanted: list[Column | Label] = list(schema.encoded)
+    if schema.label is not None and (label or schema.label.name in kinds):
+        wanted.append(schema.label)
+    for column in wanted:
+        if column.name not in kinds:
+            problems.append(f"column {column.name!r} is missing; expected {_words(column)}")
+        elif family(kinds[column.name]) not in accepted(column):
+            problems.append(wrong_type(column.name, _words(column), str(kinds[column.name])))
+    extra = [name for name in kinds if name not in schema.names]
+    if extra:
+        listed = ", ".join(map(repr, extra))
+        problems.append(f"not declared: {listed}; declare each, if only as kind 'ignore'")
+    return problems
+
+
+def wrong_type(name: str, expected: str, found: str) -> str:
+    """Return the sentence about a column of the wrong type."""
+    return f"column {name!r} must hold {expected}, its type is {found}"
+
+
+def require(schema: Schema, found: Iterable[tuple[str, Any]], where: str, *, label: bool) -> None:
+    """Raise unless a table's columns fit a schema."""
+    problems = mismatches(schema, found, label=label)
+    if problems:
+        raise DataError(f"{where} does not match the schema: {'; '.join(problems)}.")
+
+
+def _words(column: Column | Label) -> str:
+    """Return what a column must hold, in words."""
+    if isinstance(column, Ignore):
+        return "anything"
+    names = accepted(column)
+    return {_TEXT: "text", _HASHABLE: "text or integers"}.get(names, "numbers")
+
+
+def numbers(array: Any) -> NDArray[Any]:
+    """Return an array of numbers as float32 or float64, NaN where missing."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not (pa.types.is_float32(array.type) or pa.types.is_float64(array.type)):
+        if pa.types.is_float16(array.type):  # older Arrow cannot cast it
+            return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float32)
+        array = array.cast(pa.float64(), safe=False)  # rounds integers beyond 2**53
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def codes(array: Any, values: Sequence[Value]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return each entry's place among ``values``, -1 for others, and which entries are missing."""
+    if family(array.type) == "nothing":
+        return np.full(len(array), -1), np.ones(len(array), dtype=np.bool_)
+    if family(array.type) == "text":
+        return _text_codes(array, values)
+    return _number_codes(array, values)
+
+
+def _text_codes(array: Any, values: Sequence[Value]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return the codes of text; the dictionary of a categorical column is looked up just once."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        places, absent = _text_codes(array.dictionary, values)
+        indices = _integers(array.indices, missing=len(places))
+        return np.append(places, -1)[indices], np.append(absent, True)[indices]
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        array = array.cast(pa.large_string())  # string views have no lookup
+    declared = pa.array(values, type=array.type)
+    places = _integers(pc.index_in(array, value_set=declared), missing=-1)
+    return places, np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _number_codes(array: Any, values: Sequence[Any]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return the codes of numbers, compared exactly in the column's own type."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    absent = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    if family(array.type) == "integer":
+        data = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False))
+        limits = np.iinfo(data.dtype)
+        possible = [
+            (int(v), k)
+            for k, v in enumerate(values)
+            if v == int(v) and limits.min <= v <= limits.max
+        ]
+    else:
+        data = numbers(array)
+        absent = ~np.isfinite(data)
+        possible = [(v, k) for k, v in enumerate(values)]
+    if not possible:
+        return np.full(len(data), -1), absent
+    with np.errstate(over="ignore"):
+        declared = np.array([v for v, _ in possible], dtype=data.dtype)
+    order = np.argsort(declared, kind="stable")
+    declared, places = declared[order], np.array([k for _, k in possible])[order]
+    at = np.minimum(np.searchsorted(declared, data), len(declared) - 1)
+    hit = (declared[at] == data) & ~absent
+    return np.where(hit, places[at], -1), absent
+
+
+def distinct(array: Any) -> tuple[list[bytes], Codes]:
+    """Return the different entries as bytes, and for each row its place among them, -1 if missing.
+
+    Text gives its UTF-8 bytes, whether valid or not; integers their decimal digits.
+    """
+    pa = pyarrow()
+    if family(array.type) == "nothing":
+        return [], np.full(len(array), -1)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    indices, entries = _integers(array.indices, missing=-1), array.dictionary
+    used = np.unique(indices)
+    used = used[used >= 0]
+    entries = entries.take(pa.array(used))
+    if family(entries.type) == "integer":
+        listed = [None if v is None else str(v).encode() for v in entries.to_pylist()]
+    else:
+        small = pa.types.is_string(entries.type)  # to bytes: what is no UTF-8 must not raise
+        listed = entries.cast(pa.binary() if small else pa.large_binary()).to_pylist()
+    known = np.array([entry is not None for entry in listed], dtype=np.bool_)
+    rank = np.full(len(array.dictionary) + 1, -1)  # the last serves the missing ones
+    rank[used] = np.where(known, np.cumsum(known) - 1, -1)
+    return [entry for entry in listed if entry is not None], rank[indices]
+
+
+def _integers(array: Any, *, missing: int) -> Codes:
+    """Return an integer array as int64 with ``missing`` for nulls."""
+    pa = pyarrow()
+    filled = array.cast(pa.int64()).fill_null(missing)
+    return np.asarray(filled.to_numpy(zero_copy_only=False))

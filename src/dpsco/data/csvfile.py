@@ -1,0 +1,134 @@
+"""CSV files as tables that need not fit in memory, read as a schema says.
+
+Every entry of a CSV file is text. What a column must hold is declared, so an entry that cannot be
+read that way is missing, by the schema's rule for missing entries, and never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from .arrow import accepted, pyarrow, require
+from .encoder import TableEncoder
+from .files import csv_header, stamp
+from .schema import Schema
+from .stream import EncodedColumns, StreamTable
+
+_BLOCK = 1 << 20  # bytes parsed at a time
+_NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?$"
+_YES, _NO = r"^(?i:true|yes|t|y)$", r"^(?i:false|no|f|n)$"
+
+
+def from_csv(
+    path: str | Path, *, encoder: TableEncoder, spill: str | Path | None = None
+) -> StreamTable:
+    """Return a table of the rows of a CSV file with a header line, UTF-8, comma-separated.
+
+    The file is read once here, to count its rows. An empty entry is missing; so is, where a number
+    is declared, whatever is not one (true, false, yes and no count as 1 and 0).
+
+    Args:
+        path: the file.
+        encoder: its schema says how each column is read.
+        spill: a folder for ``bounded(order="secret")``, see `from_parquet`.
+
+    Raises:
+        DataError: the file cannot be read, its header does not match the schema, a line has too
+            many or too few entries, or there are no rows.
+    """
+    file = CsvFile(Path(path), encoder.schema)
+    if file.rows == 0:
+        raise DataError(f"{path} has no rows.")
+    return StreamTable(str(path), file, EncodedColumns(encoder), spill)
+
+
+class CsvFile:
+    """The rows of one CSV file."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        pa = pyarrow()
+        self._path, self._header = path, csv_header(path)
+        self._numbers = {
+            column.name
+            for column in (*schema.encoded, *([] if schema.label is None else [schema.label]))
+            if "text" not in accepted(column)
+        }
+        kinds = {name: pa.null() for name in schema.names}  # text can be read as any of them
+        found = [(name, kinds.get(name, pa.string())) for name in self._header]
+        require(schema, found, f"the file {path}", label=True)
+        self._stamp = stamp(path)
+        self.rows = sum(len(batch) for batch in self._open(self._header[:1]))
+
+    def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
+        """Yield the rows from ``start`` to ``stop``, at most ``size`` at a time."""
+        begin = 0
+        for batch in self._open(columns):
+            part = batch.slice(max(0, start - begin), max(0, stop - max(begin, start)))
+            begin += len(batch)
+            for offset in range(0, len(part), size):
+                yield self._typed(part.slice(offset, size))
+            if begin >= stop:
+                return
+
+    def _open(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the file's record batches, every entry as bytes."""
+        pa = pyarrow()
+        from pyarrow import csv
+
+        if stamp(self._path) != self._stamp:
+            raise DataError(f"the file {self._path} changed after it was opened.")
+        convert = csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types={name: pa.binary() for name in self._header},
+            null_values=[""],
+            strings_can_be_null=True,
+        )
+        try:
+            with csv.open_csv(
+                str(self._path),
+                read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+                parse_options=csv.ParseOptions(newlines_in_values=True),
+                convert_options=convert,
+            ) as reader:
+                yield from reader
+        except (OSError, ValueError, NotImplementedError, KeyError) as problem:
+            if isinstance(problem, DataError):
+                raise
+            raise DataError(  # Arrow's message quotes the line
+                f"cannot read {self._path}: a line has more or fewer entries than the header, or "
+                "an entry is larger than a mebibyte."
+            ) from None
+
+    def _typed(self, batch: Any) -> Any:
+        """Return a batch with numbers where numbers are declared, text elsewhere."""
+        pa = pyarrow()
+        names = batch.schema.names
+        columns = [
+            _parse(column) if name in self._numbers else _text(column)
+            for name, column in zip(names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _text(entries: Any) -> Any:
+    """Return bytes as text, not checked: bytes that are no UTF-8 are just no declared value."""
+    pa = pyarrow()
+    return pa.Array.from_buffers(
+        pa.string(), len(entries), entries.buffers(), entries.null_count, entries.offset
+    )
+
+
+def _parse(entries: Any) -> Any:
+    """Return numbers; what is none is missing."""
+    pa = pyarrow()
+    import pyarrow.compute as pc
+
+    one, zero, none = pa.scalar(b"1"), pa.scalar(b"0"), pa.scalar(None, pa.binary())
+    plain = pc.replace_substring_regex(entries, r"^[ \t+]+|[ \t]+$", "")
+    words = pc.if_else(pc.match_substring_regex(plain, _YES), one, plain)
+    words = pc.if_else(pc.match_substring_regex(words, _NO), zero, words)
+    numbers = pc.if_else(pc.match_substring_regex(words, _NUMBER), words, none)
+    return numbers.cast(pa.string()).cast(pa.float64())

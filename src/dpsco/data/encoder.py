@@ -1,0 +1,338 @@
+"""Tables of mixed columns as numbers, by public facts alone: no fitting, nothing remembered.
+
+Each declared column owns one slot of a row. Whatever the entry, at most one number of the slot
+differs from zero and lies in [-1, 1]. So a row of k slots has Euclidean norm at most sqrt(k), which
+is the bound that clipping needs, and it is known before any row is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import DataError, MissingExtraError, ParameterError
+from ..geometry.norms import L2, Lp, Norm
+from ..kernels.rows import Rows, SparseRows
+from .arrow import codes, distinct, numbers, pyarrow, require
+from .bounds import Bounds
+from .labels import Classes, LabelRule
+from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
+
+Floats = NDArray[np.float64]
+
+_BATCH = 1 << 16  # rows at a time: their columns stay in the second-level cache
+_DENSE_WIDTH = 256  # up to here dense rows are always the faster ones
+_MOST_UNITS = 4096  # columns whose unit vectors are measured one by one
+_SPARSE_GAIN = 8  # beyond, sparse if at most one number in so many can differ from zero
+
+
+class TableEncoder:
+    """Turns a table into numeric rows and labels as a schema says; it never looks at other rows.
+
+    Args:
+        schema: the declared columns; a `Schema`, or the path of a schema file.
+        sparse: rows in compressed form; None decides from the public width.
+        dtype: float64 or float32, of the rows.
+
+    Raises:
+        DataError: the schema file cannot be read; later, a table does not match the schema.
+
+    Example:
+        >>> from dpsco.data.schema import Category, Number, Schema
+        >>> encoder = TableEncoder(Schema((Number("age", 0, 100), Category("work", ("a", "b")))))
+        >>> encoder.feature_names
+        ('age', 'work=a', 'work=b')
+        >>> round(encoder.feature_norm, 6)
+        1.414214
+    """
+
+    def __init__(
+        self, schema: Schema | str, *, sparse: bool | None = None, dtype: DTypeLike = np.float64
+    ) -> None:
+        self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
+        names = [_names(column) for column in self.schema.encoded]
+        self._offsets = np.concatenate(([0], np.cumsum([len(slot) for slot in names])))
+        self.feature_names: tuple[str, ...] = tuple(name for slot in names for name in slot)
+        wide = self.width > _DENSE_WIDTH and self.width > _SPARSE_GAIN * self.slots
+        self.sparse = wide if sparse is None else bool(sparse)
+
+    @property
+    def width(self) -> int:
+        """The number of columns of an encoded row; the intercept is not among them."""
+        return int(self._offsets[-1])
+
+    @property
+    def slots(self) -> int:
+        """The most numbers of a row that can differ from zero."""
+        return len(self.schema.encoded)
+
+    @property
+    def feature_norm(self) -> float:
+        """The largest Euclidean norm that any encoded row can have: sqrt(slots), rounded up."""
+        return _root_up(self.slots)
+
+    def bounds(
+        self,
+        *,
+        feature_norm: float | None = None,
+        norm: Norm = L2,
+        intercept: float | None = None,
+    ) -> Bounds:
+        """Return the bounds that encoded rows obey, with the label rule of the schema.
+
+        Args:
+            feature_norm: a smaller bound, to which rows are then clipped; None for the largest
+                norm that an encoded row can have.
+            norm: in which rows are measured.
+            intercept: the constant of a column that every row gets, or None.
+        """
+        if feature_norm is None:
+            feature_norm = self._largest(norm)
+        return Bounds(feature_norm, label=self._label_rule(), norm=norm, intercept=intercept)
+
+    def encode(self, table: Any) -> tuple[Any, Floats | None]:
+        """Return rows and labels of a pandas, Polars or PyArrow table or record batch.
+
+        The rows are an array or a SciPy matrix in CSR form, see ``sparse``. A label that is missing
+        or not declared is NaN; classes are numbered 0, 1, ... in the declared order.
+
+        Raises:
+            DataError: a column is missing, of the wrong type, or not declared. The message names
+                columns and types; it never depends on a value.
+        """
+        rows, labels = self._encode(table, label=self.schema.label is not None)
+        return (rows.matrix() if isinstance(rows, SparseRows) else rows), labels
+
+    def features(self, table: Any) -> Any:
+        """Return the rows alone; the table need not have the label's column."""
+        rows, _ = self._encode(table, label=False)
+        return rows.matrix() if isinstance(rows, SparseRows) else rows
+
+    def encode_batch(self, batch: Any, *, label: bool = True) -> tuple[Rows, Floats | None]:
+        """Return rows and labels of a record batch whose columns are known to match."""
+        slots = self._slots(batch)
+        labels = self._labels(batch) if label and self.schema.label is not None else None
+        if self.sparse:
+            return self._sparse_rows(slots, len(batch)), labels
+        rows = np.zeros((len(batch), self.width), dtype=self.dtype)
+        self._fill(slots, rows)
+        return rows, labels
+
+    def _encode(self, table: Any, *, label: bool) -> tuple[Rows, Floats | None]:
+        """Check the columns, then encode batch by batch."""
+        ignored = {column.name for column in self.schema.columns if isinstance(column, Ignore)}
+        arrow = to_arrow(table, ignored)
+        found = zip(arrow.schema.names, arrow.schema.types, strict=True)
+        require(self.schema, found, "the table", label=label)
+        wanted = {column.name for column in self.schema.encoded}
+        if label and self.schema.label is not None:
+            wanted.add(self.schema.label.name)
+        parts = _batches(arrow.select([name for name in arrow.schema.names if name in wanted]))
+        labels = np.concatenate([np.empty(0), *map(self._labels, parts)]) if label else None
+        if self.sparse:
+            none = np.empty(0, self.dtype), np.empty(0, np.int32), np.zeros(1, np.int64)
+            kept = [self._sparse_rows(self._slots(part), len(part)) for part in parts]
+            return stack_rows([*kept, SparseRows(*none, self.width)]), labels
+        rows = np.zeros((sum(map(len, parts)), self.width), dtype=self.dtype)
+        start = 0
+        for part in parts:
+            self._fill(self._slots(part), rows[start : start + len(part)])
+            start += len(part)
+        return rows, labels
+
+    def _slots(self, batch: Any) -> list[_Slot]:
+        """Return what each declared column contributes to the rows of a batch."""
+        return [_SLOTS[type(c)](c, batch.column(c.name)) for c in self.schema.encoded]
+
+    def _fill(self, slots: list[_Slot], rows: NDArray[Any]) -> None:
+        """Write the slots into rows of zeros."""
+        every = np.arange(len(rows))
+        for base, (place, values) in zip(self._offsets, slots, strict=False):
+            if isinstance(place, int):
+                rows[:, base + place] = values
+            else:
+                rows[every, base + place] = values
+
+    def _sparse_rows(self, slots: list[_Slot], count: int) -> SparseRows:
+        """Return the rows in compressed form; slots come in order, so columns are sorted."""
+        columns = np.empty((count, len(slots)), dtype=np.int32)
+        values = np.empty((count, len(slots)), dtype=self.dtype)
+        for k, (place, entries) in enumerate(slots):
+            columns[:, k] = place
+            columns[:, k] += np.int32(self._offsets[k])
+            values[:, k] = entries
+        kept = values != 0.0
+        offsets = np.concatenate(([0], np.cumsum(np.count_nonzero(kept, axis=1))))
+        return SparseRows(values[kept], columns[kept], offsets.astype(np.int64), self.width)
+
+    def _labels(self, batch: Any) -> Floats:
+        """Return the labels as float64, NaN where there is none."""
+        label = self.schema.label
+        assert label is not None
+        array = batch.column(label.name)
+        if isinstance(label, ClassLabel):
+            found, _ = codes(array, label.values)
+            return np.where(found >= 0, found.astype(np.float64), np.nan)
+        return numbers(array).astype(np.float64)
+
+    def _label_rule(self) -> LabelRule:
+        """Return the rule of `Bounds` for the labels that `encode` returns."""
+        label = self.schema.label
+        if label is None:
+            return None
+        if isinstance(label, ClassLabel):
+            return Classes(range(len(label.values)))
+        return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
+
+    def _largest(self, norm: Norm) -> float:
+        """Return a bound on the norm of an encoded row."""
+        if norm == L2:
+            return self.feature_norm
+        if isinstance(norm, Lp):  # k numbers of size at most 1
+            return 1.0 if norm.p == math.inf else self.slots ** (1.0 / norm.p) * (1.0 + 1e-15)
+        if self.width > _MOST_UNITS:
+            raise ParameterError(
+                f"bounds needs feature_norm for {norm!r} and {self.width} columns: pass it."
+            )
+        # Any other norm: the triangle inequality over the slots.
+        units = norm(np.eye(self.width))
+        largest = np.maximum.reduceat(units, self._offsets[:-1])
+        return float(np.sum(largest)) * (1.0 + 1e-12)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.sparse else "dense"
+        return f"<TableEncoder: {self.slots} columns to {self.width}, {kind} {self.dtype}>"
+
+
+_Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there
+
+
+def _number(column: Number, array: Any) -> _Slot:
+    """Scale to [-1, 1]; what is missing or not finite follows the public rule."""
+    raw = numbers(array).astype(np.float64)
+    middle = 0.5 * column.low + 0.5 * column.high
+    half = 0.5 * column.high - 0.5 * column.low
+    absent = ~np.isfinite(raw)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.clip((raw - middle) / half, -1.0, 1.0)
+    if column.missing == "indicator":
+        return absent.astype(np.int64), np.where(absent, 1.0, scaled)
+    rest = 0.0 if column.missing is None else (float(column.missing) - middle) / half
+    return 0, np.where(absent, min(max(rest, -1.0), 1.0), scaled)
+
+
+def _flag(column: Flag, array: Any) -> _Slot:
+    """Return 1 for yes, -1 for no, 0 where missing."""
+    raw = numbers(array)
+    return 0, np.where(np.isfinite(raw), np.where(raw != 0.0, 1.0, -1.0), 0.0)
+
+
+def _category(column: Category, array: Any) -> _Slot:
+    """Return 1 at the declared value's place, or at the last place for others."""
+    found, absent = codes(array, column.values)
+    if column.other:
+        found = np.where((found < 0) & ~absent, len(column.values), found)
+    return np.maximum(found, 0), (found >= 0).astype(np.float64)
+
+
+def _hashed(column: Hashed, array: Any) -> _Slot:
+    """Return 1 or -1 at the place of the value's hash; each distinct value is hashed once."""
+    key = hashlib.blake2b(column.name.encode(), digest_size=32, person=b"dpsco column").digest()
+    values, indices = distinct(array)
+    digests = b"".join(hashlib.blake2b(v, digest_size=8, key=key).digest() for v in values)
+    words = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+    places = ((words >> np.uint64(1)) % np.uint64(column.buckets)).astype(np.int64)
+    signs = np.where(words & np.uint64(1), -1.0, 1.0) if column.signed else np.ones(len(words))
+    return np.append(places, 0)[indices], np.append(signs, 0.0)[indices]
+
+
+_SLOTS: dict[type, Callable[[Any, Any], _Slot]] = {
+    Number: _number,
+    Flag: _flag,
+    Category: _category,
+    Hashed: _hashed,
+}
+
+
+def _names(column: Column) -> list[str]:
+    """Return the names of a column's places."""
+    if isinstance(column, Category):
+        names = [f"{column.name}={value}" for value in column.values]
+        return [*names, f"{column.name}=(other)"] if column.other else names
+    if isinstance(column, Hashed):
+        return [f"{column.name}#{k}" for k in range(column.buckets)]
+    indicator = isinstance(column, Number) and column.missing == "indicator"
+    return [column.name, f"{column.name} missing"] if indicator else [column.name]
+
+
+def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
+    """Return a frame as an Arrow table; the ``ignored`` columns, whatever they hold, are left out.
+
+    Raises:
+        DataError: it is no frame, or a column has a type that Arrow does not have.
+    """
+    pa = pyarrow()
+    if isinstance(table, (pa.Table, pa.RecordBatch)):
+        return table
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise MissingExtraError(
+            "Data frames need narwhals. Install it with: pip install 'dpsco[frames]'."
+        ) from None
+    try:
+        frame = nw.from_native(table, eager_only=True)
+    except Exception:  # names appear twice, a lazy frame, no frame at all
+        raise DataError(
+            f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
+            "with distinct column names (call collect() on a lazy one)."
+        ) from None
+    names = [name for name in frame.columns if name not in ignored]
+    return pa.table({str(name): _series(frame, table, name) for name in names})
+
+
+def _series(frame: Any, native: Any, name: str) -> Any:
+    """Return one column of a frame as Arrow data."""
+    kind = getattr(native[name], "dtype", None)
+    try:
+        if str(kind) == "object":  # what it holds is known only row by row
+            raise TypeError
+        return frame[name].to_arrow()
+    except Exception:  # Arrow's message may quote a value
+        raise DataError(
+            f"column {name!r} has the type {kind}, which cannot be encoded: give it a type of its "
+            f"own first, such as frame.astype({{{name!r}: 'string'}}) or 'float64'."
+        ) from None
+
+
+def _batches(arrow: Any) -> list[Any]:
+    """Return a table or batch in record batches of bounded size."""
+    if hasattr(arrow, "to_batches"):
+        return list(arrow.to_batches(max_chunksize=_BATCH))
+    return [arrow.slice(start, _BATCH) for start in range(0, len(arrow), _BATCH)]
+
+
+def stack_rows(parts: Sequence[Any]) -> SparseRows:
+    """Return sparse rows that follow one another as one."""
+    spans = [slice(part.offsets[0], part.offsets[-1]) for part in parts]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return SparseRows(
+        np.concatenate([part.values[span] for part, span in zip(parts, spans, strict=True)]),
+        np.concatenate([part.columns[span] for part, span in zip(parts, spans, strict=True)]),
+        np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
+        parts[0].width,
+    )
+
+
+def _root_up(count: int) -> float:
+    """Return sqrt(count), rounded up: never below the true root."""
+    root = math.sqrt(count)
+    return root if int(root) ** 2 == count else math.nextafter(root, math.inf)

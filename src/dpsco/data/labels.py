@@ -1,0 +1,195 @@
+"""What a label may be: nothing, a sign, a bounded number, or one of a declared list of classes.
+
+A rule turns raw labels into float64 within a public bound, and says which of them it cannot read:
+those make their rows null. It never raises for a value, only for a type.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validate import positive, real
+from ..errors import DataError, ParameterError
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+LONGEST_CLASS = 255
+"""Most characters in the name of a class."""
+
+_LARGEST_CODE = 2.0**53  # beyond, neighbouring integers are one float64
+_RULES_HINT = (
+    "Pass None (no labels), 'sign' (-1 or 1), a positive number Y (clip to [-Y, Y]), a pair "
+    "(low, high), or Classes(...)."
+)
+
+
+@dataclass(frozen=True, init=False)
+class Classes:
+    """The labels that may occur, declared in public: two become -1 and 1, more 0, 1, 2, ...
+
+    >>> Classes("no", "yes").codes
+    (-1.0, 1.0)
+    >>> Classes((3, 4, 5)).codes
+    (0.0, 1.0, 2.0)
+    """
+
+    values: tuple[Any, ...]  # all strings, or all numbers
+
+    def __init__(self, *values: Any) -> None:
+        single = len(values) == 1 and isinstance(values[0], (tuple, list, range, np.ndarray))
+        declared = tuple(values[0]) if single else values
+        if len(declared) < 2:
+            raise ParameterError(
+                f"Classes needs two or more labels, got {declared!r}. List every label that may "
+                "occur; it is never read off the data."
+            )
+        if all(isinstance(value, str) for value in declared):
+            cleaned: tuple[Any, ...] = tuple(str(value) for value in declared)
+            if max(map(len, cleaned)) > LONGEST_CLASS:
+                raise ParameterError(f"a class has at most {LONGEST_CLASS} characters.")
+        else:
+            cleaned = tuple(_class_number(value) for value in declared)
+        if len(set(cleaned)) < len(cleaned):
+            raise ParameterError(f"Classes must be different from each other, got {declared!r}.")
+        object.__setattr__(self, "values", cleaned)
+
+    @property
+    def text(self) -> bool:
+        """Whether the labels are strings."""
+        return isinstance(self.values[0], str)
+
+    @property
+    def codes(self) -> tuple[float, ...]:
+        """The number that stands for each class in a loss."""
+        if len(self.values) == 2:
+            return (-1.0, 1.0)
+        return tuple(float(code) for code in range(len(self.values)))
+
+    def encode(self, labels: NDArray[Any]) -> tuple[Floats, Mask]:
+        """Return codes, and which labels are among the declared ones."""
+        known = np.array(self.values)
+        order = np.argsort(known)
+        ranked, codes = known[order], np.array(self.codes)[order]
+        places = np.minimum(np.searchsorted(ranked, labels), len(ranked) - 1)
+        return codes[places], np.asarray(ranked[places] == labels)
+
+    def __repr__(self) -> str:
+        return f"Classes{self.values!r}"
+
+
+LabelRule = None | Literal["sign"] | float | tuple[float, float] | Classes
+
+
+def check_rule(rule: Any) -> LabelRule:
+    """Return the rule, numbers as floats; refuse anything else."""
+    if rule is None or isinstance(rule, Classes):
+        return rule
+    if isinstance(rule, str):
+        if rule == "sign":
+            return "sign"
+        raise ParameterError(f"label must be a rule, got {rule!r}. {_RULES_HINT}")
+    if isinstance(rule, (tuple, list)):
+        if len(rule) != 2:
+            raise ParameterError(f"label must be a pair (low, high), got {rule!r}. {_RULES_HINT}")
+        low, high = (real("label", end, hint=_RULES_HINT) for end in rule)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ParameterError(
+                f"label=(low, high) needs finite numbers with low < high, got {(low, high)}."
+            )
+        return low, high
+    return positive("label", rule, hint=_RULES_HINT)
+
+
+def label_bound(rule: LabelRule) -> float:
+    """Return the largest |label| that can leave the rule."""
+    if isinstance(rule, Classes):
+        return max(abs(code) for code in rule.codes)
+    if isinstance(rule, tuple):
+        return max(abs(rule[0]), abs(rule[1]))
+    if rule is None:
+        return 0.0
+    return 1.0 if rule == "sign" else float(rule)
+
+
+def default_label(rule: LabelRule) -> float:
+    """Return the label of a null row: a constant of the rule."""
+    if isinstance(rule, Classes):
+        return rule.codes[-1] if len(rule.values) == 2 else 0.0
+    if isinstance(rule, tuple):
+        return min(max(0.0, rule[0]), rule[1])
+    return 1.0 if rule == "sign" else 0.0
+
+
+def label_kind(labels: NDArray[Any] | None) -> Literal["none", "number", "text"]:
+    """Return what a label array holds; refuse types that no rule reads."""
+    if labels is None:
+        return "none"
+    if labels.dtype.kind in "biuf":
+        return "number"
+    if labels.dtype.kind == "U":
+        return "text"
+    raise DataError(
+        f"labels must be numbers or strings, got an array of type {labels.dtype}. "
+        "Convert them first: y.astype(float), or y.astype(str) with Classes(...)."
+    )
+
+
+def check_kind(rule: LabelRule, kind: str) -> None:
+    """Refuse labels of a type that the rule does not read; only public facts are looked at."""
+    if rule is None and kind != "none":
+        raise DataError(
+            "the table has labels, but the bounds declare none. Give Bounds(label=...): "
+            f"{_RULES_HINT} To ignore the labels, make the table without them."
+        )
+    if rule is not None and kind == "none":
+        raise DataError(
+            f"the bounds declare label={rule!r}, but the table has no labels. Make the table with "
+            "y (or label=...), or leave label out of the bounds."
+        )
+    text = isinstance(rule, Classes) and rule.text
+    if kind != "none" and text != (kind == "text"):
+        wanted = "strings" if text else "numbers"
+        found = "strings" if kind == "text" else "numbers"
+        raise DataError(
+            f"label={rule!r} reads {wanted}, but the table's labels are {found}. Declare "
+            "Classes(...) with values of the labels' own type, or convert the labels."
+        )
+
+
+def clean_labels(
+    rule: LabelRule, labels: NDArray[Any] | None, count: int, missing: Mask | None = None
+) -> tuple[Floats, Mask]:
+    """Return ``count`` labels within the rule's bound, and which of the raw ones it could read."""
+    check_kind(rule, label_kind(labels))
+    if labels is None or rule is None:
+        return np.zeros(count), np.ones(count, dtype=bool)
+    if label_kind(labels) == "number":
+        with np.errstate(all="ignore"):  # a long double may overflow: that row is null
+            labels = np.asarray(labels, dtype=np.float64)
+    if isinstance(rule, Classes):
+        found, readable = rule.encode(labels)
+    elif rule == "sign":
+        found, readable = labels, np.abs(labels) == 1.0
+    else:
+        low, high = rule if isinstance(rule, tuple) else (-float(rule), float(rule))
+        readable = np.isfinite(labels)
+        found = np.clip(labels, low, high)
+    if missing is not None:
+        readable = readable & ~missing
+    return np.where(readable, found, default_label(rule)), readable
+
+
+def _class_number(value: Any) -> float:
+    """Return a class as a number that float64 tells from its neighbours."""
+    number = float(value) if isinstance(value, (bool, np.bool_)) else real("a class", value)
+    if abs(number) >= _LARGEST_CODE:
+        raise ParameterError(
+            f"a class must be a string or a number below 2**53 in size, got {value!r}."
+        )
+    return number

@@ -1,0 +1,343 @@
+"""Bounded queries: what one row adds to a sum, never more than ``bound`` in the query's norm.
+
+A query is a frozen, picklable record. It says how large one row's contribution can be; the
+adjacency turns that bound into a sensitivity, and the ledger reads it. The bound holds in exact
+arithmetic for the coefficients that are summed; the rounding of the sum itself is allowed for by
+`dpsco.privacy.summation.rounding_slack`.
+
+For losses of a margin, a row's gradient is a number times the row, so a clipped sum needs one
+product for the margins and one for the sum, and no gradient per row is ever formed. The same holds,
+with one number a class, for losses with ``rank_one``; other vector losses are clipped in pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._validate import real
+from ..errors import ParameterError
+from ..geometry.domains.base import Domain
+from ..geometry.norms import L2, Lp, Norm
+from ..kernels.rows import SparseRows
+from ..kernels.sums import slope_difference_sum, slope_sum
+from ..losses.base import MarginLoss
+from ..losses.vector import VectorLoss
+from .block import Block, Floats
+from .lengths import check_limit, chunks, clip_rows, upper_lengths
+from .vertices import VertexSet, vertex_set
+
+if TYPE_CHECKING:
+    from .source import Source
+
+Loss = MarginLoss | VectorLoss
+Term = tuple[float, Floats]  # a factor, and the weights whose gradient it multiplies
+
+
+class Query(ABC):
+    """What a row contributes to a sum."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """The most that one row can contribute."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The length of the answer."""
+
+    @abstractmethod
+    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+        """Return the sum over a leaf of rows; ``compiled`` is passed on to the loops."""
+
+    def finish(self, total: Floats) -> Floats:
+        """Return the answer, a linear function of the sums over all leaves."""
+        return total
+
+    @abstractmethod
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows have another length."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedGradient(Query):
+    """The loss's gradient at ``weights``, each row's rescaled to at most ``clip`` in ``norm``.
+
+    A row whose gradient is not finite, and a null row, contribute zero.
+
+    Args:
+        loss: of a margin, or a vector loss.
+        weights: public; as many as the loss asks for.
+        clip: the bound on one row, between 1e-100 and 1e100.
+        norm: in which a row's gradient is measured.
+
+    Raises:
+        ParameterError: an argument is out of range, or the weights are not finite.
+    """
+
+    loss: Loss
+    weights: Floats
+    clip: float
+    norm: Norm = L2
+
+    def __post_init__(self) -> None:
+        _check(self, ("weights",))
+
+    @property
+    def bound(self) -> float:
+        """``clip``."""
+        return self.clip
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return len(self.weights)
+
+    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+        """Return the sum of the clipped gradients of a leaf."""
+        if isinstance(self.loss, MarginLoss):
+            return slope_sum(
+                block.rows,
+                block.labels,
+                block.norms_in(self.norm),
+                self.loss.kernel(),
+                self.weights,
+                self.clip,
+                compiled=compiled,
+            )
+        return _vector_sum(self.loss, ((1.0, self.weights),), self.clip, self.norm, block)
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights."""
+        _check_size(self.loss, self.size, source)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedDifference(Query):
+    """``first_factor * gradient(first) - second_factor * gradient(second)``, clipped as one.
+
+    The two gradients of a row are combined before they are clipped: that is what telescoping sums
+    of differences rest on. Arguments otherwise as in `ClippedGradient`.
+    """
+
+    loss: Loss
+    first: Floats
+    second: Floats
+    first_factor: float
+    second_factor: float
+    clip: float
+    norm: Norm = L2
+
+    def __post_init__(self) -> None:
+        _check(self, ("first", "second"))
+        for name in ("first_factor", "second_factor"):
+            factor = real(name, getattr(self, name))
+            if not math.isfinite(factor):
+                raise ParameterError(f"{name} must be finite, got {factor!r}.")
+            object.__setattr__(self, name, factor)
+        if len(self.first) != len(self.second):
+            raise ParameterError(
+                f"first and second must be equally long, got {len(self.first)} and "
+                f"{len(self.second)} weights."
+            )
+
+    @property
+    def bound(self) -> float:
+        """``clip``."""
+        return self.clip
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return len(self.first)
+
+    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+        """Return the sum of the clipped differences of a leaf."""
+        if isinstance(self.loss, MarginLoss):
+            return slope_difference_sum(
+                block.rows,
+                block.labels,
+                block.norms_in(self.norm),
+                self.loss.kernel(),
+                self.first,
+                self.second,
+                self.first_factor,
+                self.second_factor,
+                self.clip,
+                compiled=compiled,
+            )
+        terms = ((self.first_factor, self.first), (-self.second_factor, self.second))
+        return _vector_sum(self.loss, terms, self.clip, self.norm, block)
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights."""
+        _check_size(self.loss, self.size, source)
+
+
+@dataclass(frozen=True, eq=False)
+class VertexScores(Query):
+    """The scores of a polytope's vertices on the sum of a clipped gradient or difference.
+
+    ``bound`` is the spread (largest minus smallest) of one row's scores: at most the diameter of
+    the vertices, in the norm dual to the gradient's, times the gradient's bound. No score of one
+    row is larger than that either.
+
+    Args:
+        gradient: the query whose sum is scored. For the l1 ball or the simplex give it LINF.
+        vertices: a domain with vertices, a matrix of vertices, or a `VertexSet`.
+
+    >>> from dpsco.geometry.domains.balls import L1Ball
+    >>> from dpsco.geometry.norms import LINF
+    >>> from dpsco.losses.logistic import Logistic
+    >>> query = VertexScores(ClippedGradient(Logistic(), np.zeros(3), 0.5, LINF), L1Ball(2.0))
+    >>> query.size, round(query.bound, 9)
+    (6, 2.0)
+    """
+
+    gradient: ClippedGradient | ClippedDifference
+    vertices: VertexSet | Domain | ArrayLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, (ClippedGradient, ClippedDifference)):
+            raise ParameterError(
+                "VertexScores needs a ClippedGradient or ClippedDifference, got "
+                f"{type(self.gradient).__name__}."
+            )
+        candidates = vertex_set(self.vertices, self.gradient.size)
+        if candidates.d != self.gradient.size:
+            raise ParameterError(
+                f"vertices have {candidates.d} coordinates, but there are {self.gradient.size} "
+                "weights."
+            )
+        object.__setattr__(self, "vertices", candidates)
+        _ = self.bound
+
+    @property
+    def candidates(self) -> VertexSet:
+        """The vertices, numbered as the scores are."""
+        assert isinstance(self.vertices, VertexSet)
+        return self.vertices
+
+    @property
+    def norm(self) -> Norm:
+        """The norm in which gradients are clipped."""
+        return self.gradient.norm
+
+    @cached_property
+    def bound(self) -> float:
+        """The most that one row's scores can spread."""
+        return self.candidates.diameter(self.gradient.norm.dual) * self.gradient.bound * _UP
+
+    @property
+    def size(self) -> int:
+        """The number of vertices."""
+        return self.candidates.count
+
+    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+        """Return the sum of the clipped gradients of a leaf."""
+        return self.gradient.sum(block, compiled=compiled)
+
+    def finish(self, total: Floats) -> Floats:
+        """Return the scores of the summed gradient."""
+        return self.candidates.scores(total)
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights."""
+        self.gradient.check(source)
+
+
+# -- vector losses ---------------------------------------------------------------------------------
+
+_UP = 1.0 + 2.0**-50
+_BELOW = 1.0 - 2.0**-49  # more than the three roundings of a quotient and two products
+
+
+def _vector_sum(
+    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
+) -> Floats:
+    """Return the clipped sum for a vector loss, in pieces that stay in the cache."""
+    rank_one = loss.rank_one and isinstance(norm, Lp)
+    piece_sum = _rank_one_sum if rank_one else _row_sum
+    size = len(terms[0][1])
+    total = np.zeros(size)
+    with np.errstate(all="ignore"):
+        for part in chunks(len(block), block.d if rank_one else size):
+            total += piece_sum(loss, terms, clip, norm, block[part])
+    return total
+
+
+def _rank_one_sum(
+    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
+) -> Floats:
+    """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
+    found = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
+    coefficients = np.asarray(found)
+    coefficients[~np.isfinite(coefficients).all(axis=1)] = 0.0
+    size = block.norms_in(norm) * upper_lengths(coefficients, norm) * _UP
+    factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
+    factors[~np.isfinite(size)] = 0.0
+    coefficients *= factors[:, None]
+    if isinstance(block.rows, SparseRows):
+        return np.asarray(block.rows.matrix().T @ coefficients, dtype=float).reshape(-1)
+    return np.asarray(np.asarray(block.rows, dtype=float).T @ coefficients).reshape(-1)
+
+
+def _row_sum(
+    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
+) -> Floats:
+    """Return the sum of clipped gradients that are formed row by row."""
+    found = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in terms)
+    gradients = np.where(block.present[:, None], np.asarray(found, dtype=float), 0.0)
+    return np.asarray(clip_rows(gradients, norm, clip).sum(axis=0))
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def _check(query: Any, names: tuple[str, ...]) -> None:
+    """Validate what the gradient queries have in common; keep copies of the weights."""
+    who = type(query).__name__
+    if not isinstance(query.loss, (MarginLoss, VectorLoss)):
+        raise ParameterError(f"{who} needs a loss of dpsco.losses, got {query.loss!r}.")
+    if not isinstance(query.norm, Norm):
+        raise ParameterError(f"norm must be a norm of dpsco.geometry, got {query.norm!r}.")
+    hint = "Every row's gradient is clipped; for a Lipschitz loss pass its constant."
+    object.__setattr__(query, "clip", check_limit("clip", query.clip, hint=hint))
+    for name in names:
+        object.__setattr__(query, name, weight_vector(name, getattr(query, name)))
+    size = len(getattr(query, names[0]))
+    if query.norm.dimension not in (None, size):
+        raise ParameterError(
+            f"norm is for vectors of length {query.norm.dimension}, but there are {size} weights."
+        )
+
+
+def weight_vector(name: str, weights: ArrayLike) -> Floats:
+    """Return public weights as a read-only copy; refuse what is not a finite vector."""
+    try:
+        array = np.array(weights, dtype=float)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a vector of numbers.") from None
+    if array.ndim != 1 or array.size == 0:
+        raise ParameterError(f"{name} must be a vector, got shape {array.shape}.")
+    if not np.all(np.isfinite(array)):
+        raise ParameterError(f"{name} must be finite: project weights before they are used.")
+    array.flags.writeable = False
+    return array
+
+
+def _check_size(loss: Loss, size: int, source: Source) -> None:
+    """Refuse a number of weights that the loss does not ask for."""
+    wanted = source.d if isinstance(loss, MarginLoss) else loss.dimension(source.d)
+    if size != wanted:
+        raise ParameterError(
+            f"{loss.name} needs {wanted} weights for rows of {source.d} columns (the intercept "
+            f"included), got {size}."
+        )

@@ -1,0 +1,399 @@
+"""Schemas: what is publicly known of a table's columns, written down in a JSON file.
+
+A schema names every column in order and says what the column may hold: a range of numbers, a list
+of categories, text of any kind that is hashed, a flag, or something to leave alone. It holds public
+facts only. Nothing here reads a table; `dpsco.data.draft` does, and only public or synthetic rows.
+
+    {"version": 1,
+     "columns": [
+       {"name": "age",   "kind": "number",   "range": [0, 100], "missing": "indicator"},
+       {"name": "work",  "kind": "category", "values": ["private", "state"], "other": true},
+       {"name": "town",  "kind": "hashed",   "buckets": 256},
+       {"name": "owner", "kind": "flag"},
+       {"name": "id",    "kind": "ignore"}],
+     "label": {"name": "income", "kind": "classes", "values": ["<=50K", ">50K"]}}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+from .._validate import integer, real
+from ..errors import DataError, ParameterError
+
+VERSION = 1
+"""The version of the file format that this module reads and writes."""
+
+Value = str | int | float | bool
+MOST_BUCKETS = 1 << 24
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What every column and label has."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not _encodable(self.name):
+            raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
+
+
+@dataclass(frozen=True)
+class Number(_Named):
+    """A number in the public range [low, high]: clipped to it and scaled to [-1, 1].
+
+    Missing, NaN and infinite entries become the middle of the range, which is 0 after scaling; or
+    the public value ``missing``, which is in the range; or, with ``missing="indicator"``, 0 and a 1
+    in a second column.
+    """
+
+    kind: ClassVar[str] = "number"
+    low: float
+    high: float
+    missing: float | str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = _check_range(self.name, self.low, self.high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if self.missing is None or self.missing == "indicator":
+            return
+        field = f"column {self.name!r}, field 'missing'"
+        value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
+        if not low <= value <= high:
+            raise ParameterError(f"{field} must lie in the range [{low}, {high}], got {value!r}.")
+        object.__setattr__(self, "missing", value)
+
+
+@dataclass(frozen=True)
+class Category(_Named):
+    """One of the declared values, which are all text or all numbers: a column for each.
+
+    Missing entries are all zeros; so are values that were not declared, unless ``other`` gives
+    them a column of their own.
+    """
+
+    kind: ClassVar[str] = "category"
+    values: tuple[Value, ...]
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "values", _check_values(self.name, self.values, at_least=1))
+        _check_bool(self.name, "other", self.other)
+
+
+@dataclass(frozen=True)
+class Hashed(_Named):
+    """Text or integers of an open vocabulary, hashed into a public number of columns.
+
+    The hash depends on the column's name and the value alone, so that it is the same everywhere.
+    With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
+    """
+
+    kind: ClassVar[str] = "hashed"
+    buckets: int
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        field = f"column {self.name!r}, field 'buckets'"
+        buckets = integer(field, self.buckets)
+        if buckets > MOST_BUCKETS:
+            raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
+        object.__setattr__(self, "buckets", buckets)
+        _check_bool(self.name, "signed", self.signed)
+
+
+@dataclass(frozen=True)
+class Flag(_Named):
+    """Yes or no: 1 and -1, and 0 where missing. In a column of numbers, all but 0 is yes."""
+
+    kind: ClassVar[str] = "flag"
+
+
+@dataclass(frozen=True)
+class Ignore(_Named):
+    """A column that may be in the table and is never read."""
+
+    kind: ClassVar[str] = "ignore"
+
+
+@dataclass(frozen=True)
+class NumberLabel(_Named):
+    """A label in the public range [low, high]; it is clipped, not scaled."""
+
+    kind: ClassVar[str] = "number"
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = _check_range(self.name, self.low, self.high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+
+@dataclass(frozen=True)
+class ClassLabel(_Named):
+    """A label that is one of two or more declared values."""
+
+    kind: ClassVar[str] = "classes"
+    values: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "values", _check_values(self.name, self.values, at_least=2))
+
+
+@dataclass(frozen=True)
+class SignLabel(_Named):
+    """A label that is -1 or 1; anything else makes a row that counts for nothing."""
+
+    kind: ClassVar[str] = "sign"
+
+
+Column = Number | Category | Hashed | Flag | Ignore
+Label = NumberLabel | ClassLabel | SignLabel
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table in the order in which they are encoded, and its label.
+
+    Args:
+        columns: the columns, with distinct names; at least one is not ignored.
+        label: the label, not among the columns, or None.
+
+    Raises:
+        ParameterError: a name appears twice, or nothing is left to encode.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 100), Flag("owner")), SignLabel("y"))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+    """
+
+    columns: tuple[Column, ...]
+    label: Label | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        for column in self.columns:
+            if not isinstance(column, Column):
+                raise ParameterError(
+                    f"columns must be schema columns, got {type(column).__name__}."
+                )
+        if self.label is not None and not isinstance(self.label, Label):
+            raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise ParameterError(f"column {name!r} is declared more than once.")
+        if not self.encoded:
+            raise ParameterError("a schema needs at least one column that is not 'ignore'.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every declared name, the label's last."""
+        names = tuple(column.name for column in self.columns)
+        return names if self.label is None else (*names, self.label.name)
+
+    @property
+    def encoded(self) -> tuple[Column, ...]:
+        """The columns that become features."""
+        return tuple(column for column in self.columns if not isinstance(column, Ignore))
+
+    def to_json(self) -> str:
+        """Return the text of the schema file, one column a line."""
+        columns = ",\n".join(f"    {_dump(_record(column))}" for column in self.columns)
+        label = "null" if self.label is None else _dump(_record(self.label))
+        head = f'{{\n  "version": {VERSION},\n  "columns": [\n{columns}\n  ],\n'
+        return f'{head}  "label": {label}\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Read a schema from its text.
+
+        Raises:
+            ParameterError: the text is no schema; the message names the column and the field.
+        """
+        try:
+            record = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        except (json.JSONDecodeError, RecursionError) as problem:
+            raise ParameterError(f"a schema must be JSON: {problem}.") from None
+        _check_keys("the schema", record, {"version", "columns"}, {"label"})
+        if record["version"] != VERSION or isinstance(record["version"], bool):
+            raise ParameterError(
+                f"the schema's field 'version' must be {VERSION}, got {record['version']!r}."
+            )
+        if not isinstance(record["columns"], list):
+            raise ParameterError("the schema's field 'columns' must be a list of columns.")
+        columns = tuple(
+            _read(entry, f"column {k}", _COLUMNS) for k, entry in enumerate(record["columns"])
+        )
+        label = record.get("label")
+        return cls(columns, None if label is None else _read(label, "the label", _LABELS))
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema file.
+
+        Raises:
+            DataError: it cannot be read or is no schema; the message names the file.
+        """
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+            raise DataError(f"cannot read the schema {path}: {reason}.") from None
+        except ParameterError as problem:
+            raise DataError(f"the schema {path} is not valid: {problem}") from None
+
+
+def _record(item: Column | Label) -> dict[str, Any]:
+    """Return a column or label as it stands in the file, without what is left at its default."""
+    record: dict[str, Any] = {"name": item.name, "kind": item.kind}
+    for field in fields(item)[1:]:
+        value = getattr(item, field.name)
+        if field.name in ("low", "high"):
+            record.setdefault("range", []).append(_plain(value))
+        elif isinstance(value, tuple):
+            record[field.name] = list(value)
+        elif value != field.default:
+            record[field.name] = _plain(value)
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return whole numbers as integers, which read better; they compare equal."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value
+
+
+_Reader = tuple[Callable[..., Any], frozenset[str], frozenset[str]]  # make, required, optional
+
+
+def _pair(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a constructor that takes the two ends of "range" apart."""
+
+    def build(name: Any, range: Any, **rest: Any) -> Any:
+        if not isinstance(range, list) or len(range) != 2:
+            raise ParameterError(f"column {name!r}, field 'range' must be a list [low, high].")
+        return make(name, range[0], range[1], **rest)
+
+    return build
+
+
+def _reader(make: Callable[..., Any], required: str = "", optional: str = "") -> _Reader:
+    """Return how one kind of column is read: its constructor and its fields."""
+    return make, frozenset({"name", "kind", *required.split()}), frozenset(optional.split())
+
+
+_COLUMNS: dict[str, _Reader] = {
+    "number": _reader(_pair(Number), "range", "missing"),
+    "category": _reader(Category, "values", "other"),
+    "hashed": _reader(Hashed, "buckets", "signed"),
+    "flag": _reader(Flag),
+    "ignore": _reader(Ignore),
+}
+_LABELS: dict[str, _Reader] = {
+    "number": _reader(_pair(NumberLabel), "range"),
+    "classes": _reader(ClassLabel, "values"),
+    "sign": _reader(SignLabel),
+}
+
+
+def _read(entry: Any, where: str, readers: Mapping[str, _Reader]) -> Any:
+    """Return the column or label that ``entry`` describes."""
+    if not isinstance(entry, dict):
+        raise ParameterError(f"{where} of the schema must be an object with 'name' and 'kind'.")
+    if isinstance(entry.get("name"), str):
+        where = f"column {entry['name']!r}" if where != "the label" else f"label {entry['name']!r}"
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in readers:
+        words = ", ".join(sorted(readers))
+        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {kind!r}.")
+    make, required, optional = readers[kind]
+    _check_keys(where, entry, required, optional)
+    return make(**{key: value for key, value in entry.items() if key != "kind"})
+
+
+def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
+    """Refuse a record with a field too many or too few."""
+    if not isinstance(record, dict):
+        raise ParameterError(f"{where} must be an object, got {type(record).__name__}.")
+    missing = sorted(set(required) - set(record))
+    unknown = sorted(set(record) - set(required) - set(optional))
+    if missing:
+        raise ParameterError(f"{where} lacks the field {missing[0]!r}.")
+    if unknown:
+        known = ", ".join(sorted({*required, *optional}))
+        raise ParameterError(f"{where} has the unknown field {unknown[0]!r}; known are {known}.")
+
+
+def _check_bool(name: str, field: str, value: Any) -> None:
+    """Refuse anything but true and false."""
+    if not isinstance(value, bool):
+        raise ParameterError(f"column {name!r}, field {field!r} must be true or false.")
+
+
+def _check_range(name: str, low: Any, high: Any) -> tuple[float, float]:
+    """Return the ends of a range as floats."""
+    field = f"column {name!r}, field 'range'"
+    low, high = real(field, low), real(field, high)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
+    return low, high
+
+
+def _check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
+    """Return declared values as a tuple: distinct, all text or all finite numbers."""
+    field = f"column {name!r}, field 'values'"
+    if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
+        raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
+    texts = sum(isinstance(value, str) for value in values)
+    numbers = sum(isinstance(v, (int, float)) and -math.inf < v < math.inf for v in values)
+    if len(values) not in (texts, numbers):
+        raise ParameterError(f"{field} must be all text or all finite numbers.")
+    if len(set(values)) != len(values):  # True equals 1, which a column cannot tell apart either
+        raise ParameterError(f"{field} has a value more than once.")
+    if texts and not all(map(_encodable, values)):
+        raise ParameterError(f"{field} has text that is not valid Unicode.")
+    return tuple(values)
+
+
+def _encodable(text: str) -> bool:
+    """Return whether text can be stored as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; refuse a field that stands twice."""
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ParameterError("an object of the schema has a field more than once.")
+    return record
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ParameterError(f"a schema has finite numbers only, got {text}.")
+
+
+def _dump(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,223 @@
+"""Rows within their bounds, in a fixed order: what solvers read, and the sums they take of it.
+
+A `Source` promises that every row it hands out has been clipped by its `Bounds`, that a row has one
+place in the order for as long as the source lives, and that a sum is the same bits each time.
+Where the rows come from is a subclass's business; it says so in one method, `Source._blocks`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._validate import integer
+from ..errors import DataError, ParameterError
+from ..kernels.sums import worthwhile
+from ..privacy.summation import SUM_LEAF, PairwiseSum
+from .block import Block, Floats, Indices, join
+from .bounds import Bounds
+
+if TYPE_CHECKING:
+    from .objective import Objective
+    from .queries import Query
+
+
+class Source(ABC):
+    """Clipped rows 0, ..., n - 1 of ``d`` columns, the intercept included.
+
+    A subclass calls ``super().__init__`` and writes `_blocks`; where it can fetch single rows
+    faster than by whole leaves it also overrides `_take`.
+    """
+
+    def __init__(self, n: int, d: int, bounds: Bounds) -> None:
+        self._n, self._d, self._bounds = n, d, bounds
+
+    @property
+    def n(self) -> int:
+        """The number of rows, which is public."""
+        return self._n
+
+    @property
+    def d(self) -> int:
+        """The number of columns, the intercept included."""
+        return self._d
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds that every row obeys."""
+        return self._bounds
+
+    @abstractmethod
+    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        """Yield the rows from ``start`` to ``stop``: SUM_LEAF at a time, the last time fewer.
+
+        0 <= start < stop <= n. Leaves are counted from ``start``, so that a sum does not depend on
+        how the rows are stored.
+        """
+
+    def _take(self, indices: Indices) -> Block:
+        """Return some rows, in the order of ``indices`` (at least one, all in range)."""
+        order = np.argsort(indices, kind="stable")
+        ranked, parts = indices[order], []
+        leaves = ranked // SUM_LEAF
+        for leaf in np.unique(leaves):
+            start = int(leaf) * SUM_LEAF
+            block = join(list(self._blocks(start, min(start + SUM_LEAF, self._n))))
+            parts.append(block.take(ranked[leaves == leaf] - start))
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return join(parts).take(places)
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Block]:
+        """Yield the rows from ``start`` to ``stop`` (default: all) in leaves of SUM_LEAF rows."""
+        start, stop = self._range(start, stop)
+        return self._leaves(start, stop)
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Block:
+        """Return the rows from ``start`` to ``stop`` (default: all) as one block."""
+        start, stop = self._range(start, stop)
+        if start == stop:
+            return self._empty()
+        return join(list(self._leaves(start, stop)))
+
+    def take(self, indices: ArrayLike) -> Block:
+        """Return a copy of the rows at ``indices``, in that order; an index may occur twice."""
+        chosen = self._indices(indices)
+        return self._take(chosen) if len(chosen) else self._empty()
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def sum(
+        self,
+        query: Query,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        compiled: bool | None = None,
+    ) -> Floats:
+        """Return the sum of a bounded query over the rows from ``start`` to ``stop``.
+
+        One row adds no more than ``query.bound`` to it, and the rounding of the sum moves it by no
+        more than `dpsco.privacy.summation.rounding_slack` allows. An empty range gives zeros.
+
+        Args:
+            query: says what a row contributes.
+            start, stop: a range of rows; by default all.
+            compiled: whether the loops are compiled ones; by default if this sum alone is worth it
+                (`dpsco.kernels.sums.worthwhile`). Who takes many sums asks for all of them.
+        """
+        start, stop = self._range(start, stop)
+        query.check(self)
+        return self._total(query, self._leaves(start, stop), stop - start, compiled)
+
+    def sum_at(self, query: Query, indices: ArrayLike, *, compiled: bool | None = None) -> Floats:
+        """Return the sum of a bounded query over the rows at ``indices``, each at most once.
+
+        Arguments otherwise as in `sum`.
+
+        Raises:
+            ParameterError: an index is out of range or occurs twice: such a row would count twice.
+        """
+        chosen = self._indices(indices)
+        if len(np.unique(chosen)) < len(chosen):
+            raise ParameterError("sum_at counts a row once, but an index occurs twice in indices.")
+        query.check(self)
+        parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
+        leaves = (self._take(part) for part in parts)
+        return self._total(query, leaves, len(chosen), compiled)
+
+    def objective(
+        self, loss: Any, start: int = 0, stop: int | None = None, **terms: Any
+    ) -> Objective:
+        """Return the mean loss over a range of rows, to be minimised; see `Objective`."""
+        from .objective import Objective
+
+        start, stop = self._range(start, stop)
+        return Objective(self, loss, start, stop, **terms)
+
+    # -- within ------------------------------------------------------------------------------------
+
+    def _total(
+        self, query: Query, leaves: Iterator[Block], count: int, compiled: bool | None
+    ) -> Floats:
+        """Return the query's sum over leaves of ``count`` rows in all."""
+        if count == 0:
+            return np.zeros(query.size)
+        if compiled is None:
+            compiled = worthwhile(count, self._d)
+        total = PairwiseSum()
+        for leaf in leaves:
+            total.add(query.sum(leaf, compiled=compiled))
+        return query.finish(total.result())
+
+    def _leaves(self, start: int, stop: int) -> Iterator[Block]:
+        """Yield the blocks of a subclass, having counted their rows."""
+        reached = start
+        if start < stop:
+            for block in self._blocks(start, stop):
+                if len(block) != min(SUM_LEAF, stop - reached):
+                    break
+                reached += len(block)
+                yield block
+        if reached != stop:
+            raise DataError(
+                f"{self!r} promised the rows {start} to {stop} in leaves of {SUM_LEAF}, but those "
+                f"after row {reached} are not there. Did the file change since it was opened?"
+            )
+
+    def _empty(self) -> Block:
+        """Return a block without rows."""
+        return next(iter(self._blocks(0, 1)))[:0]
+
+    def _range(self, start: int, stop: int | None) -> tuple[int, int]:
+        """Return a range of rows, empty ones included."""
+        start = integer("start", start, at_least=0)
+        stop = self._n if stop is None else integer("stop", stop, at_least=0)
+        if not start <= stop <= self._n:
+            raise ParameterError(
+                f"rows must be a range within 0 and n = {self._n}, got {start} to {stop}."
+            )
+        return start, stop
+
+    def _indices(self, indices: ArrayLike) -> Indices:
+        """Return row numbers as an array of integers in range."""
+        chosen = np.asarray(indices)
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise ParameterError(
+                f"indices must be a list of row numbers, got an array of type {chosen.dtype} with "
+                f"{chosen.ndim} axes."
+            )
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self._n):
+            raise ParameterError(f"indices must lie between 0 and n - 1 = {self._n - 1}.")
+        return chosen.astype(np.int64, copy=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self._n} rows of {self._d} columns, within {self._bounds}>"
+        )
+
+
+class MemorySource(Source):
+    """Clipped rows in memory: one private copy, in the order in which they are used."""
+
+    def __init__(self, block: Block, bounds: Bounds) -> None:
+        super().__init__(len(block), block.d, bounds)
+        self._whole = block
+
+    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        for begin in range(start, stop, SUM_LEAF):
+            yield self._whole[begin : min(begin + SUM_LEAF, stop)]
+
+    def _take(self, indices: Indices) -> Block:
+        return self._whole.take(indices)
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Block:
+        """Return the rows from ``start`` to ``stop`` (default: all), sharing memory."""
+        start, stop = self._range(start, stop)
+        return self._whole[start:stop]

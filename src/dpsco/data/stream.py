@@ -1,0 +1,263 @@
+"""Tables that stay on disk: read in batches, clipped batch by batch, in constant memory.
+
+A background thread reads and decodes (PyArrow lets other threads run meanwhile) and turns columns
+into rows; the caller's thread clips them. Two batches may wait between the two.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParameterError
+from ..kernels.rows import Rows, SparseRows
+from ..privacy.randomness import Randomness
+from ..privacy.summation import SUM_LEAF
+from .arrow import codes, family, numbers
+from .block import Block, Mask
+from .bounds import Bounds
+from .encoder import TableEncoder, stack_rows
+from .labels import Classes
+from .shuffle import shuffled
+from .source import Source
+from .table import LabelKind, Table
+
+_BATCH_BYTES = 1 << 22  # of decoded rows: what a core's share of the cache holds
+_MOST_ROWS, _FEWEST_ROWS = 1 << 16, 1 << 8
+_WAITING = 2  # batches between the reader and the caller
+_T = TypeVar("_T")
+
+
+class Files(Protocol):
+    """Record batches of a table on disk."""
+
+    rows: int
+
+    def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
+        """Yield the rows from ``start`` to ``stop``, at most ``size`` at a time."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Rows as decoded, not clipped yet."""
+
+    rows: Rows
+    labels: NDArray[Any] | None
+    missing: Mask | None
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __getitem__(self, part: slice) -> Raw:
+        labels = None if self.labels is None else self.labels[part]
+        return Raw(self.rows[part], labels, None if self.missing is None else self.missing[part])
+
+
+class Decoder(Protocol):
+    """Turns record batches into rows of numbers; chosen by public facts alone."""
+
+    columns: tuple[str, ...]  # that it reads
+    width: int
+    dtype: np.dtype[Any]
+    labels: LabelKind
+    most: int | None  # numbers of a row that can differ from zero, for sparse rows
+
+    def decode(self, batch: Any, bounds: Bounds) -> Raw:
+        """Return the rows of a batch."""
+
+
+class PlainColumns:
+    """Columns that are numbers already."""
+
+    most: int | None = None
+
+    def __init__(self, features: Sequence[tuple[str, Any]], label: tuple[str, Any] | None) -> None:
+        self._features = tuple(name for name, _ in features)
+        self._label = None if label is None else label[0]
+        self.columns = self._features if label is None else (*self._features, label[0])
+        self.width = len(features)
+        single = all(str(kind) in ("float", "halffloat") for _, kind in features)
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.labels: LabelKind = "none"
+        if label is not None:
+            self.labels = "text" if family(label[1]) == "text" else "number"
+
+    def decode(self, batch: Any, bounds: Bounds) -> Raw:
+        """Return the rows in C order, and labels of the type that the bounds read."""
+        rows = transpose([numbers(batch.column(name)) for name in self._features], self.dtype)
+        if self._label is None:
+            return Raw(rows, None, None)
+        label = batch.column(self._label)
+        if self.labels == "number":
+            return Raw(rows, numbers(label), None)
+        assert isinstance(bounds.label, Classes)  # checked when the table was bounded
+        found, _ = codes(label, bounds.label.values)
+        return Raw(rows, np.array(bounds.label.values)[found], found < 0)
+
+
+class EncodedColumns:
+    """Columns that a `TableEncoder` turns into numbers."""
+
+    def __init__(self, encoder: TableEncoder) -> None:
+        schema = encoder.schema
+        names = [column.name for column in schema.encoded]
+        self._encoder = encoder
+        self.columns = tuple(names if schema.label is None else [*names, schema.label.name])
+        self.width, self.dtype = encoder.width, encoder.dtype
+        self.labels: LabelKind = "none" if schema.label is None else "number"
+        self.most = encoder.slots if encoder.sparse else None
+
+    def decode(self, batch: Any, bounds: Bounds) -> Raw:
+        """Return the encoded rows."""
+        rows, labels = self._encoder.encode_batch(batch)
+        return Raw(rows, labels, None)
+
+
+class StreamTable(Table):
+    """Rows on disk with a public shape.
+
+    ``order="stream"`` reads them again at each pass; ``order="secret"`` needs the folder ``spill``.
+    """
+
+    def __init__(self, name: str, files: Files, decoder: Decoder, spill: str | Path | None) -> None:
+        super().__init__(files.rows, decoder.width, decoder.dtype, decoder.labels)
+        self._name, self._files, self._decoder, self._spill = name, files, decoder, spill
+
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        source = StreamSource(self._files, self._decoder, bounds)
+        if shuffle is None:
+            return source
+        if self._spill is None:
+            raise ParameterError(
+                f"order='secret' for {self._name} needs a folder for the shuffled rows: the "
+                "clipped rows, which are private, are written there, and vanish when the source "
+                "is closed. Make the table with spill=folder, or use order='stream' if the order "
+                "in the file does not depend on the rows."
+            )
+        most = None if self._decoder.most is None else self._decoder.most + 1
+        dtype = bounds.dtype(self._decoder.dtype)
+        return shuffled(source, dtype, self._spill, shuffle.child("order of the rows"), most=most)
+
+
+class StreamSource(Source):
+    """Clipped rows in the order of the files, read anew at each pass."""
+
+    def __init__(self, files: Files, decoder: Decoder, bounds: Bounds) -> None:
+        super().__init__(files.rows, bounds.width(decoder.width), bounds)
+        self._files, self._decoder = files, decoder
+        numbers_a_row = decoder.width if decoder.most is None else 2 * decoder.most
+        size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
+        self._size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
+
+    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        parts = self._parts(start, stop)
+        if stop - start > self._size:
+            parts = in_background(parts)
+        for raw in regroup(parts, SUM_LEAF):
+            yield self._bounds.apply(raw.rows, raw.labels, raw.missing)
+
+    def _parts(self, start: int, stop: int) -> Iterator[Raw]:
+        """Yield decoded batches."""
+        for batch in self._files.batches(start, stop, self._decoder.columns, self._size):
+            yield self._decoder.decode(batch, self._bounds)
+
+
+def transpose(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return columns as rows in C order.
+
+    A leaf of columns is first copied side by side and then turned, while it is in the cache: twice
+    as fast as to write each column with large strides.
+    """
+    count, width = len(columns[0]), len(columns)
+    rows = np.empty((count, width), dtype=dtype)
+    tile = max(1, min(count, SUM_LEAF, (1 << 18) // width))
+    buffer = np.empty((width, tile), dtype=dtype)
+    with np.errstate(over="ignore"):
+        for start in range(0, count, tile):
+            stop = min(start + tile, count)
+            for row, column in zip(buffer, columns, strict=True):
+                row[: stop - start] = column[start:stop]
+            np.copyto(rows[start:stop], buffer[:, : stop - start].T)
+    return rows
+
+
+def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
+    """Yield the same rows ``size`` at a time, the last time fewer."""
+    kept: list[Raw] = []
+    for part in parts:
+        start = 0
+        if kept:  # first complete what the batches before left over
+            start = size - sum(map(len, kept))
+            kept.append(part[:start])
+            if start > len(part):
+                continue
+            yield _join(kept)
+        stop = start + (len(part) - start) // size * size
+        for begin in range(start, stop, size):
+            yield part[begin : begin + size]
+        kept = [part[stop:]] if stop < len(part) else []
+    if kept:
+        yield _join(kept)
+
+
+def _join(parts: Sequence[Raw]) -> Raw:
+    """Return consecutive parts as one."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def together(pieces: Sequence[Any]) -> Any:
+        return None if pieces[0] is None else np.concatenate(pieces)
+
+    rows = [part.rows for part in parts]
+    whole: Rows = stack_rows(rows) if isinstance(rows[0], SparseRows) else together(rows)
+    labels = together([part.labels for part in parts])
+    return Raw(whole, labels, together([part.missing for part in parts]))
+
+
+def in_background(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield the items while a thread makes the next ones; its errors are raised here."""
+    ready: queue.Queue[tuple[_T | None, BaseException | None]] = queue.Queue(maxsize=_WAITING)
+    stopped = threading.Event()
+
+    def offer(item: _T | None, error: BaseException | None) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put((item, error), timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not offer(item, None):
+                    break
+            else:
+                offer(None, None)
+        except BaseException as error:  # handed over, not hidden
+            offer(None, error)
+
+    thread = threading.Thread(target=work, name="dpsco reader", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
+        close: Callable[[], None] | None = getattr(items, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,264 @@
+"""Raw tables. Their rows cannot be read: `Table.bounded` is the only door, and it clips.
+
+`from_arrays` takes NumPy arrays, lists and SciPy's sparse matrices; `from_frame` and `from_parquet`
+make tables of other things.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validate import choice
+from ..errors import DataError, ParameterError
+from ..kernels.rows import Rows, SparseRows
+from ..privacy.randomness import Randomness
+from .block import Block, Indices, Mask, take_rows
+from .bounds import Bounds
+from .labels import check_kind, label_kind
+from .source import MemorySource, Source
+
+Order = Literal["secret", "stream"]
+LabelKind = Literal["none", "number", "text"]
+
+_PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
+
+
+class Table(ABC):
+    """Raw rows with a public shape. A subclass calls ``super().__init__`` and writes `_source`."""
+
+    def __init__(self, n: int, d: int, dtype: np.dtype[Any], labels: LabelKind) -> None:
+        if n < 1 or d < 1:
+            raise DataError(f"a table needs at least one row and one column, got {n} x {d}.")
+        self._n, self._d, self._dtype, self._labels = n, d, dtype, labels
+
+    @property
+    def n(self) -> int:
+        """The number of rows, which is public."""
+        return self._n
+
+    @property
+    def d(self) -> int:
+        """The number of feature columns."""
+        return self._d
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the features."""
+        return self._dtype
+
+    @property
+    def labels(self) -> LabelKind:
+        """What the labels are: "none", "number" or "text"."""
+        return self._labels
+
+    def bounded(
+        self,
+        bounds: Bounds,
+        *,
+        order: Order = "secret",
+        randomness: Randomness | None = None,
+    ) -> Source:
+        """Return the rows clipped to ``bounds``, in an order that does not depend on them.
+
+        Args:
+            bounds: public bounds on a row.
+            order: "secret" shuffles uniformly; "stream" keeps the given order, which must then not
+                have been chosen by looking at the rows.
+            randomness: where the shuffle comes from; by default a secure root of its own.
+
+        Raises:
+            DataError: the bounds do not fit the table's labels or width.
+            ParameterError: an argument has the wrong type.
+        """
+        if not isinstance(bounds, Bounds):
+            raise ParameterError(
+                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
+            )
+        choice("order", order, ("secret", "stream"))
+        if randomness is not None and not isinstance(randomness, Randomness):
+            raise ParameterError(
+                f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
+                "Randomness.secure(), or leave it out."
+            )
+        check_kind(bounds.label, self._labels)
+        bounds.width(self._d)
+        if order == "stream":
+            return self._source(bounds, None)
+        return self._source(bounds, randomness or Randomness.secure())
+
+    @abstractmethod
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        """Return the rows clipped; in a uniformly random order drawn from ``shuffle`` if given."""
+
+    def __getstate__(self) -> Any:
+        raise TypeError(f"{self!r} holds raw rows and is not pickled; send what it was made from.")
+
+    def __repr__(self) -> str:
+        labels = "no labels" if self._labels == "none" else f"labels: {self._labels}"
+        return f"<{type(self).__name__}: {self._n} x {self._d}, {self._dtype}, {labels}>"
+
+
+class MemoryTable(Table):
+    """Raw rows in memory, dense or sparse; shares them with the caller until they are bounded."""
+
+    def __init__(self, X: Rows, y: NDArray[Any] | None = None, missing: Mask | None = None) -> None:
+        n, d = X.shape
+        super().__init__(n, d, X.dtype, label_kind(y))
+        self._X, self._y, self._missing = X, y, missing
+
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        order = None
+        if shuffle is not None:
+            order = shuffle.child("order of the rows").permutation(self._n)
+        sparse = isinstance(self._X, SparseRows)
+        whole = self._sparse(bounds, order) if sparse else self._dense(bounds, order)
+        return MemorySource(whole, bounds)
+
+    def _pieces(self, order: Indices | None, width: int) -> Iterator[tuple[slice, Any]]:
+        """Yield ranges of rows, and what to take for each from the raw arrays."""
+        step = max(1, _PIECE // width)
+        for start in range(0, self._n, step):
+            part = slice(start, min(start + step, self._n))
+            yield part, part if order is None else order[part]
+
+    def _raw(self, which: Any) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
+        """Return some raw rows: a slice of them shares memory, a choice is a copy."""
+        X = self._X[which] if isinstance(which, slice) else take_rows(self._X, which)
+        y = None if self._y is None else self._y[which]
+        return X, y, None if self._missing is None else self._missing[which]
+
+    def _dense(self, bounds: Bounds, order: Indices | None) -> Block:
+        """Return all rows clipped, in one array that is filled a piece at a time."""
+        n = self._n
+        rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
+        whole = Block(rows, np.empty(n), np.empty(n), np.empty(n, dtype=bool), bounds.norm)
+        for part, which in self._pieces(order, self._d):
+            block = bounds.apply(*self._raw(which), out=rows[part])
+            whole.labels[part], whole.norms[part] = block.labels, block.norms
+            whole.present[part] = block.present
+        return whole
+
+    def _sparse(self, bounds: Bounds, order: Indices | None) -> Block:
+        """Return all rows clipped, in one set of sparse arrays that is filled likewise."""
+        assert isinstance(self._X, SparseRows)
+        n, stored = self._n, int(self._X.offsets[-1] - self._X.offsets[0])
+        room = stored + (n if bounds.intercept is not None else 0)
+        values = np.empty(room, dtype=bounds.dtype(self._dtype))
+        columns, offsets = np.empty(room, dtype=np.int32), np.zeros(n + 1, dtype=np.int64)
+        labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
+        for part, which in self._pieces(order, stored // n + 1):
+            block = bounds.apply(*self._raw(which))
+            rows, begin = block.rows, offsets[part.start]
+            assert isinstance(rows, SparseRows)
+            offsets[part.start + 1 : part.stop + 1] = rows.offsets[1:] + begin
+            values[begin : offsets[part.stop]] = rows.values
+            columns[begin : offsets[part.stop]] = rows.columns
+            labels[part], norms[part], present[part] = block.labels, block.norms, block.present
+        kept = slice(0, int(offsets[-1]))
+        whole = SparseRows(values[kept], columns[kept], offsets, bounds.width(self._d))
+        return Block(whole, labels, norms, present, bounds.norm)
+
+
+def from_arrays(X: Any, y: Any = None) -> Table:
+    """Return a table of an array or sparse matrix of features, and labels if there are any.
+
+    Args:
+        X: (n, d) numbers of any type: NumPy array of any strides, nested lists, or a SciPy sparse
+            matrix or array of any format, which is never made dense.
+        y: n numbers or strings.
+
+    Raises:
+        DataError: wrong shape or type. No error depends on a value.
+
+    >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], ["no", "yes"])
+    <MemoryTable: 2 x 2, float64, labels: text>
+    """
+    rows = _sparse(X) if _is_sparse(X) else _dense(X)
+    labels = None if y is None else _label_array(y)
+    if labels is not None and len(labels) != len(rows):
+        raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
+    return MemoryTable(rows, labels)
+
+
+def _dense(X: Any) -> NDArray[Any]:
+    """Return numbers in two axes, without a copy where they are an array already."""
+    array = _array("X", X)
+    if array.ndim == 1:
+        raise DataError(
+            f"X must have two axes (rows, columns), got one of length {len(array)}. Pass "
+            "X.reshape(-1, 1) for a single feature, X.reshape(1, -1) for a single row."
+        )
+    if array.ndim != 2:
+        raise DataError(f"X must have two axes (rows, columns), got {array.ndim}.")
+    if array.dtype.kind not in "biuf":
+        raise DataError(
+            f"X must hold numbers, got an array of type {array.dtype}. Encode other columns with "
+            "from_frame(..., encoder=TableEncoder(...)), or convert: X.astype(float)."
+        )
+    return array
+
+
+def _label_array(y: Any) -> NDArray[Any]:
+    """Return labels in one axis."""
+    array = _array("y", y)
+    if array.ndim != 1:
+        raise DataError(
+            f"y must have one axis, a label a row, got {array.ndim} axes. Pass y.ravel() if it is "
+            "a single column."
+        )
+    label_kind(array)
+    return array
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """Return ``values`` as an array; refuse what has no single type, and masks."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(
+            f"{name} is a masked array, whose mask would be lost. Pass {name}.filled(numpy.nan)."
+        )
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise DataError(f"{name} must be rectangular: its rows differ in length.") from None
+    if array.dtype.kind == "O":
+        raise DataError(
+            f"{name} is an array of Python objects. Convert it to numbers or strings first, or "
+            "use from_frame for a data frame with missing values or several types."
+        )
+    return array
+
+
+def _is_sparse(X: Any) -> bool:
+    """Return whether X is one of SciPy's sparse matrices, without importing SciPy for others."""
+    if not type(X).__module__.startswith("scipy.sparse"):
+        return False
+    from scipy.sparse import issparse
+
+    return bool(issparse(X))
+
+
+def _sparse(X: Any) -> SparseRows:
+    """Return the matrix as sparse rows; entries given twice are added, as SciPy reads them."""
+    if X.ndim != 2:
+        raise DataError(f"X must have two axes (rows, columns), got {X.ndim}.")
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"X must hold numbers, got a sparse matrix of type {X.dtype}.")
+    if X.shape[1] >= 2**31 - 1:
+        raise DataError(f"a sparse table has fewer than 2**31 - 1 columns, got {X.shape[1]}.")
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    matrix = X.tocsr().astype(dtype, copy=False)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        with np.errstate(all="ignore"):
+            matrix.sum_duplicates()
+    return SparseRows(
+        matrix.data,
+        matrix.indices.astype(np.int32, copy=False),
+        matrix.indptr.astype(np.int64, copy=False),
+        int(matrix.shape[1]),
+    )

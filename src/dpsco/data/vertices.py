@@ -1,0 +1,165 @@
+"""The vertices of a polytope as candidates for a selection: scores, and how far they spread.
+
+The score of a vertex v on a gradient g is ``<v - m, g>`` with a fixed public point m: adding one
+number to all scores changes no selection, and it keeps them small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import integer
+from ..errors import AssumptionError, ParameterError
+from ..geometry.domains.balls import LpBall
+from ..geometry.domains.base import Domain
+from ..geometry.domains.simplex import Simplex
+from ..geometry.norms import Norm
+from .lengths import LARGEST_LIMIT, chunks
+
+Floats = NDArray[np.float64]
+
+_PAIRS = 1 << 26  # numbers that comparing all pairs of vertices may touch
+_UP = 1.0 + 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class VertexSet:
+    """Candidates 0, ..., count - 1: the vertices of a domain in R^d, or the rows of a matrix.
+
+    The l1 ball and the simplex need no matrix, so that d may be large.
+
+    Args:
+        shape: a domain with vertices, or a (count, d) array of finite numbers.
+        d: the dimension; may be left out for an array.
+
+    Raises:
+        AssumptionError: the domain is not a polytope.
+        ParameterError: the array is not a matrix of finite numbers, there are fewer than two
+            vertices, or too many to enumerate.
+
+    >>> from dpsco.geometry.domains.balls import L1Ball
+    >>> ball = VertexSet(L1Ball(2.0), 3)
+    >>> ball.count, ball.scores(np.array([1.0, 0.0, -3.0])).tolist(), ball.vertex(5).tolist()
+    (6, [2.0, 0.0, -6.0, -2.0, -0.0, 6.0], [0.0, 0.0, -2.0])
+    """
+
+    shape: Domain | NDArray[Any]
+    d: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shape, Domain):
+            object.__setattr__(self, "d", integer("d", self.d))
+        else:
+            matrix = _matrix(self.shape)
+            if self.d not in (0, matrix.shape[1]):
+                raise ParameterError(
+                    f"vertices have {matrix.shape[1]} coordinates, but d is {self.d}."
+                )
+            object.__setattr__(self, "shape", matrix)
+            object.__setattr__(self, "d", matrix.shape[1])
+        if self.count < 2:
+            raise ParameterError(
+                "a selection needs two or more vertices, got one: it is the answer."
+            )
+
+    @cached_property
+    def count(self) -> int:
+        """The number of vertices."""
+        if self._implicit is not None:
+            return self.d * len(self._implicit[1])
+        return len(self._vertices)
+
+    def vertex(self, index: int) -> Floats:
+        """Return the vertex with this number."""
+        if self._implicit is None:
+            return np.array(self._vertices[index])
+        centre, steps = self._implicit
+        side, place = divmod(int(index), self.d)
+        found = np.array(centre)
+        found[place] += steps[side]
+        return found
+
+    def scores(self, gradient: ArrayLike) -> Floats:
+        """Return each vertex's score on a gradient; lower is better for a minimiser.
+
+        Rounding adds at most 60 units in the last place of ``radius * ||gradient||``: sums along a
+        row are pairwise.
+        """
+        g = np.asarray(gradient, dtype=float)
+        with np.errstate(all="ignore"):
+            if self._implicit is not None:
+                return np.concatenate([step * g for step in self._implicit[1]])
+            found = np.empty(self.count)
+            for part in chunks(*self._centred.shape):
+                found[part] = np.sum(self._centred[part] * g, axis=1)
+            return found
+
+    def diameter(self, norm: Norm) -> float:
+        """Return the largest distance between two vertices, rounded up.
+
+        For an array of very many vertices (more than 2^26 numbers in all pairs) it is twice the
+        largest distance from their mean instead, an upper bound.
+        """
+        if self._implicit is not None and isinstance(self.shape, Domain):
+            return self.shape.diameter(self.d, norm) * _UP
+        rows = self._centred
+        if len(rows) * rows.size > _PAIRS:
+            return 2.0 * float(np.max(norm(rows))) * _UP
+        return max(float(np.max(norm(rows - row))) for row in rows) * _UP
+
+    @cached_property
+    def _implicit(self) -> tuple[Floats, tuple[float, ...]] | None:
+        """Centre c and steps s, if the vertices are c + s e_j for each step and coordinate j."""
+        shape = self.shape
+        if isinstance(shape, Simplex):
+            return np.zeros(self.d), (shape.total,)
+        if isinstance(shape, LpBall) and shape.p == 1.0 and self.d > 1:
+            radius = float(shape.arguments["radius"])
+            return shape.centre(self.d), (radius, -radius)
+        return None
+
+    @cached_property
+    def _vertices(self) -> Floats:
+        """The vertices as rows."""
+        if not isinstance(self.shape, Domain):
+            return self.shape
+        found = self.shape.vertices(self.d)
+        if found is None:
+            raise AssumptionError(
+                f"a selection among vertices needs a polytope; {self.shape!r} has no vertices. Use "
+                "an l1 ball, a simplex, a box of low dimension or Polytope(vertices)."
+            )
+        return np.asarray(found, dtype=float)
+
+    @cached_property
+    def _centred(self) -> Floats:
+        """The vertices minus their mean."""
+        return np.ascontiguousarray(self._vertices - self._vertices.mean(axis=0))
+
+
+def vertex_set(vertices: VertexSet | Domain | ArrayLike, d: int) -> VertexSet:
+    """Return the vertices as a `VertexSet` of dimension ``d``."""
+    if isinstance(vertices, VertexSet):
+        return vertices
+    shape = vertices if isinstance(vertices, Domain) else np.asarray(vertices)
+    return VertexSet(shape, d)
+
+
+def _matrix(values: Any) -> Floats:
+    """Return vertices as a read-only matrix of finite numbers."""
+    array = np.asarray(values)
+    if array.ndim != 2 or array.dtype.kind not in "iuf" or array.shape[1] == 0:
+        raise ParameterError(
+            f"vertices must be a matrix of numbers, a vertex a row, got shape {array.shape} of "
+            f"type {array.dtype}; or pass a domain."
+        )
+    found = np.array(array, dtype=float)
+    if not np.all(np.isfinite(found)) or np.max(np.abs(found), initial=0.0) > LARGEST_LIMIT:
+        raise ParameterError("vertices must be finite and at most 1e100 in size.")
+    found.flags.writeable = False
+    return found

@@ -1,0 +1,195 @@
+"""Ellipsoids, by semi-axes or by a positive definite matrix."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ...errors import ParameterError
+from ..norms import L1, L2, Lp, Norm, WeightedLp
+from .base import (
+    LARGEST,
+    ROUNDING,
+    Domain,
+    Floats,
+    checked_norm,
+    difference,
+    finite_vector,
+    floats,
+    rounding_of,
+)
+from .extents import ball_extent, box_extent, unit
+
+
+class Ellipsoid(Domain):
+    """{w: (w - centre)^T matrix^-1 (w - centre) <= 1}.
+
+    Args:
+        axes: the semi-axes, positive, along the coordinates; or
+        matrix: a symmetric positive definite matrix, whose eigenvalues are the squares of the
+            semi-axes.
+        centre: the origin by default.
+
+    >>> Ellipsoid([2.0, 1.0]).project([5.0, 0.0]).tolist()
+    [2.0, 0.0]
+    """
+
+    _axes: Floats
+    _frame: Floats | None  # columns are the directions of the axes; None means the coordinates
+    _middle: Floats
+
+    def __init__(
+        self,
+        axes: ArrayLike | None = None,
+        *,
+        matrix: ArrayLike | None = None,
+        centre: ArrayLike | None = None,
+    ) -> None:
+        if (axes is None) == (matrix is None):
+            raise ParameterError("Ellipsoid needs axes or matrix, one of the two.")
+        if matrix is None:
+            lengths, frame, given = _checked_axes(axes), None, None
+        else:
+            lengths, frame, given = _decomposed(matrix)
+        d = len(lengths)
+        middle = np.zeros(d) if centre is None else finite_vector("centre", centre)
+        if len(middle) != d:
+            raise ParameterError(f"centre must have {d} coordinates, got {len(middle)}.")
+        shown = {"axes": lengths} if given is None else {"matrix": given}
+        self._record(d, **shown, centre=None if centre is None else middle)
+        self._derive(_axes=lengths, _frame=frame, _middle=middle)
+
+    def centre(self, d: int) -> Floats:
+        """Return the centre."""
+        self._size(d)
+        return np.array(self._middle)
+
+    def radius(self, d: int, norm: Norm = L2) -> float:
+        """Return the largest distance from the centre.
+
+        Exact in l_2 (the longest axis) and l_inf and, for axes along the coordinates, in l_p,
+        weighted and group norms. Else the least of three upper bounds: through l_2; through the
+        largest values of the coordinates; in l_1, the root of the sum of |matrix|.
+        """
+        self._size(d)
+        if checked_norm(norm) == L2:
+            return float(np.max(self._axes))
+        if self._frame is None:
+            return ball_extent(WeightedLp(2.0, tuple(1.0 / self._axes)), norm, d)
+        halves = L2(self._frame * self._axes)  # largest |w_j - centre_j|
+        bounds = [float(np.max(self._axes)) * ball_extent(L2, norm, d), box_extent(halves, norm)]
+        if norm == L1:
+            matrix = (self._frame * self._axes**2) @ self._frame.T
+            bounds.append(math.sqrt(float(np.sum(np.abs(matrix)))))
+        return min(bounds)
+
+    def reach(self, d: int, norm: Norm = L2) -> float:
+        """Return the centre's norm plus the radius: an upper bound, exact for a zero centre."""
+        return float(checked_norm(norm)(self._middle)) + self.radius(d, norm)
+
+    def diameter(self, d: int, norm: Norm = L2) -> float:
+        """Return twice the radius: exact where the radius is."""
+        return 2.0 * self.radius(d, norm)
+
+    def _along(self, rows: Floats) -> Floats:
+        """Return coordinates along the axes."""
+        return rows if self._frame is None else np.asarray(rows @ self._frame)
+
+    def _back(self, rows: Floats) -> Floats:
+        """Return coordinates of the space."""
+        return rows if self._frame is None else np.asarray(rows @ self._frame.T)
+
+    def _project(self, rows: Floats) -> Floats:
+        found = np.array(rows)
+        outside = np.flatnonzero(~(self.minkowski(rows) <= 1.0 + self._tolerance()))
+        for k in outside:
+            offset = difference(rows[k], self._middle)
+            top = float(np.max(np.abs(offset)))
+            ball = _sphere_point(self._along(offset / top), top, self._axes)
+            found[k] = self._middle + self._back(self._axes * ball)
+        return found
+
+    def _tolerance(self) -> float:
+        """Return how far above 1 rounding may lift the gauge of a member."""
+        shortest = float(np.min(self._axes))
+        longest = shortest if self._frame is None else float(np.max(self._axes))
+        place = (
+            L2(self._middle / self._axes) if self._frame is None else L2(self._middle) / shortest
+        )
+        return rounding_of(len(self._axes)) * (2.0 + 2.0 * longest / shortest + float(place))
+
+    def _minimise(self, rows: Floats) -> Floats:
+        d = rows.shape[-1]
+        steered = np.where(np.any(rows != 0.0, axis=-1, keepdims=True), rows, unit(0, d))
+        steered = steered / np.max(np.abs(steered), axis=-1, keepdims=True)
+        pulled = self._along(steered) * (self._axes / np.max(self._axes))
+        sphere = Lp(2.0).steepest(pulled)
+        return np.asarray(self._middle - self._back(self._axes * sphere))
+
+    def _support(self, rows: Floats) -> Floats:
+        return np.asarray(rows @ self._middle + L2(self._along(rows) * self._axes))
+
+    def _gauge(self, rows: Floats) -> Floats:
+        offset = difference(rows, self._middle)
+        top = np.max(np.abs(offset), axis=-1, keepdims=True)
+        scaled = offset / np.where(top > 0.0, top, 1.0)
+        return np.asarray(L2(self._along(scaled) / self._axes) * top[:, 0])
+
+
+def _sphere_point(along: Floats, top: float, axes: Floats) -> Floats:
+    """Return s on the unit sphere such that axes * s is nearest to top * along, which is outside.
+
+    With lengths in units of the longest axis and z = top * along, s_i = a_i z_i / (a_i^2 + l) for
+    the l > 0 that gives s length one. Newton's method on 1 / ||s||, which is nearly a line in l,
+    inside a bracket: each |s_i| <= 1, and ||s|| <= ||a z|| / l.
+    """
+    longest = float(np.max(axes))
+    a = axes / longest
+    scale = min(top / longest, LARGEST * 1e-20)  # farther points have the same projection
+    pulled = a * along * scale
+    low = max(0.0, float(np.max(np.abs(pulled) - a * a)))
+    high = max(low, float(L2(pulled)))
+    multiplier = low
+    for _ in range(200):
+        s = pulled / (a * a + multiplier)
+        size = float(L2(s))
+        low, high = (multiplier, high) if size > 1.0 else (low, multiplier)
+        slope = float(np.sum(s * s / (a * a + multiplier)))
+        following = multiplier + (size - 1.0) * size * size / slope
+        if not low <= following <= high:
+            following = 0.5 * (low + high)
+        if abs(following - multiplier) <= 2.0 * ROUNDING * multiplier:
+            break
+        multiplier = following
+    return np.asarray(s / L2(s))
+
+
+def _checked_axes(axes: ArrayLike | None) -> Floats:
+    lengths = finite_vector("axes", [] if axes is None else axes)
+    if not np.all(lengths > 0.0):
+        raise ParameterError(
+            "axes must be positive, or the ellipsoid has no interior point; "
+            f"axis {int(np.argmin(lengths))} is not."
+        )
+    return lengths
+
+
+def _decomposed(matrix: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Return semi-axes, their directions as columns, and the matrix itself."""
+    given = floats("matrix", matrix)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
+        raise ParameterError(f"matrix must be square, got shape {given.shape}.")
+    if not np.all(np.isfinite(given)):
+        raise ParameterError("matrix must be finite.")
+    if np.max(np.abs(given - given.T)) > 1e-12 * np.max(np.abs(given)):
+        raise ParameterError("matrix must be symmetric. Pass (M + M.T) / 2 if it nearly is.")
+    squares, frame = np.linalg.eigh(given)
+    if not squares[0] > len(squares) * ROUNDING * squares[-1]:
+        raise ParameterError(
+            "matrix must be positive definite, or the ellipsoid has no interior point; "
+            f"its eigenvalues run from {squares[0]:.3g} to {squares[-1]:.3g}."
+        )
+    given.flags.writeable = False
+    return np.sqrt(squares), frame, given

@@ -1,0 +1,326 @@
+"""Mirror maps: squared p-norm potentials and the entropy, with exact gradients, inverses and steps.
+
+A step from w with gradient g is the exact minimiser over the domain of
+
+    <g, v> + D(v, w) / step + extra * Phi(v - centre),
+
+where D is the Bregman divergence of the potential Phi, itself placed at the centre. Potential,
+gradient and inverse follow the floats: NaN gives NaN. A step is total instead, as projections are:
+a coordinate that is not a number counts as zero, infinity as the largest float.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import integer, non_negative, positive, real
+from ..errors import AssumptionError, ParameterError
+from ._potentials import (
+    duality,
+    entropy_bregman,
+    half_square_bregman,
+    threshold,
+    total,
+    vectors,
+)
+from .norms import L1, Lp, Norm, equivalence
+
+if TYPE_CHECKING:
+    from .domains import Domain
+    from .regularity import Regularity
+
+Floats = NDArray[np.float64]
+
+
+class MirrorMap(ABC):
+    """A strictly convex potential, whose gradient maps weights to dual vectors and back."""
+
+    @property
+    @abstractmethod
+    def norm(self) -> Norm:
+        """The norm in which the potential is naturally strongly convex."""
+
+    @abstractmethod
+    def potential(self, weights: ArrayLike) -> Floats:
+        """Return Phi along the last axis."""
+
+    @abstractmethod
+    def gradient(self, weights: ArrayLike) -> Floats:
+        """Return the gradient of Phi along the last axis."""
+
+    @abstractmethod
+    def inverse(self, dual: ArrayLike) -> Floats:
+        """Return the weights that have this gradient (on the simplex: up to a constant)."""
+
+    @abstractmethod
+    def bregman(self, point: ArrayLike, weights: ArrayLike) -> float:
+        """Return Phi(point) - Phi(weights) - <gradient(weights), point - weights> >= 0.
+
+        Accurate also where the two nearly agree; NaN if an entry is not finite.
+        """
+
+    @abstractmethod
+    def _own_modulus(self) -> float:
+        """Return the strong convexity in `norm`."""
+
+    def strong_convexity(self, norm: Norm | None = None, d: int | None = None) -> float:
+        """Return m with D(v, w) >= m/2 ||v - w||^2.
+
+        Args:
+            norm: None for the map's own norm, where m is the best constant.
+            d: the dimension, needed for another norm.
+        """
+        if norm is None or norm == self.norm:
+            return self._own_modulus()
+        if d is None:
+            raise ParameterError("strong_convexity in another norm needs the dimension: pass d.")
+        return self._own_modulus() / equivalence(self.norm, norm, d) ** 2
+
+
+@dataclass(frozen=True)
+class PNormMap(MirrorMap):
+    """Phi(w) = scale / 2 * ||w||_exponent^2, 1 < exponent <= 2.
+
+    >>> PNormMap(1.5, 2.0).gradient([1.0, -2.0, 0.0, 0.5]).round(6).tolist()
+    [3.222236, -4.55693, 0.0, 2.278465]
+    """
+
+    exponent: float
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        exponent = real("exponent", self.exponent)
+        if not 1.0 < exponent <= 2.0:
+            raise ParameterError(
+                f"PNormMap needs an exponent above 1 and at most 2, got {exponent!r}. For p = 1 "
+                "use PNormMap.regular(Regularity(1.0, d)); above 2 use exponent 2."
+            )
+        object.__setattr__(self, "exponent", exponent)
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+
+    @classmethod
+    def regular(cls, regularity: Regularity) -> PNormMap:
+        """Return the map with exponent pbar and scale kappa: 1-strongly convex in l_p."""
+        return cls(regularity.pbar, regularity.kappa)
+
+    @property
+    def norm(self) -> Lp:
+        """The norm of the potential."""
+        return Lp(self.exponent)
+
+    def potential(self, weights: ArrayLike) -> Floats:
+        """Return scale / 2 * ||w||^2 along the last axis."""
+        size = self.norm(weights)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(0.5 * self.scale * size * size)
+
+    def gradient(self, weights: ArrayLike) -> Floats:
+        """Return scale * ||w||^(2 - p) sign(w) |w|^(p - 1) along the last axis."""
+        return duality(weights, self.exponent, self.scale)
+
+    def inverse(self, dual: ArrayLike) -> Floats:
+        """Return ||y||_r^(2 - r) sign(y) |y|^(r - 1) / scale, r the conjugate of the exponent."""
+        return duality(dual, self._conjugate, 1.0 / self.scale)
+
+    def bregman(self, point: ArrayLike, weights: ArrayLike) -> float:
+        """Return the divergence; for exponent 2 it is scale / 2 * ||point - weights||^2."""
+        v, w = vectors(point=point, weights=weights)
+        if not (np.all(np.isfinite(v)) and np.all(np.isfinite(w))):
+            return math.nan
+        top = max(float(np.max(np.abs(v))), float(np.max(np.abs(w))))
+        if top == 0.0:
+            return 0.0
+        with np.errstate(over="ignore", under="ignore"):
+            found = half_square_bregman(v / top, w / top, self.exponent)
+        return found * top * top * self.scale if found > 0.0 else 0.0
+
+    def spread(self, domain: Domain, d: int) -> float:
+        """Return sup Phi(w - centre) over the domain, an upper bound if its radius is one.
+
+        With the potential at the domain's centre this is the divergence from a start there.
+        """
+        return 0.5 * self.scale * domain.radius(integer("d", d), self.norm) ** 2
+
+    def step(
+        self,
+        weights: ArrayLike,
+        gradient: ArrayLike,
+        step: float,
+        *,
+        domain: Domain | None = None,
+        extra: float = 0.0,
+        centre: ArrayLike | None = None,
+    ) -> Floats:
+        """Return the minimiser over the domain that this module's text describes.
+
+        Args:
+            weights: where the step starts.
+            gradient: the (noisy) gradient there.
+            step: its weight against the divergence, positive.
+            domain: None or WholeSpace for R^d, a ball of the map's norm or an l_1 ball about
+                the centre; if the exponent is 2, any domain at all.
+            extra: weight of the potential in the objective, as ridge or proximal term.
+            centre: where the potential is least; None is the origin.
+
+        Raises:
+            AssumptionError: the step has no closed form on this domain.
+        """
+        w, g = vectors(weights=weights, gradient=gradient)
+        c = np.zeros_like(w) if centre is None else vectors(centre=centre, weights=w)[0]
+        step, extra = positive("step", step), non_negative("extra", extra)
+        with np.errstate(over="ignore", under="ignore"):
+            move = total(step * total(g))
+            dual = total(self.gradient(total(w - c)) - move) / (1.0 + step * extra)
+            if self.exponent == 2.0:
+                free = total(c + dual / self.scale)
+                return free if domain is None else np.asarray(domain.project(free))
+            return np.asarray(c + self._constrained(dual, domain, c))
+
+    def _constrained(self, dual: Floats, domain: Domain | None, centre: Floats) -> Floats:
+        """Return the minimiser of Phi(u) - <dual, u> over centre + u in the domain."""
+        from .domains import LpBall, WholeSpace
+
+        if domain is None or isinstance(domain, WholeSpace):
+            return self.inverse(dual)
+        d = len(centre)
+        if not isinstance(domain, LpBall) or domain.p not in (1.0, self.exponent):
+            raise AssumptionError(
+                f"a mirror step in the l_{self.exponent:.6g} norm is exact on R^d, an l_1 ball and "
+                f"an l_{self.exponent:.6g} ball, got {domain}. An l_p ball with p below the "
+                f"exponent lies in LpBall({self.exponent:.6g}, radius) of the same radius; on any "
+                "domain PNormMap(2.0) steps by projection."
+            )
+        if not np.array_equal(domain.centre(d), centre):
+            raise AssumptionError(
+                "a mirror step on a ball needs the potential at the ball's centre. Pass "
+                "centre=domain.centre(d)."
+            )
+        radius = domain.radius(d, Lp(domain.p))
+        if domain.p == 1.0:
+            return self._into_l1_ball(dual, radius)
+        free = self.inverse(dual)
+        if float(self.norm(free)) <= radius:
+            return free
+        along = duality(dual / np.max(np.abs(dual)), self._conjugate, 1.0)
+        return np.asarray(radius * (along / self.norm(along)))
+
+    def _into_l1_ball(self, dual: Floats, radius: float) -> Floats:
+        """Return inverse(soft(dual, nu)) for the least nu >= 0 with l_1 norm at most ``radius``.
+
+        In units of the largest |dual|, tau = 1 - nu is the largest entry after the threshold.
+        With s = (1 - gap / tau)_+ the l_1 norm is tau * A^((2 - r) / r) B, A = sum s^r and
+        B = sum s^(r - 1): increasing in tau, between tau and d^(2 / r) tau.
+        """
+        free = self.inverse(dual)
+        if float(L1(free)) <= radius:
+            return free
+        size = np.abs(dual)
+        top = float(np.max(size))
+        gap = (top - size) / top
+        tau = threshold(gap, self._conjugate, self.scale * (radius / top))
+        share = np.maximum(0.0, 1.0 - gap / tau) ** (self._conjugate - 1.0)
+        return np.asarray(np.copysign(radius * (share / np.sum(share)), dual))
+
+    @property
+    def _conjugate(self) -> float:
+        """The exponent of the dual norm."""
+        return 1.0 + 1.0 / (self.exponent - 1.0)
+
+    def _own_modulus(self) -> float:
+        return self.scale * (self.exponent - 1.0)
+
+
+@dataclass(frozen=True)
+class Entropy(MirrorMap):
+    """Phi(w) = scale * sum w log w on the simplex {w >= 0, sum w = total}.
+
+    >>> Entropy().step([0.5, 0.25, 0.25], [0.0, 0.0, float("inf")], 1.0).round(6).tolist()
+    [0.666667, 0.333333, 0.0]
+    """
+
+    total: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", positive("total", self.total))
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+
+    @classmethod
+    def regular(cls, total: float = 1.0) -> Entropy:
+        """Return the entropy scaled by the total: 1-strongly convex in l_1."""
+        return cls(total, total)
+
+    @property
+    def norm(self) -> Lp:
+        """The l_1 norm."""
+        return L1
+
+    def potential(self, weights: ArrayLike) -> Floats:
+        """Return scale * sum w log w along the last axis, 0 log 0 being 0."""
+        w = np.asarray(weights, dtype=float)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(self.scale * np.sum(w * np.log(np.where(w == 0.0, 1.0, w)), axis=-1))
+
+    def gradient(self, weights: ArrayLike) -> Floats:
+        """Return scale * (1 + log w); -inf at zero."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.scale * (1.0 + np.log(np.asarray(weights, dtype=float))))
+
+    def inverse(self, dual: ArrayLike) -> Floats:
+        """Return total * softmax(dual / scale): the member of the simplex with this gradient."""
+        with np.errstate(over="ignore"):
+            return self._softmax(np.asarray(dual, dtype=float) / self.scale)
+
+    def bregman(self, point: ArrayLike, weights: ArrayLike) -> float:
+        """Return scale * sum (v log(v / w) - v + w), infinite where w is 0 and v is not."""
+        v, w = vectors(point=point, weights=weights)
+        if not (np.all(np.isfinite(v)) and np.all(np.isfinite(w))):
+            return math.nan
+        if np.any((w == 0.0) & (v > 0.0)):
+            return math.inf
+        return self.scale * (entropy_bregman(v[w > 0.0], w[w > 0.0]))
+
+    def spread(self, domain: Domain, d: int) -> float:
+        """Return scale * total * log d: the divergence of a vertex from the uniform weights."""
+        if getattr(domain, "total", None) != self.total:
+            raise AssumptionError(f"this entropy lives on Simplex({self.total!r}), got {domain}.")
+        return self.scale * self.total * math.log(integer("d", d))
+
+    def step(
+        self, weights: ArrayLike, gradient: ArrayLike, step: float, *, extra: float = 0.0
+    ) -> Floats:
+        """Return the minimiser over the simplex: multiplicative weights, in log space.
+
+        Weights of zero stay zero; if all are zero the step starts at the uniform weights. A weight
+        may underflow to zero and then stays there: to avoid it sum up dual vectors and use
+        `inverse`.
+
+        Args:
+            weights: where the step starts, zero or above; their sum does not matter.
+            gradient: the (noisy) gradient there.
+            step: its weight against the divergence, positive.
+            extra: weight of the potential in the objective, which pulls to the uniform weights.
+        """
+        w, g = vectors(weights=weights, gradient=gradient)
+        step, extra = positive("step", step), non_negative("extra", extra)
+        w = total(w)
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            logs = np.log(np.maximum(w, 0.0)) if np.any(w > 0.0) else np.zeros_like(w)
+            move = total(step * (total(g) / self.scale))
+            return self._softmax((logs - move) / (1.0 + step * extra))
+
+    def _softmax(self, logs: Floats) -> Floats:
+        """Return weights in proportion to exp(logs), summing to the total."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            top = np.max(logs, axis=-1, keepdims=True)
+            shares = np.exp(np.where(logs == top, 0.0, logs - top))
+            return np.asarray(self.total * (shares / np.sum(shares, axis=-1, keepdims=True)))
+
+    def _own_modulus(self) -> float:
+        return self.scale / self.total

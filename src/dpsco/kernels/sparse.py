@@ -1,0 +1,314 @@
+"""Sequential steps over sparse rows in O(non-zeros) each, by scaling and averaging lazily.
+
+The iterate is ``w = centre + z`` with ``z = scale * v + shift * centre``. Shrinking by r makes
+``z = r z + (r - 1) centre``, projecting onto the ball multiplies z, and a gradient changes v at the
+row's columns only. The distance ``||z||`` follows from ``||v||^2`` and ``<v, centre>``, each kept
+up to date by a recurrence. The sum of the iterates is ``spent * v - debt`` and a multiple of the
+centre, where ``spent`` sums the scales so far and ``debt`` collects ``spent`` times each change.
+
+Every so often, and when the scale leaves its range, all this is settled: w and the sum are written
+out and the recurrences start afresh. Rounding therefore cannot drift, and settling costs a few
+numbers a step on average.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import compiler
+from .slope import Floats
+from .steps import Job, dense_pass, envelope_slope
+
+Integers = NDArray[np.int64]
+
+RANGE = 256.0  # of the scale, either way; the sum loses about as many units in the last place
+SHORTEST, LONGEST = 64, 8192  # steps between two settlements
+SHARE = 8  # of a settlement's d numbers, that one step pays for
+
+
+def interval(d: int) -> int:
+    """Return the steps between two settlements."""
+    return min(max(d // SHARE, SHORTEST), LONGEST)
+
+
+def twin(job: Job) -> tuple[Floats, Floats]:
+    """Take the steps of a job over sparse rows with NumPy."""
+    if job.noisy:
+        return job.dense_twin()
+    rows: Any = job.rows
+    state = _State(job.weights, job.centre, rows.width)
+    for t in range(job.count):
+        row, step = job.step(t)
+        entries = slice(rows.offsets[row], rows.offsets[row + 1])
+        columns, x = rows.columns[entries], rows.values[entries].astype(np.float64)
+        along, across = float(x @ state.v[columns]), float(x @ state.centre[columns])
+        g = job.cut(state.scale * along + (1.0 + state.shift) * across, row)
+        if state.shrink(1.0 - step * job.ridge):
+            along = float(x @ state.v[columns])
+        state.move(columns, x, -step * g / state.scale, along, across)
+        if job.radius < math.inf:
+            state.project(job.radius)
+    state.settle()
+    return job.centred(state.v), state.total
+
+
+class _State:
+    """The numbers of the module's text, for the twin."""
+
+    def __init__(self, weights: Floats, centre: Floats, d: int) -> None:
+        self.centre = centre if len(centre) else np.zeros(d)
+        self.v = weights - self.centre
+        self.debt, self.total = np.zeros(d), np.zeros(d)
+        self.reach = float(self.centre @ self.centre)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.scale, self.shift, self.spent, self.shifts = 1.0, 0.0, 0.0, 0.0
+        self.steps_left = interval(len(self.v))
+        self.square, self.cross = float(self.v @ self.v), float(self.v @ self.centre)
+
+    def shrink(self, factor: float) -> bool:
+        """Count the iterate, then multiply it; return whether that led to a settlement."""
+        self.spent += self.scale
+        self.shifts += 1.0 + self.shift
+        self.scale *= factor
+        self.shift = factor * self.shift + (factor - 1.0)
+        self.steps_left -= 1
+        due = self.steps_left == 0 or not (1.0 / RANGE < abs(self.scale) < RANGE)
+        if due:
+            self.settle()
+        return due
+
+    def settle(self) -> None:
+        """Write out the iterate (less the centre) and the sum, and begin afresh."""
+        self.total += self.spent * self.v - self.debt + self.shifts * self.centre
+        self.v = self.scale * self.v + self.shift * self.centre
+        self.debt[:] = 0.0
+        self._begin()
+
+    def move(
+        self, columns: NDArray[np.int32], x: Floats, by: float, along: float, across: float
+    ) -> None:
+        """Add ``by * x`` to v."""
+        change = by * x
+        self.v[columns] += change
+        self.debt[columns] += self.spent * change
+        self.square += by * (2.0 * along + by * float(x @ x))
+        self.cross += by * across
+
+    def project(self, radius: float) -> None:
+        """Bring the iterate back into the ball."""
+        square = self.scale * self.scale * self.square
+        square += self.shift * (2.0 * self.scale * self.cross + self.shift * self.reach)
+        if square > radius * radius:
+            factor = radius / math.sqrt(square)
+            self.scale *= factor
+            self.shift *= factor
+
+
+# -- compiled --------------------------------------------------------------------------------------
+
+
+def _lazy_pass(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    values: Any,
+    columns: NDArray[np.int32],
+    offsets: Integers,
+    labels: Floats,
+    limits: Floats,
+    order: Integers,
+    steps: Floats,
+    ridge: float,
+    radius: float,
+    centre: Floats,
+    weights: Floats,
+    total: Floats,
+) -> None:
+    """Take all steps, weights and total in place; compiled, never run as Python."""
+    count = order.size if order.size > 0 else offsets.size - 1
+    state = np.zeros((weights.size, 2))  # v and debt, side by side in memory
+    numbers = np.zeros(6)  # scale, shift, spent, shifts, square, cross
+    reach = begin(weights, centre, state, numbers)
+    left = interval(weights.size)
+    for t in range(count):
+        i = order[t] if order.size > 0 else t
+        along, across, length = products(values, columns, offsets[i], offsets[i + 1], state, centre)
+        margin = numbers[0] * along + (1.0 + numbers[1]) * across
+        g = envelope_slope(function, first, second, smoothing, bound, margin, labels[i])
+        g = g if abs(g) < np.inf else 0.0
+        if limits.size > 0:
+            g = min(max(g, -limits[i]), limits[i])
+        step = steps[t if steps.size > 1 else 0]
+        shrink = 1.0 - step * ridge
+        numbers[2] += numbers[0]
+        numbers[3] += 1.0 + numbers[1]
+        numbers[0] *= shrink
+        numbers[1] = shrink * numbers[1] + (shrink - 1.0)
+        left -= 1
+        if left == 0 or not (1.0 / RANGE < abs(numbers[0]) < RANGE):
+            settle(total, centre, state, numbers)
+            left = interval(weights.size)
+            along, _, _ = products(values, columns, offsets[i], offsets[i + 1], state, centre)
+        by = -step * g / numbers[0]
+        spent = numbers[2]
+        for k in range(offsets[i], offsets[i + 1]):
+            j = np.uint32(columns[k])
+            change = by * values[k]
+            state[j, 0] += change
+            state[j, 1] += spent * change
+        if radius < np.inf:
+            numbers[4] += by * (2.0 * along + by * length)
+            numbers[5] += by * across
+            square = numbers[0] * numbers[0] * numbers[4]
+            square += numbers[1] * (2.0 * numbers[0] * numbers[5] + numbers[1] * reach)
+            if square > radius * radius:
+                factor = radius / math.sqrt(square)
+                numbers[0] *= factor
+                numbers[1] *= factor
+    settle(total, centre, state, numbers)
+    for j in range(weights.size):
+        weights[j] = state[j, 0] + (centre[j] if centre.size > 0 else 0.0)
+
+
+def begin(weights: Floats, centre: Floats, state: Floats, numbers: Floats) -> float:
+    """Fill the state and return the square of the centre's norm; compiled into the loop."""
+    reach = 0.0
+    for j in range(weights.size):
+        c = centre[j] if centre.size > 0 else 0.0
+        state[j, 0] = weights[j] - c
+        reach += c * c
+    restart(centre, state, numbers)
+    return reach
+
+
+def restart(centre: Floats, state: Floats, numbers: Floats) -> None:
+    """Set the scalars to those of a state just written out; compiled into the loop."""
+    square = 0.0
+    cross = 0.0
+    for j in range(state.shape[0]):
+        v = state[j, 0]
+        square += v * v
+        if centre.size > 0:
+            cross += v * centre[j]
+    numbers[0] = 1.0
+    numbers[1] = 0.0
+    numbers[2] = 0.0
+    numbers[3] = 0.0
+    numbers[4] = square
+    numbers[5] = cross
+
+
+def settle(total: Floats, centre: Floats, state: Floats, numbers: Floats) -> None:
+    """Write out iterate and sum, and begin afresh; compiled into the loop."""
+    for j in range(total.size):
+        c = centre[j] if centre.size > 0 else 0.0
+        total[j] += numbers[2] * state[j, 0] - state[j, 1] + numbers[3] * c
+        state[j, 0] = numbers[0] * state[j, 0] + numbers[1] * c
+        state[j, 1] = 0.0
+    restart(centre, state, numbers)
+
+
+def products(
+    values: Any,
+    columns: NDArray[np.int32],
+    start: int,
+    stop: int,
+    state: Floats,
+    centre: Floats,
+) -> tuple[float, float, float]:
+    """Return <x, v>, <x, centre> and ||x||^2 of one row; compiled into the loop."""
+    along = 0.0
+    across = 0.0
+    length = 0.0
+    for k in range(start, stop):
+        j = np.uint32(columns[k])  # unsigned: no test for a negative index
+        x = np.float64(values[k])
+        along += x * state[j, 0]
+        length += x * x
+        if centre.size > 0:
+            across += x * centre[j]
+    return along, across, length
+
+
+def _noisy_pass(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    values: Any,
+    columns: NDArray[np.int32],
+    offsets: Integers,
+    labels: Floats,
+    limits: Floats,
+    order: Integers,
+    steps: Floats,
+    noise: Floats,
+    ridge: float,
+    radius: float,
+    centre: Floats,
+    weights: Floats,
+    total: Floats,
+) -> None:
+    """Spread each row over a dense one and take the dense step; compiled, never run as Python."""
+    count = order.size if order.size > 0 else offsets.size - 1
+    row = np.zeros((1, weights.size))
+    only = np.zeros(1, dtype=np.int64)
+    for t in range(count):
+        i = order[t] if order.size > 0 else t
+        for k in range(offsets[i], offsets[i + 1]):
+            row[0, columns[k]] = values[k]
+        s = t if steps.size > 1 else 0
+        dense_pass(
+            function,
+            first,
+            second,
+            smoothing,
+            bound,
+            row,
+            labels[i : i + 1],
+            limits[i : i + 1],
+            only,
+            steps[s : s + 1],
+            noise[t : t + 1],
+            ridge,
+            radius,
+            centre,
+            weights,
+            total,
+        )
+        for k in range(offsets[i], offsets[i + 1]):
+            row[0, columns[k]] = 0.0
+
+
+@lru_cache(maxsize=2)
+def lazy_loop(dtype: str) -> compiler.Loop:
+    """Return the loop without noise for one type of values."""
+    return compiler.compile_loop(
+        _lazy_pass,
+        f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
+        "floats, integers, floats, float, float, floats, out, out)",
+        flags=compiler.CONTRACT,
+        helpers=(envelope_slope, interval, begin, restart, settle, products),
+    )
+
+
+@lru_cache(maxsize=2)
+def noisy_loop(dtype: str) -> compiler.Loop:
+    """Return the loop with noise for one type of values; its work is that over dense rows."""
+    return compiler.compile_loop(
+        _noisy_pass,
+        f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
+        "floats, integers, floats, table, float, float, floats, out, out)",
+        flags=compiler.REASSOCIATE,
+        helpers=(envelope_slope, dense_pass),
+    )

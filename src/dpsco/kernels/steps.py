@@ -1,0 +1,286 @@
+"""What a pass of gradient steps is made of: its checked arguments, and the loops over dense rows."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validate import non_negative, real
+from ..errors import ParameterError
+from . import compiler
+from .clipping import limits
+from .rows import Rows, SparseRows
+from .slope import BISECTIONS, Floats, Slope, check_slope, smoothed_slope
+
+Integers = NDArray[np.int64]
+
+_NONE = np.empty(0)
+_NO_TABLE = np.empty((0, 0))
+_NO_ORDER = np.empty(0, dtype=np.int64)
+
+
+class Job:
+    """Checked arguments of one pass; absent arrays have length 0."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        labels: Floats,
+        slope: Slope,
+        weights: Floats,
+        steps: float | Floats,
+        norms: Floats | None,
+        clip: float,
+        order: Integers | None,
+        noise: Floats | None,
+        ridge: float,
+        radius: float,
+        centre: Floats | None,
+    ) -> None:
+        check_slope(slope)
+        self.slope, self.rows = slope, checked_rows(rows)
+        n, self.d = rows.shape
+        self.labels = vector("labels", labels, n)
+        self.weights = vector("weights", weights, self.d)
+        self.order = _NO_ORDER if order is None else _checked_order(order, n)
+        self.count = n if order is None else len(self.order)
+        self.ordered = order is not None
+        self.steps = np.atleast_1d(np.asarray(steps, dtype=np.float64))
+        if np.ndim(steps) > 0:
+            self.steps = vector("steps", steps, self.count)
+        self.limits = _limits(norms, clip, n)
+        self.noise = _NO_TABLE if noise is None else _table("noise", noise, self.count, self.d)
+        self.noisy = noise is not None
+        self.ridge = non_negative("ridge", ridge)
+        self.radius = real("radius", radius)
+        if self.radius < 0.0:
+            raise ParameterError(f"radius must be zero or positive, got {radius!r}.")
+        self.centre = _NONE if centre is None else vector("centre", centre, self.d)
+
+    def twin_seconds(self) -> float:
+        """Return roughly how long the twin takes."""
+        step = 8e-6 + (2e-5 if isinstance(self.rows, SparseRows) else 2e-9 * self.d)
+        if self.noisy:
+            step += 3e-9 * self.d
+        if self.slope.smoothing > 0.0:
+            step += BISECTIONS * 3e-6
+        return self.count * step
+
+    def step(self, t: int) -> tuple[int, float]:
+        """Return row and step size of step t."""
+        row = int(self.order[t]) if self.ordered else t
+        return row, float(self.steps[t if len(self.steps) > 1 else 0])
+
+    def cut(self, margin: float, row: int) -> float:
+        """Return the coefficient of a row at this margin."""
+        if self.slope.smoothing > 0.0:
+            found = float(smoothed_slope(self.slope, margin, self.labels[row]))
+        else:
+            found = float(self.slope(margin, self.labels[row]))
+        if not math.isfinite(found):
+            return 0.0
+        if len(self.limits):
+            limit = float(self.limits[row])
+            found = min(max(found, -limit), limit)
+        return found
+
+    def centred(self, offset: Floats) -> Floats:
+        """Return the point that lies at this offset from the centre."""
+        return offset + self.centre if len(self.centre) else offset
+
+    def dense_twin(self) -> tuple[Floats, Floats]:
+        """Take the steps over dense rows, or sparse ones with noise, in O(d) each."""
+        last, total = self.weights.copy(), np.zeros(self.d)
+        centre = self.centre if len(self.centre) else np.zeros(self.d)
+        for t in range(self.count):
+            total += last
+            row, step = self.step(t)
+            x = dense_row(self.rows, row)
+            change = self.cut(float(x @ last), row) * x
+            if self.noisy:
+                change += self.noise[t]
+            change *= step
+            last *= 1.0 - step * self.ridge
+            last -= change
+            if self.radius < math.inf:
+                last -= centre
+                distance = math.sqrt(float(last @ last))
+                if distance > self.radius:
+                    last *= self.radius / distance
+                last += centre
+        return last, total
+
+
+def dense_row(rows: Rows, row: int) -> Floats:
+    """Return one row as float64."""
+    if isinstance(rows, SparseRows):
+        entries = slice(rows.offsets[row], rows.offsets[row + 1])
+        dense = np.zeros(rows.width)
+        dense[rows.columns[entries]] = rows.values[entries]
+        return dense
+    return np.asarray(rows[row], dtype=np.float64)
+
+
+# -- the compiled loop over dense rows -------------------------------------------------------------
+
+
+def envelope_slope(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    margin: float,
+    label: float,
+) -> float:
+    """Return the slope of the loss, or of its envelope; compiled into the loops."""
+    if smoothing == 0.0:
+        return float(function(margin, label, first, second))
+    found = 0.0 * margin
+    reach = bound
+    for _ in range(BISECTIONS):
+        reach = 0.5 * reach
+        above = function(margin - found / smoothing, label, first, second) > found
+        found = found + reach if above else found - reach
+    return found
+
+
+def dense_pass(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    rows: Any,
+    labels: Floats,
+    limits: Floats,
+    order: Integers,
+    steps: Floats,
+    noise: Floats,
+    ridge: float,
+    radius: float,
+    centre: Floats,
+    weights: Floats,
+    total: Floats,
+) -> None:
+    """Take all steps, weights and total in place; compiled, never run as Python."""
+    count = order.size if order.size > 0 else rows.shape[0]
+    d = weights.size
+    plain = noise.shape[0] == 0 and centre.size == 0
+    for t in range(count):
+        i = order[t] if order.size > 0 else t
+        margin = 0.0
+        for j in range(d):
+            total[j] += weights[j]
+            margin += weights[j] * rows[i, j]
+        g = envelope_slope(function, first, second, smoothing, bound, margin, labels[i])
+        g = g if abs(g) < np.inf else 0.0
+        if limits.size > 0:
+            g = min(max(g, -limits[i]), limits[i])
+        step = steps[t if steps.size > 1 else 0]
+        shrink = 1.0 - step * ridge
+        g *= step
+        square = 0.0
+        if plain:
+            for j in range(d):
+                v = shrink * weights[j] - g * rows[i, j]
+                weights[j] = v
+                square += v * v
+        else:
+            for j in range(d):
+                v = shrink * weights[j] - g * rows[i, j]
+                if noise.shape[0] > 0:
+                    v -= step * noise[t, j]
+                weights[j] = v
+                if centre.size > 0:
+                    v -= centre[j]
+                square += v * v
+        if square > radius * radius:
+            scale = radius / math.sqrt(square)
+            for j in range(d):
+                c = centre[j] if centre.size > 0 else 0.0
+                weights[j] = c + (weights[j] - c) * scale
+
+
+@lru_cache(maxsize=2)
+def dense_loop(dtype: str) -> compiler.Loop:
+    """Return the loop for one type of rows."""
+    return compiler.compile_loop(
+        dense_pass,
+        f"none(slope, float, float, float, float, {dtype} rows, floats, floats, integers, floats, "
+        "table, float, float, floats, out, out)",
+        flags=compiler.REASSOCIATE,
+        helpers=(envelope_slope,),
+    )
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def checked_rows(rows: Rows) -> Rows:
+    """Refuse rows that a compiled loop would misread; copy dense ones into C order if need be."""
+    if isinstance(rows, SparseRows):
+        rows.check_shape()
+        return rows
+    if getattr(rows, "ndim", 0) != 2 or rows.dtype.char not in "fd":
+        raise ParameterError(
+            "rows must be a two-dimensional array of float32 or float64 or SparseRows, got "
+            f"{getattr(rows, 'ndim', 0)} dimensions of {getattr(rows, 'dtype', type(rows))}."
+        )
+    return np.ascontiguousarray(rows)
+
+
+def kind(rows: Rows) -> str:
+    """Return the name of the rows' type, as the signatures have it."""
+    return "float32" if rows.dtype.itemsize == 4 else "float64"
+
+
+def vector(name: str, values: Any, size: int) -> Floats:
+    """Return ``values`` as a contiguous vector of float64 of this length."""
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (size,):
+        return values if values.flags.c_contiguous else values.copy()
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if np.ndim(values) != 1 or len(array) != size:
+        raise ParameterError(
+            f"{name} must be a vector of length {size}, got shape {np.shape(values)}."
+        )
+    return array
+
+
+def _table(name: str, values: Any, count: int, d: int) -> Floats:
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.shape != (count, d):
+        raise ParameterError(f"{name} must have shape {(count, d)}, got {array.shape}.")
+    return array
+
+
+def _checked_order(order: Any, n: int) -> Integers:
+    """Return the order as int64; refuse rows that do not exist."""
+    array = np.asarray(order)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise ParameterError(
+            f"order must be a vector of integers, got {array.ndim} dimensions of {array.dtype}."
+        )
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    if array.size and (array.min() < 0 or array.max() >= n):
+        raise ParameterError(f"order must name rows 0 to {n - 1}, got others.")
+    return array
+
+
+def _limits(norms: Any, clip: Any, n: int) -> Floats:
+    """Return each row's largest coefficient; nothing without a clip."""
+    bound = real("clip", clip)
+    if bound < 0.0:
+        raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
+    if bound == math.inf:
+        return _NONE
+    if norms is None:
+        raise ParameterError(
+            f"clip = {clip!r} needs norms, upper bounds on the rows' norms; pass norms=... or "
+            "leave clip infinite for a loss whose slope is bounded."
+        )
+    return limits(vector("norms", norms, n), bound)

@@ -1,0 +1,324 @@
+"""Sums of bounded rank-one gradients: ``sum_i c_i x_i`` with one number c_i a row.
+
+Each leaf of rows is read in stages, small enough that its rows stay in the cache: margins ``X w``,
+slopes, clipped coefficients, then ``X^T c``. No per-row gradient is ever formed. The slopes are the
+loss's own NumPy function in both implementations, which evaluates a whole block with vector
+instructions; what is compiled are the passes over the rows. Products and sums are float64, also
+for float32 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validate import real
+from ..errors import ParameterError
+from . import compiler
+from .clipping import coefficients
+from .rows import Rows, SparseRows
+from .slope import BISECTIONS, Floats, Slope, check_slope, smoothed_slope
+from .steps import checked_rows, kind, vector
+
+SUM_LEAF = 4096
+"""Rows that may be added one after the other, as in `dpsco.privacy.summation`."""
+
+_STAGE = 1 << 17  # entries that stay in the second-level cache between the two passes
+
+
+def worthwhile(rows: int, width: int, *, points: int = 1) -> bool:
+    """Return whether sums over so many rows in all are worth a compiled loop.
+
+    The sums below see one leaf at a time. Who knows the whole job (all rounds together) asks here
+    and passes the answer on as ``compiled``.
+
+    Args:
+        rows: rows of all sums together.
+        width: features of a row, or its average number of non-zeros.
+        points: 2 for differences of two slopes.
+    """
+    return compiler.chosen(None, _twin_seconds(rows, width, points))
+
+
+def _twin_seconds(rows: int, width: int, points: int) -> float:
+    """Return roughly how long the twin takes."""
+    return rows * (2e-8 + 2e-9 * width) * points
+
+
+def slope_sum(
+    rows: Rows,
+    labels: Floats,
+    norms: Floats,
+    slope: Slope,
+    weights: Floats,
+    clip: float,
+    *,
+    compiled: bool | None = None,
+) -> Floats:
+    """Return ``sum_i c_i x_i``, c_i the slope at <w, x_i> cut so that ``|c_i| norm_i <= clip``.
+
+    The bound holds in exact arithmetic (`clipping`); a slope that is not finite counts as 0. Rows
+    beyond SUM_LEAF are added in leaves that are combined pairwise.
+
+    Args:
+        rows: dense (C order, float32 or float64) or sparse.
+        labels: one for each row.
+        norms: upper bounds on the rows' norms, in the norm that the clip speaks of.
+        slope: the loss's derivative, perhaps smoothed.
+        weights: the point.
+        clip: bound on a row's contribution; may be inf.
+        compiled: True and False choose the implementation; None decides by the size of this call.
+
+    Raises:
+        ParameterError: shapes, types or numbers that do not fit.
+        MissingExtraError: ``compiled=True`` without Numba.
+
+    Example:
+        >>> from dpsco.kernels.slope import two_argument
+        >>> half_square = Slope(two_argument(lambda margin, label: margin - label))
+        >>> X, y = np.eye(2), np.array([-1.0, -8.0])
+        >>> print(slope_sum(X, y, np.ones(2), half_square, np.zeros(2), 2.0))
+        [1. 2.]
+    """
+    return _clipped_sum(rows, labels, norms, slope, [("weights", weights, 1.0)], clip, compiled)
+
+
+def slope_difference_sum(
+    rows: Rows,
+    labels: Floats,
+    norms: Floats,
+    slope: Slope,
+    first_weights: Floats,
+    second_weights: Floats,
+    first_factor: float,
+    second_factor: float,
+    clip: float,
+    *,
+    compiled: bool | None = None,
+) -> Floats:
+    """Return ``sum_i c_i x_i``, c_i = first_factor slope(w1) - second_factor slope(w2), cut jointly.
+
+    Arguments, bound and errors as in `slope_sum`.
+    """
+    points = [
+        ("first_weights", first_weights, real("first_factor", first_factor)),
+        ("second_weights", second_weights, -real("second_factor", second_factor)),
+    ]
+    return _clipped_sum(rows, labels, norms, slope, points, clip, compiled)
+
+
+def margins(rows: Rows, weights: Floats, *, compiled: bool | None = None) -> Floats:
+    """Return ``X w``, in float64."""
+    checked = checked_rows(rows)
+    n, d = checked.shape
+    return _margins(checked, vector("weights", weights, d), _choose(compiled, n, d, 1))
+
+
+def coefficients_sum(
+    rows: Rows, coefficients: Floats, *, compiled: bool | None = None
+) -> Floats:
+    """Return ``X^T c``, in float64; rows beyond SUM_LEAF in leaves that are combined pairwise."""
+    checked = checked_rows(rows)
+    n, d = checked.shape
+    given = vector("coefficients", coefficients, n)
+    serve = _choose(compiled, n, d, 1)
+
+    def leaf(start: int, stop: int) -> Floats:
+        total = np.zeros(d)
+        _accumulate(checked[start:stop], given[start:stop], total, serve)
+        return total
+
+    return _pairwise(leaf, 0, n)
+
+
+def _clipped_sum(
+    rows: Rows,
+    labels: Floats,
+    norms: Floats,
+    slope: Slope,
+    points: list[tuple[str, Floats, float]],
+    clip: float,
+    compiled: bool | None,
+) -> Floats:
+    """Return the sum of the rows times their clipped weighted slopes; points: (name, w, factor)."""
+    check_slope(slope)
+    rows = checked_rows(rows)
+    n, d = rows.shape
+    label, norm = vector("labels", labels, n), vector("norms", norms, n)
+    weighted = [(vector(name, weights, d), factor) for name, weights, factor in points]
+    bound = real("clip", clip)
+    if bound < 0.0:
+        raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
+    serve = _choose(compiled, n, d, len(points) * (BISECTIONS if slope.smoothing else 1))
+    stage = max(64, _STAGE // max(1, _width(rows)))
+
+    def leaf(start: int, stop: int) -> Floats:
+        total = np.zeros(d)
+        for begin in range(start, stop, stage):
+            part = slice(begin, min(begin + stage, stop))
+            block = rows[part]
+            with np.errstate(all="ignore"):  # a warning could tell something of the rows
+                slopes = _slopes(block, label[part], slope, weighted, serve)
+            cut = coefficients(slopes, norm[part], bound, compiled=serve)
+            _accumulate(block, cut, total, serve)
+        return total
+
+    return _pairwise(leaf, 0, n)
+
+
+def _slopes(
+    block: Rows, labels: Floats, slope: Slope, points: list[tuple[Floats, float]], serve: bool
+) -> Floats:
+    """Return the weighted sum of the slopes at all points."""
+    weights, factor = points[0]
+    found = smoothed_slope(slope, _margins(block, weights, serve), labels)
+    if factor != 1.0:
+        found = factor * found
+    for weights, factor in points[1:]:
+        found = found + factor * smoothed_slope(slope, _margins(block, weights, serve), labels)
+    return np.ascontiguousarray(found)
+
+
+def _choose(compiled: bool | None, rows: int, width: int, points: int) -> bool:
+    return compiler.chosen(compiled, _twin_seconds(rows, width, points))
+
+
+def _width(rows: Rows) -> int:
+    """Return the entries of a row, on average."""
+    if isinstance(rows, SparseRows):
+        return int(rows.offsets[-1] - rows.offsets[0]) // max(1, len(rows))
+    return rows.shape[1]
+
+
+def _pairwise(leaf: Callable[[int, int], Floats], start: int, stop: int) -> Floats:
+    """Combine the sums of leaves of SUM_LEAF rows pairwise."""
+    leaves = -(-(stop - start) // SUM_LEAF)
+    if leaves <= 1:
+        return leaf(start, stop)
+    middle = start + (leaves + 1) // 2 * SUM_LEAF
+    return _pairwise(leaf, start, middle) + _pairwise(leaf, middle, stop)
+
+
+# -- the two passes over rows ----------------------------------------------------------------------
+
+
+def _margins(rows: Rows, weights: Floats, serve: bool) -> Floats:
+    """Return X w."""
+    out = np.empty(len(rows))
+    if isinstance(rows, SparseRows):
+        if not serve:
+            return np.asarray(rows.matrix() @ weights, dtype=np.float64)
+        loop = _loop("sparse margins", kind(rows))
+        loop(rows.values, rows.columns, rows.offsets, weights, out)
+    elif serve:
+        _loop("dense margins", kind(rows))(rows, weights, out)
+    else:
+        out = np.asarray(rows, dtype=np.float64) @ weights
+    return out
+
+
+def _accumulate(rows: Rows, given: Floats, total: Floats, serve: bool) -> None:
+    """Add X^T c to the total."""
+    if isinstance(rows, SparseRows):
+        if serve:
+            loop = _loop("sparse sum", kind(rows))
+            loop(rows.values, rows.columns, rows.offsets, given, total)
+        else:
+            total += rows.matrix().T @ given
+    elif serve:
+        _loop("dense sum", kind(rows))(rows, given, total)
+    else:
+        total += given @ np.asarray(rows, dtype=np.float64)
+
+
+def _dense_margins(rows: Any, weights: Floats, out: Floats) -> None:
+    """Four rows at a time share each weight; compiled, never run as Python."""
+    n, d = rows.shape
+    whole = n // 4 * 4
+    for i in range(0, whole, 4):
+        a = 0.0
+        b = 0.0
+        c = 0.0
+        e = 0.0
+        for j in range(d):
+            w = weights[j]
+            a += w * rows[i, j]
+            b += w * rows[i + 1, j]
+            c += w * rows[i + 2, j]
+            e += w * rows[i + 3, j]
+        out[i] = a
+        out[i + 1] = b
+        out[i + 2] = c
+        out[i + 3] = e
+    for i in range(whole, n):
+        a = 0.0
+        for j in range(d):
+            a += weights[j] * rows[i, j]
+        out[i] = a
+
+
+def _dense_sum(rows: Any, given: Floats, total: Floats) -> None:
+    """Four rows at a time share each load of the total; compiled, never run as Python."""
+    n, d = rows.shape
+    whole = n // 4 * 4
+    for i in range(0, whole, 4):
+        a = given[i]
+        b = given[i + 1]
+        c = given[i + 2]
+        e = given[i + 3]
+        for j in range(d):
+            total[j] += (a * rows[i, j] + b * rows[i + 1, j]) + (
+                c * rows[i + 2, j] + e * rows[i + 3, j]
+            )
+    for i in range(whole, n):
+        a = given[i]
+        for j in range(d):
+            total[j] += a * rows[i, j]
+
+
+def _sparse_margins(
+    values: Any,
+    columns: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    weights: Floats,
+    out: Floats,
+) -> None:
+    """Compiled, never run as Python."""
+    for i in range(out.size):
+        margin = 0.0
+        for k in range(offsets[i], offsets[i + 1]):
+            margin += weights[np.uint32(columns[k])] * values[k]  # unsigned: no negative index
+        out[i] = margin
+
+
+def _sparse_sum(
+    values: Any,
+    columns: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    given: Floats,
+    total: Floats,
+) -> None:
+    """Compiled, never run as Python."""
+    for i in range(given.size):
+        c = given[i]
+        for k in range(offsets[i], offsets[i + 1]):
+            total[np.uint32(columns[k])] += c * values[k]
+
+
+_LOOPS = {
+    "dense margins": (_dense_margins, "{} rows, floats, out", compiler.REASSOCIATE),
+    "dense sum": (_dense_sum, "{} rows, floats, out", compiler.REASSOCIATE),
+    "sparse margins": (_sparse_margins, "{} values, columns, integers, floats, out", compiler.CONTRACT),
+    "sparse sum": (_sparse_sum, "{} values, columns, integers, floats, out", compiler.CONTRACT),
+}
+
+
+@lru_cache(maxsize=8)
+def _loop(name: str, dtype: str) -> compiler.Loop:
+    """Return a compiled loop for one type of rows."""
+    function, arguments, flags = _LOOPS[name]
+    return compiler.compile_loop(function, f"none({arguments.format(dtype)})", flags=flags)

@@ -1,0 +1,204 @@
+"""A user's own loss of whole rows, given by its gradient.
+
+Nothing is known of it but what the clipping of vectors enforces, so it suits solvers that add noise
+to clipped sums. Convexity does not survive that clipping; solvers that rest on it say so under
+``trusted``, or refuse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._validate import integer
+from ..errors import ParameterError
+from ..kernels.rows import Rows, SparseRows
+from .base import Constants, Floats, Hoelder
+from .guarded import run_guarded
+from .vector import FULL_RANK, Structure, VectorLoss
+
+RowFunction = Callable[[Floats, Floats, Floats], Any]
+
+
+class PerRowLoss(VectorLoss):
+    """A loss given by ``gradient(weights, X, y)``, which returns one gradient a row.
+
+    X is a dense (rows, d) matrix, y has one label a row, the result is (rows, dimension).
+
+    Args:
+        gradient: the function; each row of its result may depend on that row and the weights alone.
+        dimension: the number of weights; None for as many as features.
+        value: the loss itself, ``value(weights, X, y)`` with one number a row.
+        convex: whether the loss is convex in the weights, which nothing here can verify.
+        features: d, where the functions work for one number of features only.
+        name: for messages and plans.
+
+    Raises:
+        ParameterError: a function fails on public probe rows, or mixes them with each other.
+
+    >>> loss = PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X, name="least squares")
+    >>> loss.gradients([1.0, 0.0], np.array([[2.0, 1.0]]), [1.0])
+    array([[2., 1.]])
+    """
+
+    def __init__(
+        self,
+        gradient: RowFunction,
+        *,
+        dimension: int | None = None,
+        value: RowFunction | None = None,
+        convex: bool = False,
+        features: int | None = None,
+        name: str = "per-row loss",
+    ) -> None:
+        if not callable(gradient) or not (value is None or callable(value)):
+            raise ParameterError("gradient and value must be functions of (weights, X, y).")
+        if not isinstance(convex, bool):
+            raise ParameterError(f"convex must be True or False, got {convex!r}.")
+        size = None if dimension is None else integer("dimension", dimension)
+        columns = None if features is None else integer("features", features)
+        vars(self).update(_record=(gradient, size, value, convex, columns, str(name)))
+        vars(self)["convex"] = convex
+        self._probe()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a loss is frozen: {name!r} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PerRowLoss) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(self._given)
+
+    def __repr__(self) -> str:
+        return f"PerRowLoss(name={self.name!r})"
+
+    @property
+    def _given(self) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = vars(self)["_record"]
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name that was given."""
+        return str(self._given[5])
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What no check can prove."""
+        said = (
+            f"{self.name}: the gradient of a row depends on that row and the weights alone",
+            f"{self.name}: the gradient is defined for every finite row",
+        )
+        return (*said, f"{self.name}: convex in the weights") if self._given[3] else said
+
+    @property
+    def structure(self) -> Structure:
+        """Nothing is known."""
+        return Structure("general")
+
+    def dimension(self, d: int) -> int:
+        """Return the number of weights; refuse another number of features than was stated."""
+        _, size, _, _, features, name = self._given
+        if features is not None and d != features:
+            raise ParameterError(f"{name} was made for {features} features, got {d}.")
+        return d if size is None else int(size)
+
+    def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+        """Return the gradient of each row; whatever the function does, nothing else of the rows."""
+        w, dense, labels = self._inputs(weights, X, y)
+        owner = f"the gradient of {self.name}"
+        found = run_guarded(owner, self._given[0], w, dense, labels)
+        return _checked(owner, found, (len(dense), len(w)))
+
+    def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+        """Return the loss of each row, if its function was given."""
+        if self._given[2] is None:
+            raise ParameterError(
+                f"{self.name} has no value: pass value=... to PerRowLoss to report losses."
+            )
+        w, dense, labels = self._inputs(weights, X, y)
+        owner = f"the value of {self.name}"
+        found = run_guarded(owner, self._given[2], w, dense, labels)
+        return _checked(owner, found, (len(dense),))
+
+    def constants(
+        self, *, feature: float, label: float = 1.0, radius: float = math.inf
+    ) -> Constants:
+        """Return that nothing is bounded: all bounds come from clipping."""
+        convex = bool(self._given[3])
+        return Constants(
+            lipschitz=math.inf,
+            smoothness=math.inf,
+            strong_convexity=0.0,
+            weak_convexity=0.0 if convex else math.inf,
+            hoelder=Hoelder(0.0, math.inf),
+            gradient_at_zero=math.inf,
+            value_at_zero=math.inf,
+            curvature=math.inf,
+            hessian_rank=FULL_RANK,
+            convex=convex,
+        )
+
+    def _inputs(
+        self, weights: ArrayLike, X: Rows, y: ArrayLike | None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return copies of weights, rows (dense) and labels (zeros if none), of fitting shapes."""
+        dense = np.array(X.matrix().toarray() if isinstance(X, SparseRows) else X, dtype=float)
+        if dense.ndim != 2:
+            raise ParameterError(f"{self.name} needs rows as a matrix, got shape {dense.shape}.")
+        w = np.array(weights, dtype=float)
+        labels = np.zeros(len(dense)) if y is None else np.array(y, dtype=float)
+        shapes = (self.dimension(dense.shape[1]),), (len(dense),)
+        if (w.shape, labels.shape) != shapes:
+            raise ParameterError(
+                f"{self.name} needs {shapes[0][0]} weights and {len(dense)} labels, got shapes "
+                f"{w.shape} and {labels.shape}."
+            )
+        return w, dense, labels
+
+    def _probe(self) -> None:
+        """Call the functions on rows of zeros, and on others to see that rows are not mixed."""
+        _, size, value, _, features, _ = self._given
+        d = features or size or 3
+        functions = (self.gradients,) if value is None else (self.gradients, self.value)
+        weights, rows, labels = np.zeros(self.dimension(d)), np.zeros((3, d)), np.zeros(3)
+        hint = "" if features else f" It was probed with {d} features: pass features=... if wrong."
+        for function in functions:
+            try:
+                function(weights, rows, labels)
+            except ParameterError as error:
+                raise ParameterError(f"On three rows of zeros: {error}{hint}") from None
+            _refuse_mixing(self.name, function, len(weights), d)
+
+
+def _refuse_mixing(name: str, function: Callable[..., Floats], size: int, d: int) -> None:
+    """Compare three public rows at once with each of them alone."""
+    weights = np.linspace(0.1, 0.2, size)
+    rows, labels = np.cos(np.arange(3.0 * d)).reshape(3, d), np.array([1.0, -1.0, 1.0])
+    try:
+        together = function(weights, rows, labels)
+        alone = [function(weights, rows[k : k + 1], labels[k : k + 1])[0] for k in range(3)]
+    except ParameterError:  # not defined for these labels; zeros have been tried
+        return
+    if not np.allclose(together, alone, rtol=1e-6, atol=1e-9, equal_nan=True):
+        raise ParameterError(
+            f"{name} mixes rows: three public rows together give other results than one by one. "
+            "Each row's result may depend on that row and the weights alone (no means over rows, "
+            "no batch statistics); privacy rests on it."
+        )
+
+
+def _checked(owner: str, found: Any, shape: tuple[int, ...]) -> Floats:
+    """Return a user's result as floats, if it has the right shape and holds real numbers."""
+    result = np.asarray(found)
+    if result.shape != shape or result.dtype.kind not in "fiub":
+        raise ParameterError(
+            f"{owner} must return real numbers of shape {shape}, got shape {result.shape} and "
+            f"dtype {result.dtype}."
+        )
+    return result.astype(float, copy=False)

@@ -1,0 +1,123 @@
+"""The proximal operator of any scalar loss, to the last bit or so, for a whole array at once.
+
+    prox(m) = argmin_u phi(u) + (u - m)^2 / (2 step),   the root of   F(u) = u - m + step phi'(u).
+
+F increases (with slope at least ``1 - step rho`` for a rho-weakly convex phi), so the root lies
+between m and ``m - step phi'(m) / (1 - step rho)``. Newton steps that stay inside the bracket are
+taken; every third step halves the *number of floats* in the bracket instead. Hence at most 200
+steps end with two neighbouring floats around the root, whatever the scale of the bracket and
+however steep phi' may be at the root (a corner, or |r|^(q-1) with q just above 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import AssumptionError, ParameterError
+from .base import Floats, MarginLoss
+
+_LARGEST = float(np.finfo(float).max)
+_ROUNDS = 200  # 64 halvings, each after two Newton steps, and a few more
+
+
+def scalar_prox(
+    loss: MarginLoss, margin: ArrayLike, label: ArrayLike, step: ArrayLike
+) -> Floats:
+    """Return argmin_u phi(u) + (u - margin)^2 / (2 step), elementwise.
+
+    It is NaN where the margin or the label is not finite.
+
+    Raises:
+        ParameterError: a step is not positive and finite.
+        AssumptionError: the loss is not convex and a step reaches 1 / its weak convexity.
+    """
+    m, y, s = np.broadcast_arrays(*(np.asarray(v, dtype=float) for v in (margin, label, step)))
+    if not bool(np.all((s > 0.0) & (s < np.inf))):
+        raise ParameterError("step must be positive and finite: the length of a proximal step.")
+    convexity = 1.0 - s * loss.weak_convexity()
+    if not bool(np.all(convexity > 0.0)):
+        raise AssumptionError(
+            f"the prox of {loss.name} needs steps below 1 / its weak convexity "
+            f"{loss.weak_convexity():g}; a longer one was given."
+        )
+    found = np.full(m.shape, np.nan)
+    defined = np.isfinite(m) & np.isfinite(y)
+    found[defined] = _solve(loss, m[defined], y[defined], s[defined], convexity[defined])
+    return found
+
+
+def _solve(loss: MarginLoss, m: Floats, y: Floats, s: Floats, convexity: Floats) -> Floats:
+    """Return the roots of F for finite one-dimensional arguments."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        slope = s * loss.slope(m, y)
+        far = np.clip(m - slope / convexity, -_LARGEST, _LARGEST)
+        # One float of room on either side: rounding must not push the root out of the bracket.
+        low = np.nextafter(np.minimum(m, far), -_LARGEST)
+        high = np.nextafter(np.maximum(m, far), _LARGEST)
+        answer = m.copy()
+        active = np.flatnonzero(slope != 0.0)
+        trial = _newton(loss, m, m, y, s, low, high)[active]
+        low, high = low[active], high[active]
+        for turn in range(_ROUNDS):
+            if len(active) == 0:
+                break
+            force = _force(loss, trial, m[active], y[active], s[active])
+            low = np.where(force < 0.0, trial, low)
+            high = np.where(force >= 0.0, trial, high)
+            low = np.where(force == 0.0, trial, low)
+            middle = _between(low, high)
+            open_ = (middle > low) & (middle < high)
+            done = active[~open_]
+            answer[done] = _nearer(loss, low[~open_], high[~open_], m[done], y[done], s[done])
+            trial, low, high, middle = trial[open_], low[open_], high[open_], middle[open_]
+            active = active[open_]
+            if turn % 3 != 2:
+                middle = _newton(loss, trial, m[active], y[active], s[active], low, high)
+            trial = middle
+    return answer
+
+
+def _force(loss: MarginLoss, u: Floats, m: Floats, y: Floats, s: Floats) -> Floats:
+    """Return F(u)."""
+    return np.asarray((u - m) + s * loss.slope(u, y))
+
+
+def _nearer(loss: MarginLoss, low: Floats, high: Floats, m: Floats, y: Floats, s: Floats) -> Floats:
+    """Return the one of two neighbours where F is nearer to 0."""
+    below, above = _force(loss, low, m, y, s), _force(loss, high, m, y, s)
+    return np.where(np.abs(below) < np.abs(above), low, high)
+
+
+def _newton(
+    loss: MarginLoss, u: Floats, m: Floats, y: Floats, s: Floats, low: Floats, high: Floats
+) -> Floats:
+    """Return Newton's point, a few floats beyond it, or the middle float of the bracket.
+
+    Newton's method approaches from one side; going two floats too far puts the root, once it is
+    that near, into a bracket of three floats.
+    """
+    move = -_force(loss, u, m, y, s) / (1.0 + s * loss.curvature(u, y))
+    point = u + move + 2.0 * np.sign(move) * np.spacing(np.abs(u))
+    inside = (point > low) & (point < high)
+    return np.where(inside, point, _between(low, high))
+
+
+def _between(low: Floats, high: Floats) -> Floats:
+    """Return the float with as many floats above ``low`` as below ``high``, or ``low``."""
+    first, last = _number(low), _number(high)
+    return _float((first & last) + ((first ^ last) >> 1))  # their mean, rounded down, no overflow
+
+
+def _number(values: Floats) -> NDArray[np.int64]:
+    """Return the floats' positions on the line of all floats: integers in the same order."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
+
+
+def _float(numbers: NDArray[Any]) -> Floats:
+    """Return the floats at the given positions; the inverse of `_number`."""
+    bits = np.where(numbers < 0, np.iinfo(np.int64).min - numbers, numbers)
+    return np.ascontiguousarray(bits).view(np.float64)
