@@ -33,6 +33,7 @@ Race = dict[str, Callable[[], object]]
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-funroll-loops", "-shared", "-fPIC")
 C_TARGET, SUM_TARGET = 1.3, 1.5
 ROUNDS = 7
+STEP = 0.1
 
 
 def logistic(margin: Any, label: Any, first: Any, second: Any) -> Any:
@@ -54,17 +55,6 @@ def race(candidates: Race, rounds: int = ROUNDS) -> dict[str, float]:
             action()
             best[name] = min(best[name], time.process_time() - start)
     return best
-
-
-def one_thread() -> None:
-    """Begin afresh with one BLAS thread: the setting is read when NumPy is loaded."""
-    wish = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "MKL", "OMP")}
-    if any(os.environ.get(name) != "1" for name in wish):
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "benchmarks.loops", *sys.argv[1:]],
-            {**os.environ, **wish},
-        )
 
 
 def reference(folder: str) -> Any:
@@ -94,22 +84,23 @@ def passes(c: Any, sizes: tuple[tuple[int, int], ...], rounds: int) -> None:
     print(f"  {'n':>9}{'d':>6}{'X @ w':>9}{'C':>9}{'C apart':>9}{'compiled':>10}{'x best C':>10}")
     for n, d in sizes:
         X, y = table(n, d)
-        start, step, out = np.zeros(d), 0.1, np.empty(n)
+        start, out = np.zeros(d), np.empty(n)
         candidates: Race = {
             "X @ w": lambda X=X, w=start, out=out: np.dot(X, w, out=out),
             "compiled": lambda X=X, y=y, w=start: sgd_pass(
-                X, y, Slope(logistic), w, step, radius=1.0, compiled=True
+                X, y, Slope(logistic), w, STEP, radius=1.0, compiled=True
             ),
         }
         if c is not None:
             for name, function in (("C", c.sgd_pass), ("C apart", c.sgd_pass_apart)):
-                candidates[name] = lambda f=function, X=X, y=y: c_pass(f, X, y, step, 1.0)
-            check = sgd_pass(X, y, Slope(logistic), start, step, radius=1.0, compiled=True)
+                candidates[name] = lambda f=function, X=X, y=y: c_pass(f, X, y, STEP, 1.0)
+            check = sgd_pass(X, y, Slope(logistic), start, STEP, radius=1.0, compiled=True)
             np.testing.assert_allclose(candidates["C"](), check, rtol=1e-7, atol=1e-9)
         found = {name: 1e9 * best / n for name, best in race(candidates, rounds).items()}
         best_c = min(found.get("C", np.nan), found.get("C apart", np.nan))
         line = "".join(f"{found.get(k, np.nan):9.1f}" for k in ("X @ w", "C", "C apart"))
-        print(f"  {n:>9}{d:>6}{line}{found['compiled']:10.1f}{verdict(found['compiled'] / best_c, C_TARGET)}")
+        line += f"{found['compiled']:10.1f}" + verdict(found["compiled"] / best_c, C_TARGET)
+        print(f"  {n:>9}{d:>6}{line}")
 
 
 def c_pass(function: Any, X: Any, y: Any, step: float, radius: float) -> tuple[Any, Any]:
@@ -126,7 +117,11 @@ def dense_sums() -> None:
     """Clipped sums over dense rows in leaves, norms known, median clip."""
     print(f"clipped sums, dense, ns a row, leaves of {SUM_LEAF}, least of {ROUNDS} rounds")
     head = ("products", "logistic", "hinge", "two-point", "twin")
-    print(f"  {'type':<9}{'d':>5}" + "".join(f"{name:>10}" for name in head) + "  logistic, hinge ratio")
+    print(
+        f"  {'type':<9}{'d':>5}"
+        + "".join(f"{name:>10}" for name in head)
+        + "  logistic, hinge ratio"
+    )
     for dtype in (np.float64, np.float32):
         for n, d in ((400_000, 20), (200_000, 100), (40_000, 1000)):
             X, y = table(n // SUM_LEAF * SUM_LEAF, d, dtype)
@@ -188,7 +183,7 @@ def sparse_sums() -> None:
             leaves = [csr_matrix(rows[part].matrix()) for part in parts]
 
             def products(leaves=leaves, parts=parts, w=narrow, c=short) -> None:
-                for leaf, part in zip(leaves, parts):
+                for leaf, part in zip(leaves, parts, strict=True):
                     leaf @ w
                     leaf.T @ c[part]
 
@@ -235,7 +230,10 @@ def starts() -> None:
         "{}; print(time.perf_counter() - begin)"
     )
     jobs = {
-        "sequential pass, twin": ("False", "sgd_pass(X, y, Slope(logistic), w, .1, compiled=compiled)"),
+        "sequential pass, twin": (
+            "False",
+            "sgd_pass(X, y, Slope(logistic), w, .1, compiled=compiled)",
+        ),
         "sequential pass": ("True", "sgd_pass(X, y, Slope(logistic), w, .1, compiled=compiled)"),
         "clipped sum": ("True", "slope_sum(X, y, y, Slope(logistic), w, 1., compiled=compiled)"),
     }
@@ -258,7 +256,12 @@ def starts() -> None:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the tables, in a process with one BLAS thread: NumPy reads the wish when it loads."""
+    one = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "MKL", "OMP")}
+    if any(os.environ.get(name) != "1" for name in one):
+        command = [sys.executable, "-m", "benchmarks.loops", *sys.argv[1:]]
+        subprocess.run(command, env={**os.environ, **one}, check=True)
+        return
     if not compiler.available():
         print("The compiled loops are not available: Numba is absent or DPSCO_COMPILED=0.")
         return
@@ -273,5 +276,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    one_thread()
     main()

@@ -27,7 +27,7 @@ KNOWN = [
 @pytest.mark.parametrize(("p", "d", "q", "r", "pbar", "kappa"), KNOWN)
 def test_known_answers(p, d, q, r, pbar, kappa):
     found = Regularity(p, d)
-    assert found.q == pytest.approx(q, rel=1e-12)
+    assert found.q == pytest.approx(q, rel=1e-12, abs=0)
     assert found.r == pytest.approx(r, abs=6e-8)
     assert found.pbar == pytest.approx(pbar, abs=6e-8)
     assert found.kappa == pytest.approx(kappa, abs=6e-8)
@@ -38,13 +38,13 @@ def test_known_answers(p, d, q, r, pbar, kappa):
 def test_relations(p, d):
     found = Regularity(p, d)
     assert found.p <= found.pbar <= 2.0 <= found.r <= found.q
-    assert 1 / found.r + 1 / found.pbar == pytest.approx(1.0, rel=1e-14)
+    assert 1 / found.r + 1 / found.pbar == pytest.approx(1.0, rel=1e-14, abs=0)
     assert found.capped == (found.pbar > p)
     assert found.r <= max(2.0, 2 * math.log(d))
     assert 1.0 <= found.stretch <= math.sqrt(math.e) * (1 + 1e-14)
     expected = equivalence(found.potential_norm, found.norm, d)
-    assert found.stretch == pytest.approx(expected, rel=1e-13)
-    assert found.smooth_norm.p == pytest.approx(found.potential_norm.dual.p, rel=1e-13)
+    assert found.stretch == pytest.approx(expected, rel=1e-13, abs=0)
+    assert found.smooth_norm.p == pytest.approx(found.potential_norm.dual.p, rel=1e-13, abs=0)
     # never worse than the plain constants
     plain = math.inf if p == 1.0 else 1 / (p - 1)
     assert found.kappa <= min(plain, max(2.0, math.e * 2 * math.log(d))) * (1 + 1e-12)
@@ -78,7 +78,7 @@ def test_smoothness_constant_is_tight():
     x[:2], y[:2] = 1.0, (t, -t)
     norm = Lp(r)
     gain = norm(x + y) ** 2 - norm(x) ** 2
-    assert gain == pytest.approx((r - 1) * norm(y) ** 2, rel=1e-4)
+    assert gain == pytest.approx((r - 1) * norm(y) ** 2, rel=1e-4, abs=0)
 
 
 @pytest.mark.parametrize("p", [0.99, 2.01, math.inf, math.nan, "1", None])

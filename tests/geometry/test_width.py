@@ -50,7 +50,7 @@ def test_printed_digits(d, l2, l1, simplex):
     assert l2_ball_width(d).value == pytest.approx(l2, abs=6e-11)
     assert l1_ball_width(d).value == pytest.approx(l1, abs=6e-11)
     assert simplex_width(d).value == pytest.approx(simplex, abs=6e-11)
-    assert box_width(np.ones(d)).value == pytest.approx(d * 0.79788456080286, rel=1e-13)
+    assert box_width(np.ones(d)).value == pytest.approx(d * 0.79788456080286, rel=1e-13, abs=0)
 
 
 @pytest.mark.parametrize(("p", "ten", "hundred"), KNOWN_LP)
@@ -67,7 +67,7 @@ def test_l2_against_many_digits(d):
     with mpmath.workdps(50):
         half = mpmath.mpf(d) / 2
         expected = mpmath.sqrt(2) * mpmath.gammaprod([half + 0.5], [half])
-    assert l2_ball_width(d).value == pytest.approx(float(expected), rel=2e-14)
+    assert l2_ball_width(d).value == pytest.approx(float(expected), rel=2e-14, abs=0)
 
 
 @pytest.mark.parametrize("d", [2, 10, 1000, 10**6])
@@ -87,8 +87,8 @@ def test_largest_against_many_digits(d):
             lambda t: 1 - mpmath.ncdf(t) ** d - mpmath.ncdf(-t) ** d,
             points,
         )
-    assert l1_ball_width(d).value == pytest.approx(float(size), rel=1e-12)
-    assert simplex_width(d).value == pytest.approx(float(most), rel=1e-12)
+    assert l1_ball_width(d).value == pytest.approx(float(size), rel=1e-12, abs=0)
+    assert simplex_width(d).value == pytest.approx(float(most), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("q", [1.01, 1.3, 2.7, 3.0, 8.0, 60.0])
@@ -100,7 +100,7 @@ def test_lq_in_the_plane_against_many_digits(q):
             [0, mpmath.pi / 8, mpmath.pi / 4],
         )
         expected = float(mpmath.sqrt(mpmath.pi / 2) * mean * 4 / mpmath.pi)
-    assert _mean_lq_norm(q, 2) == pytest.approx(expected, rel=1e-12)
+    assert _mean_lq_norm(q, 2) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("q", [3.0, 4.0, 9.0])
@@ -110,7 +110,7 @@ def test_lq_in_space_against_spherical_coordinates(q):
     flat = np.sqrt(1 - height**2)[:, None]
     points = [flat * np.cos(angle), flat * np.sin(angle), height[:, None] + 0 * angle]
     mean = 0.25 * weights @ sum(x**q for x in points) ** (1 / q) @ weights
-    assert _mean_lq_norm(q, 3) == pytest.approx(2 * math.sqrt(2 / math.pi) * mean, rel=2e-7)
+    assert _mean_lq_norm(q, 3) == pytest.approx(2 * math.sqrt(2 / math.pi) * mean, rel=2e-7, abs=0)
 
 
 # --- where formulas meet --------------------------------------------------------------------------
@@ -118,9 +118,9 @@ def test_lq_in_space_against_spherical_coordinates(q):
 
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_the_lq_integral_at_its_known_points(d):
-    assert _mean_lq_norm(2.0, d) == pytest.approx(l2_ball_width(d).value, rel=1e-13)
-    assert _mean_lq_norm(1.0, d) == pytest.approx(d * math.sqrt(2 / math.pi), rel=1e-13)
-    assert _mean_lq_norm(1e9, d) == pytest.approx(l1_ball_width(d).value, rel=1e-8)
+    assert _mean_lq_norm(2.0, d) == pytest.approx(l2_ball_width(d).value, rel=1e-13, abs=0)
+    assert _mean_lq_norm(1.0, d) == pytest.approx(d * math.sqrt(2 / math.pi), rel=1e-13, abs=0)
+    assert _mean_lq_norm(1e9, d) == pytest.approx(l1_ball_width(d).value, rel=1e-8, abs=0)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
@@ -146,9 +146,11 @@ def test_l2_series_meets_the_gamma_function():
 
 def test_jensen_bound_of_the_noise():
     assert dual_norm_bound(3.0, 50) == pytest.approx(4.305068, abs=6e-7)
-    assert dual_norm_bound(math.inf, 200) == pytest.approx(math.sqrt(2 * math.log(400)), rel=1e-15)
-    assert dual_norm_bound(1.0, 7) == pytest.approx(7 * math.sqrt(2 / math.pi), rel=1e-14)
-    assert dual_norm_bound(2.0, 9) == pytest.approx(3.0, rel=1e-14)
+    assert dual_norm_bound(math.inf, 200) == pytest.approx(
+        math.sqrt(2 * math.log(400)), rel=1e-15, abs=0
+    )
+    assert dual_norm_bound(1.0, 7) == pytest.approx(7 * math.sqrt(2 / math.pi), rel=1e-14, abs=0)
+    assert dual_norm_bound(2.0, 9) == pytest.approx(3.0, rel=1e-14, abs=0)
 
 
 def test_scaling():
@@ -156,7 +158,9 @@ def test_scaling():
     assert l1_ball_width(10, 2.5).value == 2.5 * l1_ball_width(10).value
     assert lp_ball_width(10, 1.5, 2.5).value == 2.5 * lp_ball_width(10, 1.5).value
     assert simplex_width(10, 2.5).value == 2.5 * simplex_width(10).value
-    assert box_width([1.0, 0.0, 3.0]).value == pytest.approx(4 * math.sqrt(2 / math.pi), rel=1e-15)
+    assert box_width([1.0, 0.0, 3.0]).value == pytest.approx(
+        4 * math.sqrt(2 / math.pi), rel=1e-15, abs=0
+    )
     assert Width(2.0, 0.5).scaled(-3.0) == Width(6.0, 1.5)
     assert Width(2.0, 0.5).upper() == 4.5
     assert lp_ball_width(10, 1.5, 0.0).value == 0.0
@@ -214,8 +218,8 @@ def test_simulation_cancels_the_place_of_the_set():
     shift = np.array([1e6, -3e5, 0.0, 2e6, 1.0])
     moved = monte_carlo_width(lambda g: np.max(g, axis=-1) + g @ shift, d, 500, seed=3)
     still = monte_carlo_width(lambda g: np.max(g, axis=-1), d, 500, seed=3)
-    assert moved.value == pytest.approx(still.value, rel=1e-8)
-    assert moved.error == pytest.approx(still.error, rel=1e-6)
+    assert moved.value == pytest.approx(still.value, rel=1e-8, abs=0)
+    assert moved.error == pytest.approx(still.error, rel=1e-6, abs=0)
 
 
 def test_simulation_is_reproducible_and_uses_all_chunks():

@@ -86,9 +86,7 @@ def _poisson(rate: float) -> Formula:
 
 
 def _q_hinge(q: float) -> Case:
-    return _case(
-        losses.QHinge(q), lambda u, y: _plus(1 - y * u) ** mp.mpf(q), lambda y: (y,)
-    )
+    return _case(losses.QHinge(q), lambda u, y: _plus(1 - y * u) ** mp.mpf(q), lambda y: (y,))
 
 
 def _q_power(q: float) -> Case:

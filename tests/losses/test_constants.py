@@ -11,7 +11,9 @@ from dpsco import losses
 
 EPS = 2.0**-52
 # A grid without mercy: from the smallest to the largest floats.
-MARGINS = np.concatenate([-np.geomspace(1e308, 5e-324, 200), [0.0], np.geomspace(5e-324, 1e308, 200)])
+MARGINS = np.concatenate(
+    [-np.geomspace(1e308, 5e-324, 200), [0.0], np.geomspace(5e-324, 1e308, 200)]
+)
 
 # --- known answers: the table of constants, X = 1.7, Y = 1.3, R = 0.8 ----------------------------
 
@@ -74,6 +76,16 @@ def test_table_of_constants(row):
 def test_views():
     assert [(v.alpha, v.constant) for v in losses.Huber(0.7).hoelder_views()] == [(1, 1), (0, 1.4)]
     assert [(v.alpha, v.constant) for v in losses.Logistic().hoelder_views()] == [(1, 0.25), (0, 1)]
+
+
+@pytest.mark.parametrize("q", [1.0, 1 + 1e-12, 1.5, 2 - 1e-9, 2.0])
+def test_powers_are_continuous_in_q(q):
+    """alpha and H come without a jump or a NaN at either end."""
+    for loss, h in ((losses.QHinge(q), q), (losses.QPower(q), 2 ** (math.log2(q) + 2 - q))):
+        assert loss.hoelder().alpha == q - 1
+        assert loss.hoelder().constant == pytest.approx(h, rel=1e-15)
+        found = loss.constants(feature=1.7, label=1.3, radius=0.8)
+        assert found.hoelder.constant == pytest.approx(h * 1.7**q, rel=1e-14)
 
 
 def test_first_view_is_the_declared_one(case):

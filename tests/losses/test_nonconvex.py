@@ -26,6 +26,7 @@ def exact(loss, u, y):
     if isinstance(loss, Sigmoid):
         return 1 / (1 + mpmath.exp(y * u))
     if isinstance(loss, Ramp):  # the ramp's mean over the window, by pieces of its integral
+
         def integral(s):  # of clip(1 - s, 0, 1)
             if s <= 0:
                 return s

@@ -272,6 +272,25 @@ def test_prox_returns_a_new_array():
         assert point[0] == 3.0
 
 
+def test_alternation_projects_on_intersections():
+    """Two indicators: plain alternating projections would end elsewhere in the intersection."""
+    rng = np.random.default_rng(12)
+    centre = np.array([1.2, 0.0, 0.3])
+    ball, other = L2Ball(1.0), L2Ball(0.8, centre)
+    moved = 0
+    for point in 3 * rng.normal(size=(8, 3)):
+        found = Within(Indicator(ball), other).prox(point, 1.0)
+        w = cp.Variable(3)
+        constraints = [cp.norm2(w) <= 1, cp.norm2(w - centre) <= 0.8]
+        cp.Problem(cp.Minimize(cp.sum_squares(w - point)), constraints).solve(solver=cp.CLARABEL)
+        np.testing.assert_allclose(found, w.value, atol=1e-4)
+        plain = point
+        for _ in range(100):
+            plain = other.project(ball.project(plain))
+        moved += np.abs(plain - found).max() > 1e-2
+    assert moved > 2  # the instances can tell the two apart
+
+
 def test_affine_sets_with_redundant_rows():
     rows = ((1.0, 2.0, 0.0), (2.0, 4.0, 0.0))
     domain = AffineSet(rows, (1.0, 2.0))

@@ -48,8 +48,9 @@ def test_against_brute_force(case):
             centre, step = mp.mpf(float(m)), mp.mpf(float(s))
             reach = step * (abs(mp.mpf(float(case.loss.slope(m, y)))) + mp.mpf(10) ** -12) * 2
             exact = _golden(
-                lambda v, y=y, c=centre, s=step: case.formula(v, mp.mpf(float(y)))
-                + (v - c) ** 2 / (2 * s),
+                lambda v, y=y, c=centre, s=step: (
+                    case.formula(v, mp.mpf(float(y))) + (v - c) ** 2 / (2 * s)
+                ),
                 centre - reach,
                 centre + reach,
             )
@@ -127,6 +128,22 @@ def test_powers_to_full_precision(family, q):
     low, high = (np.nextafter(np.nextafter(u, end), end) for end in (-np.inf, np.inf))
     assert np.all((low - m) + s * loss.slope(low, y) <= 4 * EPS * size)
     assert np.all((high - m) + s * loss.slope(high, y) >= -4 * EPS * size)
+
+
+def test_newton_is_quick():
+    """A smooth loss takes a dozen slopes or two, not the two hundred of plain halving."""
+
+    class Counted(losses.Logistic):
+        calls = 0
+
+        def slope(self, margin, label):
+            Counted.calls += 1
+            return super().slope(margin, label)
+
+    for step in (1e-3, 1.0, 1e3):
+        Counted.calls = 0
+        scalar_prox(Counted(), 0.3, 1.0, step)
+        assert Counted.calls <= 30
 
 
 def test_huge_margins_are_silent(case):

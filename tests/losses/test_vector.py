@@ -1,4 +1,4 @@
-"""Vector losses: complex-step gradients, eigenvalues, and a search for every constant's violation."""
+"""Vector losses: complex-step gradients, eigenvalues, a search against every constant."""
 
 from __future__ import annotations
 

@@ -6,6 +6,11 @@
 | lengths           | norms of many rows with their error; rescaling that is exact       |
 | block             | `Block`: a few clipped rows                                        |
 | table, frames     | `from_arrays`, `from_frame`: raw tables, whose rows are not read   |
+| parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
+| shuffle, stream   | rows on disk in a secret order, or in the given one                |
+| schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |
+| arrow, csvfile    | Arrow columns as arrays; `from_csv`                                |
+| draft             | `draft_schema`: a schema from public rows                          |
 | source            | `Source`: clipped rows in a fixed order, their sums                |
 | queries, vertices | `ClippedGradient`, `ClippedDifference`, `VertexScores`             |
 | objective         | `Objective`: the mean loss for a deterministic optimiser           |
@@ -13,10 +18,25 @@
 
 from .block import Block
 from .bounds import Bounds
+from .csvfile import from_csv
+from .draft import draft_schema
+from .encoder import TableEncoder
 from .frames import from_frame
 from .labels import Classes
 from .objective import Objective
+from .parquet import from_parquet
 from .queries import ClippedDifference, ClippedGradient, Query, VertexScores
+from .schema import (
+    Category,
+    ClassLabel,
+    Flag,
+    Hashed,
+    Ignore,
+    Number,
+    NumberLabel,
+    Schema,
+    SignLabel,
+)
 from .source import MemorySource, Source
 from .table import Table, from_arrays
 from .vertices import VertexSet
@@ -29,6 +49,20 @@ __all__ = [
     "Table",
     "from_arrays",
     "from_frame",
+    "from_parquet",
+    "from_csv",
+    # columns to numbers
+    "TableEncoder",
+    "Schema",
+    "Number",
+    "Category",
+    "Hashed",
+    "Flag",
+    "Ignore",
+    "NumberLabel",
+    "ClassLabel",
+    "SignLabel",
+    "draft_schema",
     # clipped rows
     "Source",
     "MemorySource",

@@ -303,7 +303,7 @@ def _series(frame: Any, native: Any, name: str) -> Any:
     """Return one column of a frame as Arrow data."""
     kind = getattr(native[name], "dtype", None)
     try:
-        if str(kind) == "object":  # what it holds is known only row by row
+        if str(kind).lower() == "object":  # what it holds is known only row by row
             raise TypeError
         return frame[name].to_arrow()
     except Exception:  # Arrow's message may quote a value

@@ -78,6 +78,9 @@ def read_footers(path: str | Path) -> list[Footer]:
 def _footer(path: Path) -> Footer:
     """Read one footer."""
     with opened(path) as file:
+        with open(path, "rb") as raw:
+            if raw.read(4) != b"PAR1":  # the footer is whole, what is before it is not
+                raise ValueError
         metadata, schema = file.metadata, file.schema_arrow
         groups = tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
         columns = tuple(zip(schema.names, schema.types, strict=True))
@@ -160,13 +163,15 @@ def read_whole(path: Path) -> Any:
 
 
 def csv_header(path: str | Path) -> list[str]:
-    """Return the names in the first line of a CSV file.
+    """Return the names in the first line of a CSV file; what follows is not looked at.
 
     Raises:
-        DataError: the file cannot be read as UTF-8 text, or is empty.
+        DataError: the file cannot be read, or begins with no line of UTF-8 text.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            return next(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error, StopIteration):
+        with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            names = next(csv.reader(file))
+        "".join(names).encode()  # fails if the names themselves are no UTF-8
+    except (OSError, UnicodeError, csv.Error, StopIteration):
         raise DataError(f"cannot read a header of column names from {path}.") from None
+    return names

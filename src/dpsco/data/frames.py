@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .encoder import TableEncoder
 
 _ENCODE = "Leave it out with features=[...], or declare it in a schema and pass encoder=."
+_RETYPE = "Give it a type of its own first: frame.astype({name: 'float64'}), or 'string' for text."
 
 
 def from_frame(
@@ -120,12 +121,12 @@ def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None)
 
 def _number_column(data: Any, name: Any, use: str) -> NDArray[Any]:
     """Return a column of numbers as float32 or float64, NaN where one is missing."""
-    series = data[name]
+    series = data.get_column(name)
     native, kind = series.to_native(), series.dtype
     if not (_plain(native) and (kind.is_numeric() or kind == _boolean())):
         raise DataError(
-            f"column {name!r} cannot be used as {use}: its type is {_type_name(native)}, not a "
-            f"number. {_ENCODE}"
+            f"column {name!r} cannot be used as {use}: its type is {_type_name(native)}. "
+            + (_ENCODE if _plain(native) else _RETYPE)
         )
     if data.implementation.is_pyarrow():
         return _from_arrow(native)
@@ -146,8 +147,9 @@ def _label_column(
     """Return the labels, and which are missing where the labels cannot say so themselves."""
     if label is None:
         return None, None
-    native = data[label].to_native()
-    if not _is_text(data, native, data[label].dtype):
+    series = data.get_column(label)
+    native = series.to_native()
+    if not _is_text(data, native, series.dtype):
         return _number_column(data, label, "the label").astype(np.float64), None
     if data.implementation.is_pandas():
         entries = native.astype(object).tolist()

@@ -156,8 +156,11 @@ class Objective:
     def _terms(self, mean: float, w: Floats) -> float:
         """Return F from the mean loss."""
         with np.errstate(all="ignore"):
+            value = mean + float(self._linear @ w)
+            if self._ridge == 0.0:  # rather than 0 times a square that overflows
+                return value
             away = w - self._centre
-            return mean + float(self._linear @ w) + 0.5 * self._ridge * float(away @ away)
+            return value + 0.5 * self._ridge * float(away @ away)
 
     def _vector(self, name: str, values: ArrayLike) -> Floats:
         """Return a vector with one number a weight."""

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from .._validate import real
 from ..errors import ParameterError
-from ..geometry.domains.base import Domain
+from ..geometry.domains import Domain
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import SparseRows
 from ..kernels.sums import slope_difference_sum, slope_sum
@@ -193,7 +193,7 @@ class VertexScores(Query):
         gradient: the query whose sum is scored. For the l1 ball or the simplex give it LINF.
         vertices: a domain with vertices, a matrix of vertices, or a `VertexSet`.
 
-    >>> from dpsco.geometry.domains.balls import L1Ball
+    >>> from dpsco.geometry.domains import L1Ball
     >>> from dpsco.geometry.norms import LINF
     >>> from dpsco.losses.logistic import Logistic
     >>> query = VertexScores(ClippedGradient(Logistic(), np.zeros(3), 0.5, LINF), L1Ball(2.0))

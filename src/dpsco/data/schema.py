@@ -353,7 +353,7 @@ def _check_range(name: str, low: Any, high: Any) -> tuple[float, float]:
     """Return the ends of a range as floats."""
     field = f"column {name!r}, field 'range'"
     low, high = real(field, low), real(field, high)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
         raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
     return low, high
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from .._validate import integer
 from ..errors import DataError, ParameterError
+from ..kernels.rows import SparseRows
 from ..kernels.sums import worthwhile
 from ..privacy.summation import SUM_LEAF, PairwiseSum
 from .block import Block, Floats, Indices, join
@@ -24,6 +25,9 @@ from .bounds import Bounds
 if TYPE_CHECKING:
     from .objective import Objective
     from .queries import Query
+
+
+_SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
 
 
 class Source(ABC):
@@ -150,7 +154,7 @@ class Source(ABC):
         if count == 0:
             return np.zeros(query.size)
         if compiled is None:
-            compiled = worthwhile(count, self._d)
+            compiled = worthwhile(count, self._entries())
         total = PairwiseSum()
         for leaf in leaves:
             total.add(query.sum(leaf, compiled=compiled))
@@ -170,6 +174,10 @@ class Source(ABC):
                 f"{self!r} promised the rows {start} to {stop} in leaves of {SUM_LEAF}, but those "
                 f"after row {reached} are not there. Did the file change since it was opened?"
             )
+
+    def _entries(self) -> int:
+        """Return about how many numbers a row stores, from public facts."""
+        return self._d
 
     def _empty(self) -> Block:
         """Return a block without rows."""
@@ -216,6 +224,10 @@ class MemorySource(Source):
 
     def _take(self, indices: Indices) -> Block:
         return self._whole.take(indices)
+
+    def _entries(self) -> int:
+        sparse = isinstance(self._whole.rows, SparseRows)
+        return min(self._d, _SPARSE_ENTRIES) if sparse else self._d
 
     def rows(self, start: int = 0, stop: int | None = None) -> Block:
         """Return the rows from ``start`` to ``stop`` (default: all), sharing memory."""

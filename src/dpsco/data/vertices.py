@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validate import integer
 from ..errors import AssumptionError, ParameterError
-from ..geometry.domains.balls import LpBall
-from ..geometry.domains.base import Domain
-from ..geometry.domains.simplex import Simplex
+from ..geometry.domains import MAX_VERTEX_ENTRIES, Domain, LpBall, Simplex
 from ..geometry.norms import Norm
 from .lengths import LARGEST_LIMIT, chunks
 
@@ -42,7 +40,7 @@ class VertexSet:
         ParameterError: the array is not a matrix of finite numbers, there are fewer than two
             vertices, or too many to enumerate.
 
-    >>> from dpsco.geometry.domains.balls import L1Ball
+    >>> from dpsco.geometry.domains import L1Ball
     >>> ball = VertexSet(L1Ball(2.0), 3)
     >>> ball.count, ball.scores(np.array([1.0, 0.0, -3.0])).tolist(), ball.vertex(5).tolist()
     (6, [2.0, 0.0, -6.0, -2.0, -0.0, 6.0], [0.0, 0.0, -2.0])
@@ -157,6 +155,11 @@ def _matrix(values: Any) -> Floats:
         raise ParameterError(
             f"vertices must be a matrix of numbers, a vertex a row, got shape {array.shape} of "
             f"type {array.dtype}; or pass a domain."
+        )
+    if array.size > MAX_VERTEX_ENTRIES:
+        raise ParameterError(
+            f"vertices are too many to enumerate: {array.shape[0]} x {array.shape[1]} numbers, and "
+            f"at most {MAX_VERTEX_ENTRIES} are scored. An L1Ball or Simplex needs no matrix."
         )
     found = np.array(array, dtype=float)
     if not np.all(np.isfinite(found)) or np.max(np.abs(found), initial=0.0) > LARGEST_LIMIT:

@@ -33,6 +33,8 @@ def vectors(**values: ArrayLike) -> tuple[Floats, ...]:
 
 def total(values: Floats) -> Floats:
     """Return the values with NaN as zero and infinity as the largest float."""
+    if np.all(np.isfinite(values)):
+        return values
     return np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 

@@ -136,9 +136,10 @@ class PNormMap(MirrorMap):
         top = max(float(np.max(np.abs(v))), float(np.max(np.abs(w))))
         if top == 0.0:
             return 0.0
+        unit = math.ldexp(1.0, math.frexp(top)[1] - 1)  # a power of two: differences stay exact
         with np.errstate(over="ignore", under="ignore"):
-            found = half_square_bregman(v / top, w / top, self.exponent)
-        return found * top * top * self.scale if found > 0.0 else 0.0
+            found = half_square_bregman(v / unit, w / unit, self.exponent)
+        return found * unit * unit * self.scale if found > 0.0 else 0.0
 
     def spread(self, domain: Domain, d: int) -> float:
         """Return sup Phi(w - centre) over the domain, an upper bound if its radius is one.

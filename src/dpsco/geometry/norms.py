@@ -24,7 +24,6 @@ Floats = NDArray[np.float64]
 # that vanished are below 1e-308 each, 1e-28 of the least sum. Other powers have a narrower range,
 # since the rounding of 1/p counts log(sum) times in the root.
 _SAFE_SQUARES, _SAFE_POWERS = (1e-280, 1e300), (1e-8, 1e8)
-_LONG = 256  # beyond this many columns NumPy's pairwise sum is worth its temporary array
 
 
 class Norm(ABC):
@@ -350,9 +349,9 @@ def _powers(x: Floats, p: float) -> Floats:
 
 def _sum_of_powers(x: Floats, p: float) -> Floats:
     """Return sum |x_j|^p along the last axis."""
-    if p == 2.0 and x.shape[-1] <= _LONG:
+    if p == 2.0:
         return np.asarray(np.einsum("...j,...j->...", x, x))
-    return np.asarray(np.sum(x * x if p == 2.0 else np.abs(x) ** p, axis=-1))
+    return np.asarray(np.sum(np.abs(x) ** p, axis=-1))
 
 
 def _root(sums: Floats, p: float) -> Floats:

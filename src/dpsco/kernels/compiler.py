@@ -17,6 +17,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import sys
 import types as python_types
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,7 +28,7 @@ from .slope import SlopeFunction, TwoArgument
 
 Loop = Callable[..., None]
 
-PATIENCE = 1.0
+PATIENCE = 1.5
 """Seconds that a twin may take before the compiled loop is worth loading.
 
 Loading Numba and machine code from the disk takes about as long, compiling afresh a few times it.
@@ -44,9 +45,15 @@ def available() -> bool:
     return os.environ.get("DPSCO_COMPILED") != "0" and _installed()
 
 
-@lru_cache(maxsize=1)
 def _installed() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    if "numba" in sys.modules:
+        return sys.modules["numba"] is not None
+    return _found()
+
+
+@lru_cache(maxsize=1)
+def _found() -> bool:
+    return importlib.util.find_spec("numba") is not None  # searches folders: not for every leaf
 
 
 def chosen(compiled: bool | None, twin_seconds: float) -> bool:

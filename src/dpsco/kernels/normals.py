@@ -25,7 +25,6 @@ from the first normal on.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -35,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
+from . import compiler
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
@@ -92,7 +92,7 @@ _TWIN_BLOCK = 4096  # pairs at a time: the twin's temporaries stay in the second
 
 def compiled_available() -> bool:
     """Whether the compiled loop may be used: Numba is installed and not switched off."""
-    return os.environ.get("DPSCO_COMPILED") != "0" and importlib.util.find_spec("numba") is not None
+    return compiler.available()
 
 
 def normals_from_words(words: Words, out: Floats) -> None:
@@ -155,16 +155,10 @@ def _loop_if_due(count: int) -> Callable[[Words, Floats], None] | None:
 @lru_cache(maxsize=1)
 def _compiled_loop() -> Callable[[Words, Floats], None] | None:
     """Import Numba and compile the loop, or load it from Numba's cache; None without Numba."""
-    try:
-        import numba
+    try:  # no fast-math: the twin's bits would be lost
+        return compiler.compile_loop(_pair_loop, "none(words, out)", flags=())
     except ImportError:
         return None
-    flags = {"nogil": True, "error_model": "numpy"}  # no fast-math: the twin's bits would be lost
-    try:
-        loop: Callable[[Words, Floats], None] = numba.njit(cache=True, **flags)(_pair_loop)
-    except RuntimeError:  # nowhere to write a cache
-        loop = numba.njit(**flags)(_pair_loop)
-    return loop
 
 
 def _pair_loop(words: Words, out: Floats) -> None:

@@ -61,8 +61,8 @@ class SparseRows:
         Raises:
             ParameterError: arrays that do not belong together.
         """
-        kinds = (self.values.dtype, self.columns.dtype, self.offsets.dtype)
-        if kinds[0] not in (np.float32, np.float64) or kinds[1:] != (np.int32, np.int64):
+        kinds = [part.dtype.name for part in (self.values, self.columns, self.offsets)]
+        if kinds[0] not in ("float32", "float64") or kinds[1:] != ["int32", "int64"]:
             raise ParameterError(
                 "SparseRows needs values of float32 or float64, columns of int32 and offsets of "
                 f"int64, got {kinds[0]}, {kinds[1]} and {kinds[2]}."

@@ -55,12 +55,19 @@ class TwoArgument:
     def __call__(self, margin: Any, label: Any, first: Any, second: Any) -> Any:
         """Evaluate on arrays or numbers; the parameters belong to the catalogue's losses."""
         if np.ndim(margin) == 0 and np.ndim(label) == 0:
-            return self.function(margin, label)
+            return self._single(margin, label)
         if self.arrays:
             found = self.function(margin, label)
         else:
-            found = np.vectorize(self.function, otypes=[float])(margin, label)
+            found = np.vectorize(self._single, otypes=[float])(margin, label)
         return np.broadcast_to(np.asarray(found, dtype=float), np.broadcast(margin, label).shape)
+
+    def _single(self, margin: Any, label: Any) -> Any:
+        """Evaluate on numbers; NaN where Python refuses them, so that no row can raise an error."""
+        try:
+            return self.function(margin, label)
+        except (ArithmeticError, ValueError):
+            return math.nan
 
 
 def two_argument(function: Callable[[Any, Any], Any]) -> SlopeFunction:
@@ -74,11 +81,12 @@ def two_argument(function: Callable[[Any, Any], Any]) -> SlopeFunction:
     >>> print(slope(np.array([0.0, 3.0]), np.array([1.0, 1.0])))
     [0. 2.]
     """
-    if isinstance(function, TwoArgument):
-        return function
-    if not callable(function):
-        raise ParameterError(f"A slope must be a function of (margin, label), got {function!r}.")
-    return TwoArgument(function, _understands_arrays(function))
+    given: Any = function
+    if isinstance(given, TwoArgument):
+        return given
+    if not callable(given):
+        raise ParameterError(f"A slope must be a function of (margin, label), got {given!r}.")
+    return TwoArgument(given, _understands_arrays(given))
 
 
 def _understands_arrays(function: Callable[[Any, Any], Any]) -> bool:
@@ -88,7 +96,9 @@ def _understands_arrays(function: Callable[[Any, Any], Any]) -> bool:
     try:
         with np.errstate(all="ignore"):
             found = np.broadcast_to(np.asarray(function(margins, labels), dtype=float), (6,))
-            single = [float(function(float(m), float(y))) for m, y in zip(margins, labels)]
+            single = [
+                float(function(float(m), float(y))) for m, y in zip(margins, labels, strict=True)
+            ]
     except Exception:  # whatever a user's function does with an array, numbers still work
         return False
     return bool(np.allclose(found, single, rtol=1e-12, atol=0.0, equal_nan=True))

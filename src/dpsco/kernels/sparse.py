@@ -6,9 +6,10 @@ row's columns only. The distance ``||z||`` follows from ``||v||^2`` and ``<v, ce
 up to date by a recurrence. The sum of the iterates is ``spent * v - debt`` and a multiple of the
 centre, where ``spent`` sums the scales so far and ``debt`` collects ``spent`` times each change.
 
-Every so often, and when the scale leaves its range, all this is settled: w and the sum are written
-out and the recurrences start afresh. Rounding therefore cannot drift, and settling costs a few
-numbers a step on average.
+Every so often, when the scale leaves its range, and before a change that dwarfs v (whose debt would
+swallow the digits of the sum), all this is settled: w and the sum are written out and the
+recurrences start afresh. Rounding therefore cannot drift, and settling costs a few numbers a step
+on average.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from . import compiler
 from .slope import Floats
-from .steps import Job, dense_pass, envelope_slope
+from .steps import Job, coefficient, dense_pass
 
 Integers = NDArray[np.int64]
 
@@ -48,9 +49,15 @@ def twin(job: Job) -> tuple[Floats, Floats]:
         columns, x = rows.columns[entries], rows.values[entries].astype(np.float64)
         along, across = float(x @ state.v[columns]), float(x @ state.centre[columns])
         g = job.cut(state.scale * along + (1.0 + state.shift) * across, row)
-        if state.shrink(1.0 - step * job.ridge):
+        length = float(x @ x)
+        state.shrink(1.0 - step * job.ridge)
+        if state.due(step * g * step * g * length):
+            state.settle()
             along = float(x @ state.v[columns])
-        state.move(columns, x, -step * g / state.scale, along, across)
+        by = -step * g / state.scale
+        state.move(columns, by * x)
+        state.square += by * (2.0 * along + by * length)
+        state.cross += by * across
         if job.radius < math.inf:
             state.project(job.radius)
     state.settle()
@@ -72,17 +79,20 @@ class _State:
         self.steps_left = interval(len(self.v))
         self.square, self.cross = float(self.v @ self.v), float(self.v @ self.centre)
 
-    def shrink(self, factor: float) -> bool:
-        """Count the iterate, then multiply it; return whether that led to a settlement."""
+    def shrink(self, factor: float) -> None:
+        """Count the iterate, then multiply it."""
         self.spent += self.scale
         self.shifts += 1.0 + self.shift
         self.scale *= factor
         self.shift = factor * self.shift + (factor - 1.0)
         self.steps_left -= 1
-        due = self.steps_left == 0 or not (1.0 / RANGE < abs(self.scale) < RANGE)
-        if due:
-            self.settle()
-        return due
+
+    def due(self, jump: float) -> bool:
+        """Return whether to settle before a change of the iterate of this squared length."""
+        if self.steps_left == 0 or not (1.0 / RANGE < abs(self.scale) < RANGE):
+            return True
+        least = RANGE * self.scale
+        return jump > least * least * self.square
 
     def settle(self) -> None:
         """Write out the iterate (less the centre) and the sum, and begin afresh."""
@@ -91,15 +101,10 @@ class _State:
         self.debt[:] = 0.0
         self._begin()
 
-    def move(
-        self, columns: NDArray[np.int32], x: Floats, by: float, along: float, across: float
-    ) -> None:
-        """Add ``by * x`` to v."""
-        change = by * x
+    def move(self, columns: NDArray[np.int32], change: Floats) -> None:
+        """Add the change to v at these columns."""
         self.v[columns] += change
         self.debt[columns] += self.spent * change
-        self.square += by * (2.0 * along + by * float(x @ x))
-        self.cross += by * across
 
     def project(self, radius: float) -> None:
         """Bring the iterate back into the ball."""
@@ -143,37 +148,24 @@ def _lazy_pass(
         i = order[t] if order.size > 0 else t
         along, across, length = products(values, columns, offsets[i], offsets[i + 1], state, centre)
         margin = numbers[0] * along + (1.0 + numbers[1]) * across
-        g = envelope_slope(function, first, second, smoothing, bound, margin, labels[i])
-        g = g if abs(g) < np.inf else 0.0
-        if limits.size > 0:
-            g = min(max(g, -limits[i]), limits[i])
+        limit = limits[i] if limits.size > 0 else np.inf
+        g = coefficient(function, first, second, smoothing, bound, margin, labels[i], limit)
         step = steps[t if steps.size > 1 else 0]
-        shrink = 1.0 - step * ridge
-        numbers[2] += numbers[0]
-        numbers[3] += 1.0 + numbers[1]
-        numbers[0] *= shrink
-        numbers[1] = shrink * numbers[1] + (shrink - 1.0)
+        shrink(numbers, 1.0 - step * ridge)
         left -= 1
-        if left == 0 or not (1.0 / RANGE < abs(numbers[0]) < RANGE):
+        if left == 0 or due(numbers, step * g * step * g * length):
             settle(total, centre, state, numbers)
             left = interval(weights.size)
             along, _, _ = products(values, columns, offsets[i], offsets[i + 1], state, centre)
         by = -step * g / numbers[0]
-        spent = numbers[2]
         for k in range(offsets[i], offsets[i + 1]):
             j = np.uint32(columns[k])
             change = by * values[k]
             state[j, 0] += change
-            state[j, 1] += spent * change
-        if radius < np.inf:
-            numbers[4] += by * (2.0 * along + by * length)
-            numbers[5] += by * across
-            square = numbers[0] * numbers[0] * numbers[4]
-            square += numbers[1] * (2.0 * numbers[0] * numbers[5] + numbers[1] * reach)
-            if square > radius * radius:
-                factor = radius / math.sqrt(square)
-                numbers[0] *= factor
-                numbers[1] *= factor
+            state[j, 1] += numbers[2] * change
+        numbers[4] += by * (2.0 * along + by * length)
+        numbers[5] += by * across
+        project(numbers, radius, reach)
     settle(total, centre, state, numbers)
     for j in range(weights.size):
         weights[j] = state[j, 0] + (centre[j] if centre.size > 0 else 0.0)
@@ -215,6 +207,33 @@ def settle(total: Floats, centre: Floats, state: Floats, numbers: Floats) -> Non
         state[j, 0] = numbers[0] * state[j, 0] + numbers[1] * c
         state[j, 1] = 0.0
     restart(centre, state, numbers)
+
+
+def shrink(numbers: Floats, factor: float) -> None:
+    """Count the iterate, then multiply it; compiled into the loop."""
+    numbers[2] += numbers[0]
+    numbers[3] += 1.0 + numbers[1]
+    numbers[0] *= factor
+    numbers[1] = factor * numbers[1] + (factor - 1.0)
+
+
+def due(numbers: Floats, jump: float) -> bool:
+    """Return whether to settle before a change of this squared length; compiled into the loop."""
+    if not (1.0 / RANGE < abs(numbers[0]) < RANGE):
+        return True
+    least = RANGE * numbers[0]
+    return bool(jump > least * least * numbers[4])
+
+
+def project(numbers: Floats, radius: float, reach: float) -> None:
+    """Bring the iterate back into the ball; compiled into the loop."""
+    scale, shift = numbers[0], numbers[1]
+    square = scale * scale * numbers[4]
+    square += shift * (2.0 * scale * numbers[5] + shift * reach)
+    if square > radius * radius:
+        factor = radius / math.sqrt(square)
+        numbers[0] *= factor
+        numbers[1] *= factor
 
 
 def products(
@@ -298,7 +317,7 @@ def lazy_loop(dtype: str) -> compiler.Loop:
         f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
         "floats, integers, floats, float, float, floats, out, out)",
         flags=compiler.CONTRACT,
-        helpers=(envelope_slope, interval, begin, restart, settle, products),
+        helpers=(coefficient, interval, begin, restart, settle, shrink, due, project, products),
     )
 
 
@@ -310,5 +329,5 @@ def noisy_loop(dtype: str) -> compiler.Loop:
         f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
         "floats, integers, floats, table, float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
-        helpers=(envelope_slope, dense_pass),
+        helpers=(coefficient, dense_pass),
     )

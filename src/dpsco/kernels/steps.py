@@ -1,4 +1,4 @@
-"""What a pass of gradient steps is made of: its checked arguments, and the loops over dense rows."""
+"""What a pass of gradient steps is made of: checked arguments, and the loops over dense rows."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ class Job:
 
     def twin_seconds(self) -> float:
         """Return roughly how long the twin takes."""
-        step = 8e-6 + (2e-5 if isinstance(self.rows, SparseRows) else 2e-9 * self.d)
+        step = 2e-5 if isinstance(self.rows, SparseRows) else 5e-6 + 5e-9 * self.d
+        if self.radius < math.inf:
+            step += 2e-6
         if self.noisy:
-            step += 3e-9 * self.d
+            step += 1e-6 + 5e-9 * self.d
         if self.slope.smoothing > 0.0:
-            step += BISECTIONS * 3e-6
+            step += BISECTIONS * 5e-6
         return self.count * step
 
     def step(self, t: int) -> tuple[int, float]:
@@ -79,8 +81,8 @@ class Job:
         """Return the coefficient of a row at this margin."""
         if self.slope.smoothing > 0.0:
             found = float(smoothed_slope(self.slope, margin, self.labels[row]))
-        else:
-            found = float(self.slope(margin, self.labels[row]))
+        else:  # NumPy's numbers overflow to inf where Python's would raise
+            found = float(self.slope(np.float64(margin), self.labels[row]))
         if not math.isfinite(found):
             return 0.0
         if len(self.limits):
@@ -128,7 +130,7 @@ def dense_row(rows: Rows, row: int) -> Floats:
 # -- the compiled loop over dense rows -------------------------------------------------------------
 
 
-def envelope_slope(
+def coefficient(
     function: Any,
     first: float,
     second: float,
@@ -136,17 +138,20 @@ def envelope_slope(
     bound: float,
     margin: float,
     label: float,
+    limit: float,
 ) -> float:
-    """Return the slope of the loss, or of its envelope; compiled into the loops."""
-    if smoothing == 0.0:
-        return float(function(margin, label, first, second))
+    """Return the slope of the loss or of its envelope, cut; compiled into the loops."""
     found = 0.0 * margin
-    reach = bound
-    for _ in range(BISECTIONS):
-        reach = 0.5 * reach
-        above = function(margin - found / smoothing, label, first, second) > found
-        found = found + reach if above else found - reach
-    return found
+    if smoothing == 0.0:
+        found = function(margin, label, first, second)
+    else:
+        reach = bound
+        for _ in range(BISECTIONS):
+            reach = 0.5 * reach
+            above = function(margin - found / smoothing, label, first, second) > found
+            found = found + reach if above else found - reach
+    found = found if abs(found) < np.inf else 0.0
+    return min(max(found, -limit), limit)
 
 
 def dense_pass(
@@ -170,32 +175,32 @@ def dense_pass(
     """Take all steps, weights and total in place; compiled, never run as Python."""
     count = order.size if order.size > 0 else rows.shape[0]
     d = weights.size
+    w = weights.copy()  # arrays of its own cannot overlap others, which the vectoriser would test
+    sums = np.zeros(d)
     plain = noise.shape[0] == 0 and centre.size == 0
     for t in range(count):
         i = order[t] if order.size > 0 else t
         margin = 0.0
         for j in range(d):
-            total[j] += weights[j]
-            margin += weights[j] * rows[i, j]
-        g = envelope_slope(function, first, second, smoothing, bound, margin, labels[i])
-        g = g if abs(g) < np.inf else 0.0
-        if limits.size > 0:
-            g = min(max(g, -limits[i]), limits[i])
+            sums[j] += w[j]
+            margin += w[j] * rows[i, j]
+        limit = limits[i] if limits.size > 0 else np.inf
+        g = coefficient(function, first, second, smoothing, bound, margin, labels[i], limit)
         step = steps[t if steps.size > 1 else 0]
         shrink = 1.0 - step * ridge
         g *= step
         square = 0.0
         if plain:
             for j in range(d):
-                v = shrink * weights[j] - g * rows[i, j]
-                weights[j] = v
+                v = shrink * w[j] - g * rows[i, j]
+                w[j] = v
                 square += v * v
         else:
             for j in range(d):
-                v = shrink * weights[j] - g * rows[i, j]
+                v = shrink * w[j] - g * rows[i, j]
                 if noise.shape[0] > 0:
                     v -= step * noise[t, j]
-                weights[j] = v
+                w[j] = v
                 if centre.size > 0:
                     v -= centre[j]
                 square += v * v
@@ -203,7 +208,10 @@ def dense_pass(
             scale = radius / math.sqrt(square)
             for j in range(d):
                 c = centre[j] if centre.size > 0 else 0.0
-                weights[j] = c + (weights[j] - c) * scale
+                w[j] = c + (w[j] - c) * scale
+    for j in range(d):
+        weights[j] = w[j]
+        total[j] += sums[j]
 
 
 @lru_cache(maxsize=2)
@@ -214,7 +222,7 @@ def dense_loop(dtype: str) -> compiler.Loop:
         f"none(slope, float, float, float, float, {dtype} rows, floats, floats, integers, floats, "
         "table, float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
-        helpers=(envelope_slope,),
+        helpers=(coefficient,),
     )
 
 

@@ -21,8 +21,8 @@ from ..errors import ParameterError
 from . import compiler
 from .clipping import coefficients
 from .rows import Rows, SparseRows
-from .slope import BISECTIONS, Floats, Slope, check_slope, smoothed_slope
-from .steps import checked_rows, kind, vector
+from .slope import BISECTIONS, Floats, Slope, TwoArgument, check_slope, smoothed_slope
+from .steps import checked_rows, coefficient, kind, vector
 
 SUM_LEAF = 4096
 """Rows that may be added one after the other, as in `dpsco.privacy.summation`."""
@@ -100,7 +100,7 @@ def slope_difference_sum(
     *,
     compiled: bool | None = None,
 ) -> Floats:
-    """Return ``sum_i c_i x_i``, c_i = first_factor slope(w1) - second_factor slope(w2), cut jointly.
+    """Return ``sum_i c_i x_i``, c_i = first_factor slope_i(w1) - second_factor slope_i(w2), cut.
 
     Arguments, bound and errors as in `slope_sum`.
     """
@@ -118,9 +118,7 @@ def margins(rows: Rows, weights: Floats, *, compiled: bool | None = None) -> Flo
     return _margins(checked, vector("weights", weights, d), _choose(compiled, n, d, 1))
 
 
-def coefficients_sum(
-    rows: Rows, coefficients: Floats, *, compiled: bool | None = None
-) -> Floats:
+def coefficients_sum(rows: Rows, coefficients: Floats, *, compiled: bool | None = None) -> Floats:
     """Return ``X^T c``, in float64; rows beyond SUM_LEAF in leaves that are combined pairwise."""
     checked = checked_rows(rows)
     n, d = checked.shape
@@ -174,13 +172,24 @@ def _slopes(
     block: Rows, labels: Floats, slope: Slope, points: list[tuple[Floats, float]], serve: bool
 ) -> Floats:
     """Return the weighted sum of the slopes at all points."""
-    weights, factor = points[0]
-    found = smoothed_slope(slope, _margins(block, weights, serve), labels)
-    if factor != 1.0:
-        found = factor * found
-    for weights, factor in points[1:]:
-        found = found + factor * smoothed_slope(slope, _margins(block, weights, serve), labels)
+    found = None
+    for weights, factor in points:
+        part = _evaluate(slope, _margins(block, weights, serve), labels, serve)
+        part = part if factor == 1.0 else factor * part
+        found = part if found is None else found + part
     return np.ascontiguousarray(found)
+
+
+def _evaluate(slope: Slope, margins: Floats, labels: Floats, serve: bool) -> Floats:
+    """Return the slopes: by NumPy, or number by number if a user's function knows nothing else."""
+    if serve and isinstance(slope.function, TwoArgument) and not slope.function.arrays:
+        function = compiler.scalar_function(slope.function)
+        if function is not None:
+            out = np.empty(len(margins))
+            parameters = (slope.first, slope.second, slope.smoothing, slope.bound)
+            _loop("slopes", "")(function, *parameters, margins, labels, out)
+            return out
+    return smoothed_slope(slope, margins, labels)
 
 
 def _choose(compiled: bool | None, rows: int, width: int, points: int) -> bool:
@@ -191,7 +200,7 @@ def _width(rows: Rows) -> int:
     """Return the entries of a row, on average."""
     if isinstance(rows, SparseRows):
         return int(rows.offsets[-1] - rows.offsets[0]) // max(1, len(rows))
-    return rows.shape[1]
+    return int(rows.shape[1])
 
 
 def _pairwise(leaf: Callable[[int, int], Floats], start: int, stop: int) -> Floats:
@@ -233,6 +242,23 @@ def _accumulate(rows: Rows, given: Floats, total: Floats, serve: bool) -> None:
         _loop("dense sum", kind(rows))(rows, given, total)
     else:
         total += given @ np.asarray(rows, dtype=np.float64)
+
+
+def _slope_loop(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    margins: Floats,
+    labels: Floats,
+    out: Floats,
+) -> None:
+    """Compiled, never run as Python."""
+    for i in range(out.size):
+        out[i] = coefficient(
+            function, first, second, smoothing, bound, margins[i], labels[i], np.inf
+        )
 
 
 def _dense_margins(rows: Any, weights: Floats, out: Floats) -> None:
@@ -309,16 +335,27 @@ def _sparse_sum(
             total[np.uint32(columns[k])] += c * values[k]
 
 
-_LOOPS = {
+_LOOPS: dict[str, tuple[Callable[..., None], str, tuple[str, ...]]] = {
+    "slopes": (
+        _slope_loop,
+        "slope, float, float, float, float, floats, floats, out",
+        compiler.CONTRACT,
+    ),
     "dense margins": (_dense_margins, "{} rows, floats, out", compiler.REASSOCIATE),
     "dense sum": (_dense_sum, "{} rows, floats, out", compiler.REASSOCIATE),
-    "sparse margins": (_sparse_margins, "{} values, columns, integers, floats, out", compiler.CONTRACT),
+    "sparse margins": (
+        _sparse_margins,
+        "{} values, columns, integers, floats, out",
+        compiler.CONTRACT,
+    ),
     "sparse sum": (_sparse_sum, "{} values, columns, integers, floats, out", compiler.CONTRACT),
 }
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _loop(name: str, dtype: str) -> compiler.Loop:
     """Return a compiled loop for one type of rows."""
     function, arguments, flags = _LOOPS[name]
-    return compiler.compile_loop(function, f"none({arguments.format(dtype)})", flags=flags)
+    return compiler.compile_loop(
+        function, f"none({arguments.format(dtype)})", flags=flags, helpers=(coefficient,)
+    )

@@ -138,7 +138,7 @@ class MarginLoss(ABC):
         nearest = self.prox(margin, label, 1.0 / smoothing)
         move = nearest - np.asarray(margin, dtype=float)
         with np.errstate(over="ignore"):
-            return self.value(nearest, label) + 0.5 * smoothing * move * move
+            return np.asarray(self.value(nearest, label) + 0.5 * smoothing * move * move)
 
     # -- scalar facts ------------------------------------------------------------------------------
 

@@ -100,12 +100,11 @@ class CustomLoss(MarginLoss):
             value, slope, steepest, sharpest, _hoelder(hoelder, steepest, sharpest), convex,
             labels, value_at_zero, str(name),
         )  # fmt: skip
-        guarded = Guarded(slope, steepest, f"the slope of {claims.name}")
+        guarded = Guarded(slope, steepest)
         keep = vars(self)
         keep.update(_claims=claims, convex=convex, labels=labels)
         keep["_kernel"] = Slope(two_argument(guarded), bound=steepest)
-        unbounded = Guarded(value, math.inf, f"the value of {claims.name}")
-        keep["_phi"] = two_argument(unbounded)
+        keep["_phi"] = two_argument(Guarded(value))
         check_claims(claims)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,9 +1,11 @@
-"""Calls of a user's function on private rows: results bounded, exceptions silent about values."""
+"""Calls of a user's function on private rows: bounded results, and silence about the rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,57 @@ from ..errors import ParameterError
 
 @dataclass(frozen=True)
 class Guarded:
-    """A user's function whose result is clipped and whose exceptions tell nothing of the rows."""
+    """A user's function of (margin, label), clipped to ``[-bound, bound]``; it never raises.
+
+    A row on which the function fails has the result NaN, which the loops count as no gradient: a
+    rule for that row alone, while an exception would tell something of the rows. Compiled loops
+    take it like a function that Numba has compiled, which `py_func` and `_numba_type_` make it
+    look like: the same clipping then happens in machine code.
+    """
 
     function: Callable[[Any, Any], Any]
-    bound: float
-    owner: str
+    bound: float = math.inf
 
     def __call__(self, margin: Any, label: Any) -> Any:
-        """Return the function's value within [-bound, bound]."""
+        """Return the function's value within the bound, NaN where it fails."""
+        shape = np.broadcast_shapes(np.shape(margin), np.shape(label))
         with np.errstate(all="ignore"):
-            found = run_guarded(self.owner, self.function, margin, label)
+            try:
+                found = np.broadcast_to(np.asarray(self.function(margin, label), float), shape)
+            except Exception:
+                if shape == ():
+                    return math.nan
+                found = np.vectorize(self, otypes=[float])(margin, label)
             return np.minimum(np.maximum(found, -self.bound), self.bound)
+
+    @property
+    def py_func(self) -> Callable[[Any, Any], Any]:
+        """The function itself, as Numba's compiled functions offer it."""
+        return self.function
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba's type of the compiled function."""
+        from numba import types
+
+        return types.Dispatcher(_compiled(self.function, self.bound))
+
+
+@lru_cache(maxsize=64)  # Numba's types refer to functions weakly: something must keep them
+def _compiled(function: Any, bound: float) -> Any:
+    """Return the same as `Guarded`, compiled for numbers."""
+    from numba import njit
+
+    inner = function if hasattr(function, "py_func") else njit(error_model="numpy")(function)
+
+    def clipped(margin: float, label: float) -> float:
+        try:
+            found = float(inner(margin, label))
+        except Exception:
+            found = math.nan
+        return min(max(found, -bound), bound) if found == found else found
+
+    return njit(error_model="numpy")(clipped)
 
 
 def run_guarded(owner: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -32,7 +74,8 @@ def run_guarded(owner: str, function: Callable[..., Any], *arguments: Any) -> An
     The new one is raised outside the handler, so that not even its context holds the old one.
     """
     try:
-        return function(*arguments)
+        with np.errstate(all="ignore"):  # a warning could tell something of the rows
+            return function(*arguments)
     except Exception as error:
         kind = type(error).__name__
     raise ParameterError(

@@ -1,4 +1,4 @@
-"""Hinge losses of a sign: functions of ``t = 1 - y u``, zero where the sign is right by a margin."""
+"""Hinge losses of a sign: functions of ``t = 1 - y u``, zero from a margin of 1 on."""
 
 from __future__ import annotations
 
@@ -134,9 +134,7 @@ class QHinge(MarginLoss):
         if self.q == 1.0:
             return Hinge().conjugate(a, y)
         share, power = (self.q - 1.0) / self.q, 1.0 / (self.q - 1.0)
-        return on_domain(
-            lambda b: b * (share * (b / self.q) ** power - 1.0), -y * a, 0.0, math.inf
-        )
+        return on_domain(lambda b: b * (share * (b / self.q) ** power - 1.0), -y * a, 0.0, math.inf)
 
     def envelope(self, smoothing: float) -> Slope:
         """Return -y clip(smoothing t, 0, 1) for q = 1, a line for q = 2; others are not Lipschitz.
@@ -153,7 +151,7 @@ class QHinge(MarginLoss):
         return float(self.q * (1.0 + margin) ** (self.q - 1.0))
 
     def curvature_bound(self, label: float, margin: float) -> float:
-        """Return q (q - 1) (1 - margin)^(q - 2) where t = 0 is out of reach, else inf (2 if q = 2)."""
+        """Return q (q - 1) (1 - margin)^(q - 2), inf where t = 0 is within reach; 2 if q = 2."""
         if self.q == 2.0:
             return 2.0
         if margin >= 1.0:

@@ -110,21 +110,29 @@ class PerRowLoss(VectorLoss):
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the gradient of each row; whatever the function does, nothing else of the rows."""
-        w, dense, labels = self._inputs(weights, X, y)
-        owner = f"the gradient of {self.name}"
-        found = run_guarded(owner, self._given[0], w, dense, labels)
-        return _checked(owner, found, (len(dense), len(w)))
+        return self._evaluate("gradient", weights, X, y)
 
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the loss of each row, if its function was given."""
-        if self._given[2] is None:
+        return self._evaluate("value", weights, X, y)
+
+    def _evaluate(
+        self, which: str, weights: ArrayLike, X: Rows, y: ArrayLike | None, public: bool = False
+    ) -> Floats:
+        """Call a function; only for public rows may an error say what came back."""
+        function = self._given[0 if which == "gradient" else 2]
+        if function is None:
             raise ParameterError(
                 f"{self.name} has no value: pass value=... to PerRowLoss to report losses."
             )
         w, dense, labels = self._inputs(weights, X, y)
-        owner = f"the value of {self.name}"
-        found = run_guarded(owner, self._given[2], w, dense, labels)
-        return _checked(owner, found, (len(dense),))
+        shape = (len(dense), len(w)) if which == "gradient" else (len(dense),)
+        owner = f"the {which} of {self.name}"
+        result = np.asarray(run_guarded(owner, function, w, dense, labels))
+        if result.shape != shape or result.dtype.kind not in "fiub":
+            found = f"; got shape {result.shape} and dtype {result.dtype}" if public else ""
+            raise ParameterError(f"{owner} must return real numbers of shape {shape}{found}.")
+        return result.astype(float, copy=False)
 
     def constants(
         self, *, feature: float, label: float = 1.0, radius: float = math.inf
@@ -165,40 +173,27 @@ class PerRowLoss(VectorLoss):
         """Call the functions on rows of zeros, and on others to see that rows are not mixed."""
         _, size, value, _, features, _ = self._given
         d = features or size or 3
-        functions = (self.gradients,) if value is None else (self.gradients, self.value)
         weights, rows, labels = np.zeros(self.dimension(d)), np.zeros((3, d)), np.zeros(3)
         hint = "" if features else f" It was probed with {d} features: pass features=... if wrong."
-        for function in functions:
+        for which in ("gradient",) if value is None else ("gradient", "value"):
             try:
-                function(weights, rows, labels)
+                self._evaluate(which, weights, rows, labels, public=True)
             except ParameterError as error:
                 raise ParameterError(f"On three rows of zeros: {error}{hint}") from None
-            _refuse_mixing(self.name, function, len(weights), d)
+            self._refuse_mixing(which, len(weights), d)
 
-
-def _refuse_mixing(name: str, function: Callable[..., Floats], size: int, d: int) -> None:
-    """Compare three public rows at once with each of them alone."""
-    weights = np.linspace(0.1, 0.2, size)
-    rows, labels = np.cos(np.arange(3.0 * d)).reshape(3, d), np.array([1.0, -1.0, 1.0])
-    try:
-        together = function(weights, rows, labels)
-        alone = [function(weights, rows[k : k + 1], labels[k : k + 1])[0] for k in range(3)]
-    except ParameterError:  # not defined for these labels; zeros have been tried
-        return
-    if not np.allclose(together, alone, rtol=1e-6, atol=1e-9, equal_nan=True):
-        raise ParameterError(
-            f"{name} mixes rows: three public rows together give other results than one by one. "
-            "Each row's result may depend on that row and the weights alone (no means over rows, "
-            "no batch statistics); privacy rests on it."
-        )
-
-
-def _checked(owner: str, found: Any, shape: tuple[int, ...]) -> Floats:
-    """Return a user's result as floats, if it has the right shape and holds real numbers."""
-    result = np.asarray(found)
-    if result.shape != shape or result.dtype.kind not in "fiub":
-        raise ParameterError(
-            f"{owner} must return real numbers of shape {shape}, got shape {result.shape} and "
-            f"dtype {result.dtype}."
-        )
-    return result.astype(float, copy=False)
+    def _refuse_mixing(self, which: str, size: int, d: int) -> None:
+        """Compare three public rows at once with each of them alone."""
+        weights = np.linspace(0.1, 0.2, size)
+        rows, labels = np.cos(np.arange(3.0 * d)).reshape(3, d), np.array([1.0, -1.0, 1.0])
+        parts = [slice(0, 3), slice(0, 1), slice(1, 2), slice(2, 3)]
+        try:
+            found = [self._evaluate(which, weights, rows[p], labels[p]) for p in parts]
+        except ParameterError:  # not defined for these rows; zeros have been tried
+            return
+        if not np.allclose(found[0], np.concatenate(found[1:]), rtol=1e-6, equal_nan=True):
+            raise ParameterError(
+                f"{self.name} mixes rows: three public rows together give other results than one "
+                "by one. Each row's result may depend on that row and the weights alone (no means "
+                "over rows, no batch statistics); privacy rests on it."
+            )

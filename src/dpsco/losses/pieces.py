@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .base import Floats
 
@@ -30,7 +29,7 @@ def corner(excess: Floats, stiffness: float, cap: float) -> Floats:
 
 
 def on_domain(
-    conjugate: Callable[[Floats], Floats], dual: Floats, low: ArrayLike, high: ArrayLike
+    conjugate: Callable[[Floats], Floats], dual: Floats, low: float | Floats, high: float | Floats
 ) -> Floats:
     """Return ``conjugate(dual)`` for duals in [low, high], and inf outside."""
     inside = (dual >= low) & (dual <= high)

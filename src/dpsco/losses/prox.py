@@ -19,13 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import AssumptionError, ParameterError
 from .base import Floats, MarginLoss
 
+Place = tuple[Floats, Floats, Floats]  # margins, labels, steps
 _LARGEST = float(np.finfo(float).max)
 _ROUNDS = 200  # 64 halvings, each after two Newton steps, and a few more
 
 
-def scalar_prox(
-    loss: MarginLoss, margin: ArrayLike, label: ArrayLike, step: ArrayLike
-) -> Floats:
+def scalar_prox(loss: MarginLoss, margin: ArrayLike, label: ArrayLike, step: ArrayLike) -> Floats:
     """Return argmin_u phi(u) + (u - margin)^2 / (2 step), elementwise.
 
     It is NaN where the margin or the label is not finite.
@@ -52,57 +51,62 @@ def scalar_prox(
 def _solve(loss: MarginLoss, m: Floats, y: Floats, s: Floats, convexity: Floats) -> Floats:
     """Return the roots of F for finite one-dimensional arguments."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        slope = s * loss.slope(m, y)
-        far = np.clip(m - slope / convexity, -_LARGEST, _LARGEST)
+        answer, force = m.copy(), s * loss.slope(m, y)
+        far = np.clip(m - force / convexity, -_LARGEST, _LARGEST)
         # One float of room on either side: rounding must not push the root out of the bracket.
         low = np.nextafter(np.minimum(m, far), -_LARGEST)
         high = np.nextafter(np.maximum(m, far), _LARGEST)
-        answer = m.copy()
-        active = np.flatnonzero(slope != 0.0)
-        trial = _newton(loss, m, m, y, s, low, high)[active]
-        low, high = low[active], high[active]
+        trial, middle, active, open_ = m, _between(low, high), np.arange(len(m)), force != 0.0
         for turn in range(_ROUNDS):
+            trial, force, middle = trial[open_], force[open_], middle[open_]
+            low, high, active = low[open_], high[open_], active[open_]
             if len(active) == 0:
                 break
-            force = _force(loss, trial, m[active], y[active], s[active])
-            low = np.where(force < 0.0, trial, low)
+            there = m[active], y[active], s[active]
+            if turn % 3 != 2:
+                middle = _newton(loss, trial, force, there, low, high, middle)
+            trial, force = middle, _force(loss, middle, there)
+            low = np.where(force <= 0.0, trial, low)
             high = np.where(force >= 0.0, trial, high)
-            low = np.where(force == 0.0, trial, low)
             middle = _between(low, high)
             open_ = (middle > low) & (middle < high)
-            done = active[~open_]
-            answer[done] = _nearer(loss, low[~open_], high[~open_], m[done], y[done], s[done])
-            trial, low, high, middle = trial[open_], low[open_], high[open_], middle[open_]
-            active = active[open_]
-            if turn % 3 != 2:
-                middle = _newton(loss, trial, m[active], y[active], s[active], low, high)
-            trial = middle
+            answer[active] = trial  # stands only if the slope is not monotone, or NaN
+            if not bool(np.all(open_)):
+                done = active[~open_]
+                answer[done] = _nearer(loss, low[~open_], high[~open_], (m[done], y[done], s[done]))
     return answer
 
 
-def _force(loss: MarginLoss, u: Floats, m: Floats, y: Floats, s: Floats) -> Floats:
+def _force(loss: MarginLoss, u: Floats, there: Place) -> Floats:
     """Return F(u)."""
+    m, y, s = there
     return np.asarray((u - m) + s * loss.slope(u, y))
 
 
-def _nearer(loss: MarginLoss, low: Floats, high: Floats, m: Floats, y: Floats, s: Floats) -> Floats:
+def _nearer(loss: MarginLoss, low: Floats, high: Floats, there: Place) -> Floats:
     """Return the one of two neighbours where F is nearer to 0."""
-    below, above = _force(loss, low, m, y, s), _force(loss, high, m, y, s)
+    below, above = _force(loss, low, there), _force(loss, high, there)
     return np.where(np.abs(below) < np.abs(above), low, high)
 
 
 def _newton(
-    loss: MarginLoss, u: Floats, m: Floats, y: Floats, s: Floats, low: Floats, high: Floats
+    loss: MarginLoss,
+    u: Floats,
+    force: Floats,
+    there: Place,
+    low: Floats,
+    high: Floats,
+    middle: Floats,
 ) -> Floats:
-    """Return Newton's point, a few floats beyond it, or the middle float of the bracket.
+    """Return a point two floats beyond Newton's, or ``middle`` if that leaves the bracket.
 
     Newton's method approaches from one side; going two floats too far puts the root, once it is
     that near, into a bracket of three floats.
     """
-    move = -_force(loss, u, m, y, s) / (1.0 + s * loss.curvature(u, y))
+    _, y, s = there
+    move = -force / (1.0 + s * loss.curvature(u, y))
     point = u + move + 2.0 * np.sign(move) * np.spacing(np.abs(u))
-    inside = (point > low) & (point < high)
-    return np.where(inside, point, _between(low, high))
+    return np.where((point > low) & (point < high), point, middle)
 
 
 def _between(low: Floats, high: Floats) -> Floats:

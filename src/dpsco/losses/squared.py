@@ -66,7 +66,9 @@ class Squared(MarginLoss):
 
     def envelope_value(self, margin: ArrayLike, label: ArrayLike, smoothing: float) -> Floats:
         """Return smoothing / (1 + smoothing) times the loss."""
-        return np.asarray(self.value(margin, label) / (1.0 + 1.0 / positive("smoothing", smoothing)))
+        return np.asarray(
+            self.value(margin, label) / (1.0 + 1.0 / positive("smoothing", smoothing))
+        )
 
     def slope_bound(self, label: float, margin: float) -> float:
         """Return label + margin."""

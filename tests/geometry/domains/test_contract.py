@@ -13,7 +13,7 @@ from dpsco.geometry.domains import Intersection, Simplex
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
 
 usual = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.sampled_from([1, 2, 3, 7, 20])
@@ -61,7 +61,7 @@ def test_projection(build, d, seed, scale):
 @pytest.mark.parametrize("d", [100, 1000])
 def test_projection_in_high_dimension(build, d):
     if d > 100 and build.kind == "ellipsoid, matrix":
-        d = 300
+        d = 200
     example = build(d, seed=d)
     for scale in (0.3, 3.0, 1e6):
         x, y = points(example, d, scale)[[0, -1]]
@@ -97,7 +97,7 @@ def test_linear_minimiser(build, d, seed):
 
 
 def test_linear_minimiser_in_high_dimension(build):
-    d = 300 if build.kind == "ellipsoid, matrix" else 1000
+    d = 200 if build.kind == "ellipsoid, matrix" else 1000
     check_minimiser(build(d, seed=3), np.random.default_rng(3).standard_normal(d))
 
 
@@ -161,56 +161,57 @@ def norms(d, rng):
     yield GroupNorm(groups, 1.0, np.inf, ones)
 
 
-def climb(domain, norm, about, starts):
+def climb(domain, norm, about, starts, rounds=6):
     """Search for the member farthest from ``about``: each round can only gain."""
-    best = 0.0
-    for w in starts:
-        for _ in range(8):
-            w = domain.minimise(-norm.dual.steepest(w - about))
-        best = max(best, float(norm(w - about)))
-    return best
+    w = starts
+    for _ in range(rounds):
+        w = domain.minimise(-norm.dual.steepest(w - about))
+    return float(np.max(norm(w - about)))
 
 
 @usual
 @given(d=st.sampled_from([1, 2, 3, 8]), seed=seeds)
 def test_no_member_is_beyond_the_sizes(build, d, seed):
+    meets = "and" in build.kind
     example = build(d, seed)
     domain, members = example.domain, example.members
-    centre, origin = domain.centre(d), np.zeros(d)
-    few = members[:4]
+    few, rounds = (members[:2], 2) if meets else (members[:4], 6)
     more = 1.0 + 1e-12
-    for norm in norms(d, np.random.default_rng(seed)):
+    rng = np.random.default_rng(seed)
+    for norm in rng.permutation(np.array(list(norms(d, rng)), dtype=object))[: 1 if meets else 3]:
         radius, reach, diameter = (
             size(d, norm) for size in (domain.radius, domain.reach, domain.diameter)
         )
-        assert climb(domain, norm, centre, few) <= radius * more
-        assert climb(domain, norm, origin, few) <= reach * more
-        assert climb(domain, norm, few[0], few) <= diameter * more
+        assert climb(domain, norm, domain.centre(d), few, rounds) <= radius * more
+        assert climb(domain, norm, np.zeros(d), few, rounds) <= reach * more
+        assert climb(domain, norm, few[0], few, rounds) <= diameter * more
         assert float(np.max(norm(members - members[:, None]))) <= diameter * more
         assert radius <= diameter * more
-        assert diameter <= 2.0 * min(radius, reach) * more or isinstance(domain, Intersection)
+        assert meets or diameter <= 2.0 * min(radius, reach) * more
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("d", [1, 4])
 def test_sizes_are_attained_where_they_are_exact(build, d):
     if "and" in build.kind:
         pytest.skip("intersections give upper bounds")
-    example = build(d, seed=d)
-    domain = example.domain
-    rng = np.random.default_rng(0)
-    units = np.concatenate([np.eye(d), -np.eye(d), np.ones((1, d)), rng.standard_normal((40, d))])
+    domain = build(d, seed=d).domain
+    centre, rng = domain.centre(d), np.random.default_rng(0)
+    units = np.concatenate([np.eye(d), -np.eye(d), np.ones((1, d)), rng.standard_normal((15, d))])
     starts = domain.minimise(units)
+    exact_reach = not (build.kind.startswith("ellipsoid") or "moved" in build.kind)
+    cornered = build.kind in ("simplex", "polytope")
+    rounds = 2 if cornered else 60  # from corner to corner, or along a curve
     for norm in norms(d, rng):
         if build.kind == "ellipsoid, matrix" and norm not in (L2, LINF):
             continue
-        assert climb(domain, norm, domain.centre(d), starts) == pytest.approx(
-            domain.radius(d, norm)
-        )
-        across = max(climb(domain, norm, -w + 2 * domain.centre(d), [w]) for w in starts)
-        pairs = max(climb(domain, norm, w, starts) for w in starts)
-        assert max(across, pairs) == pytest.approx(domain.diameter(d, norm))
-        if not (build.kind.startswith("ellipsoid") or "moved" in build.kind):
-            assert climb(domain, norm, np.zeros(d), starts) == pytest.approx(domain.reach(d, norm))
+        radius = climb(domain, norm, centre, starts, rounds)
+        assert radius == pytest.approx(domain.radius(d, norm), rel=1e-8)
+        across = max(climb(domain, norm, w, starts, rounds) for w in starts) if cornered else 0.0
+        diameter = across if cornered else 2.0 * radius  # the others are symmetric
+        assert diameter == pytest.approx(domain.diameter(d, norm), rel=1e-8)
+        if exact_reach:
+            reach = climb(domain, norm, np.zeros(d), starts, rounds)
+            assert reach == pytest.approx(domain.reach(d, norm), rel=1e-8)
 
 
 @pytest.mark.parametrize("d", [1, 3, 10])
@@ -220,12 +221,11 @@ def test_width_agrees_with_simulation(build, d):
     example = build(d, seed=2 * d)
     width = example.domain.gaussian_width(d, samples=400, seed=5)
     draws = np.random.default_rng(1).standard_normal((400, d))
-    supports = [float(example.domain.support(g)) for g in draws]
-    supports -= draws @ example.domain.centre(d)
+    supports = example.domain.support(draws) - draws @ example.domain.centre(d)
     spread = np.hypot(np.std(supports) / 20.0, width.error)
     assert abs(np.mean(supports) - width.value) <= 5.5 * spread + 1e-12
     exact = not (build.kind.startswith(("ellipsoid", "polytope")) or "and" in build.kind)
-    assert (width.error == 0.0) == (exact or d == 1)
+    assert (width.error <= 1e-12) == (exact or d == 1)
 
 
 def test_batches_are_rows(build):

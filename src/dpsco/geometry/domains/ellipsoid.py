@@ -18,9 +18,12 @@ from .base import (
     difference,
     finite_vector,
     floats,
+    quiet,
     rounding_of,
 )
 from .extents import ball_extent, box_extent, unit
+
+_STEPS = 200  # far above the number ever needed (about 10)
 
 
 class Ellipsoid(Domain):
@@ -103,12 +106,12 @@ class Ellipsoid(Domain):
 
     def _project(self, rows: Floats) -> Floats:
         found = np.array(rows)
-        outside = np.flatnonzero(~(self.minkowski(rows) <= 1.0 + self._tolerance()))
-        for k in outside:
-            offset = difference(rows[k], self._middle)
-            top = float(np.max(np.abs(offset)))
-            ball = _sphere_point(self._along(offset / top), top, self._axes)
-            found[k] = self._middle + self._back(self._axes * ball)
+        outside = ~(self.minkowski(rows) <= 1.0 + self._tolerance())
+        if np.any(outside):
+            offsets = difference(rows[outside], self._middle)
+            top = np.max(np.abs(offsets), axis=-1, keepdims=True)
+            sphere = _sphere_points(self._along(offsets / top), top, self._axes)
+            found[outside] = self._middle + self._back(self._axes * sphere)
         return found
 
     def _tolerance(self) -> float:
@@ -138,8 +141,8 @@ class Ellipsoid(Domain):
         return np.asarray(L2(self._along(scaled) / self._axes) * top[:, 0])
 
 
-def _sphere_point(along: Floats, top: float, axes: Floats) -> Floats:
-    """Return s on the unit sphere such that axes * s is nearest to top * along, which is outside.
+def _sphere_points(along: Floats, top: Floats, axes: Floats) -> Floats:
+    """Return rows s of length one with axes * s nearest to top * along, which is outside.
 
     With lengths in units of the longest axis and z = top * along, s_i = a_i z_i / (a_i^2 + l) for
     the l > 0 that gives s length one. Newton's method on 1 / ||s||, which is nearly a line in l,
@@ -147,23 +150,26 @@ def _sphere_point(along: Floats, top: float, axes: Floats) -> Floats:
     """
     longest = float(np.max(axes))
     a = axes / longest
-    scale = min(top / longest, LARGEST * 1e-20)  # farther points have the same projection
+    with quiet():
+        scale = np.minimum(top / longest, LARGEST * 1e-20)  # farther away nothing changes
     pulled = a * along * scale
-    low = max(0.0, float(np.max(np.abs(pulled) - a * a)))
-    high = max(low, float(L2(pulled)))
+    low = np.maximum(0.0, np.max(np.abs(pulled) - a * a, axis=-1))
+    high = np.maximum(low, L2(pulled))
     multiplier = low
-    for _ in range(200):
-        s = pulled / (a * a + multiplier)
-        size = float(L2(s))
-        low, high = (multiplier, high) if size > 1.0 else (low, multiplier)
-        slope = float(np.sum(s * s / (a * a + multiplier)))
+    for _ in range(_STEPS):
+        below = a * a + multiplier[:, None]
+        s = pulled / below
+        size = L2(s)
+        low, high = np.where(size > 1.0, multiplier, low), np.where(size > 1.0, high, multiplier)
+        slope = np.sum(s * s / below, axis=-1)
         following = multiplier + (size - 1.0) * size * size / slope
-        if not low <= following <= high:
-            following = 0.5 * (low + high)
-        if abs(following - multiplier) <= 2.0 * ROUNDING * multiplier:
+        usable = (low <= following) & (following <= high)
+        following = np.where(usable, following, 0.5 * low + 0.5 * high)
+        done = np.abs(following - multiplier) <= 2.0 * ROUNDING * multiplier
+        if np.all(done):
             break
-        multiplier = following
-    return np.asarray(s / L2(s))
+        multiplier = np.where(done, multiplier, following)
+    return np.asarray(s / L2(s)[:, None])
 
 
 def _checked_axes(axes: ArrayLike | None) -> Floats:

@@ -13,7 +13,6 @@ one root of one number remains: the t at which w meets the sphere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -26,6 +25,8 @@ from .extents import unit
 _DOUBLINGS = 40
 """How far along a ray the minimiser goes, in powers of two of the ball's radius r. At distance t
 the point reached is within r^2 / (2 t) of the least value: 1e-12 r."""
+
+_STEPS = 400  # far above the number ever needed (about 30)
 
 _MARGIN = 1e-12
 """The ball must reach into the domain by this much of its radius."""
@@ -87,6 +88,8 @@ class Intersection(Domain):
                 f"ball must reach into the interior of {type(self._domain).__name__}: with d={d} "
                 "they have no common interior point. Pass a larger radius or another centre."
             )
+        if not self._domain.bounded:
+            return near
         inward = self._domain.centre(d) - near
         length = float(L2(inward))
         return np.asarray(near + inward * (min(1.0, 0.5 * room / length) if length > 0.0 else 0.0))
@@ -114,67 +117,70 @@ class Intersection(Domain):
         return radius + rounding_of(d) * (radius + place)
 
     def _project(self, rows: Floats) -> Floats:
-        self.centre(rows.shape[-1])  # the two must meet
-        return np.stack([self._project_one(row) for row in rows])
+        d = rows.shape[-1]
+        self.centre(d)  # the two must meet
+        middle = self._ball.centre(d)
+        found = self._domain.project(rows)
+        with quiet():
+            outside = ~(L2(difference(found, middle)) <= self._limit(d))
+        if np.any(outside):
+            offsets = difference(rows[outside], middle)
+            found[outside] = self._meet(middle, offsets, np.ones(len(offsets)))
+        return found
 
-    def _project_one(self, row: Floats) -> Floats:
-        middle = self._ball.centre(len(row))
-        whole = self._domain.project(row)
-        if L2(difference(whole, middle)) <= self._limit(len(row)):
-            return whole
-        offset = difference(row, middle)
-        return self._along(lambda t: middle + t * offset, 1.0)
+    def _meet(self, middle: Floats, offsets: Floats, high: Floats) -> Floats:
+        """Return, a row, the projection of middle + t * offset at the t where it meets the sphere.
 
-    def _along(self, ray: Callable[[float], Floats], high: float) -> Floats:
-        """Return the projection of ray(t) onto the domain at the t where it meets the sphere.
-
-        At t = 0 the ray is at c, inside; at ``high`` the projection is outside. Regula falsi with
-        the Illinois rule, and a halving (of the exponent while the bracket spans orders of
-        magnitude) whenever the bracket has not shrunk enough. The inner end is returned.
+        At t = 0 the projection is inside, at ``high`` outside. Regula falsi with the Illinois
+        rule; every third step, and where that fails, a halving. The inner end is returned.
         """
-        middle = ray(0.0)
-        d = len(middle)
-        radius = self._ball.radius(d)
-        low, inner = 0.0, self._domain.project(middle)
-        below, above = float(L2(inner - middle)) - radius, math.inf
-        for step in range(400):
-            if high - low <= 2.0 * ROUNDING * high or (below == 0.0 and step):
+        radius = self._ball.radius(len(middle))
+        near = self._domain.project(middle)
+        inner = np.tile(near, (len(high), 1))
+        low, below = np.zeros_like(high), np.full_like(high, float(L2(near - middle)) - radius)
+        high, above = np.array(high), np.full_like(high, math.inf)
+        open_ = np.arange(len(high))
+        for step in range(_STEPS):
+            t = _next(low[open_], high[open_], below[open_], above[open_], halve=step % 3 == 2)
+            wide = high[open_] - low[open_] > 2.0 * ROUNDING * high[open_]
+            going = wide & (low[open_] < t) & (t < high[open_])
+            open_, t = open_[going], t[going]
+            if not len(open_):
                 break
-            t = high - (high - low) * above / (above - below) if above < math.inf else math.nan
-            if step % 3 == 2 or not low < t < high:
-                t = _between(low, high)
-            if not low < t < high:
-                break
-            point = self._domain.project(ray(t))
+            points = self._domain.project(middle + t[:, None] * offsets[open_])
             with quiet():
-                excess = float(L2(difference(point, middle))) - radius
-            if excess <= 0.0:
-                low, below, inner = t, excess, point
-                above = 0.5 * above
-            else:
-                high, above, below = t, excess, 0.5 * below
+                excess = L2(difference(points, middle)) - radius
+            inside = excess <= 0.0
+            ins, outs = open_[inside], open_[~inside]
+            low[ins], below[ins], inner[ins] = t[inside], excess[inside], points[inside]
+            high[outs], above[outs] = t[~inside], excess[~inside]
+            above[ins] *= 0.5
+            below[outs] *= 0.5
         return inner
 
     def _minimise(self, rows: Floats) -> Floats:
-        self.centre(rows.shape[-1])
-        return np.stack([self._minimise_one(row) for row in rows])
-
-    def _minimise_one(self, row: Floats) -> Floats:
-        d = len(row)
-        middle, limit = self._ball.centre(d), self._limit(d)
+        d = rows.shape[-1]
+        self.centre(d)
+        middle = self._ball.centre(d)
+        best, left = np.zeros_like(rows), np.arange(len(rows))
         if self._domain.bounded:
-            best = self._domain.minimise(row)
-            if L2(difference(best, middle)) <= limit:
-                return best
-        direction = unit(0, d) if not np.any(row) else row / np.max(np.abs(row))
-        direction = direction / L2(direction)
+            best = self._domain.minimise(rows)
+            left = np.flatnonzero(L2(difference(best, middle)) > self._limit(d))
+        steered = np.where(np.any(rows != 0.0, axis=-1, keepdims=True), rows, unit(0, d))[left]
+        steered = steered / np.max(np.abs(steered), axis=-1, keepdims=True)
+        steered = -steered / L2(steered)[:, None]
         far = self._ball.radius(d)
         for _ in range(_DOUBLINGS):
-            point = self._domain.project(middle - far * direction)
-            if L2(point - middle) > limit:
-                return self._along(lambda t: middle - t * direction, far)
+            if not len(left):
+                break
+            points = best[left] = self._domain.project(middle + far * steered)
+            outside = L2(difference(points, middle)) > self._limit(d)
+            ends = np.full(np.count_nonzero(outside), far)
+            best[left[outside]] = self._meet(middle, steered[outside], ends)
+            left, steered = left[~outside], steered[~outside]
             far = min(2.0 * far, 0.25 * LARGEST)
-        return point  # a face of minimisers: the ray has come to rest on its nearest point
+        # What is left has a face of minimisers; the ray has come to rest on its nearest point.
+        return best
 
     def _gauge(self, rows: Floats) -> Floats:
         own = self.centre(rows.shape[-1])
@@ -210,8 +216,14 @@ class Intersection(Domain):
         return low if low > 0.0 else math.ulp(0.0)
 
 
-def _between(low: float, high: float) -> float:
-    """Return the middle, or the middle of the exponents if the two differ by orders."""
-    if high <= 16.0 * low or high < 1e-300:
-        return 0.5 * (low + high)
-    return math.sqrt(max(low, high * 2.0**-200)) * math.sqrt(high)
+def _next(low: Floats, high: Floats, below: Floats, above: Floats, *, halve: bool) -> Floats:
+    """Return the next t: where a line through both ends is zero, or a middle.
+
+    The middle is that of the exponents while the ends differ by orders of magnitude.
+    """
+    with np.errstate(all="ignore"):
+        middle = np.sqrt(np.maximum(low, high * 2.0**-200)) * np.sqrt(high)
+        middle = np.where((high > 16.0 * low) & (high > 1e-300), middle, 0.5 * (low + high))
+        line = high - (high - low) * above / (above - below)
+    usable = (low < line) & (line < high) & (not halve)
+    return np.where(usable, line, middle)

@@ -1,0 +1,164 @@
+"""Drafted schemas: what is guessed, that the draft fits its own rows, and that public is said."""
+
+import datetime
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsco.data.draft import check_file, describe, draft_schema, read_public, round_outward
+from dpsco.data.encoder import TableEncoder
+from dpsco.data.schema import (
+    Category,
+    ClassLabel,
+    Flag,
+    Hashed,
+    Ignore,
+    Number,
+    NumberLabel,
+    SignLabel,
+)
+from dpsco.errors import DataError, ParameterError
+
+
+def column(values, kind=None, **options):
+    table = pa.table({"a": pa.array(values, kind), "b": [True] * len(values)})
+    return draft_schema(table, label=None, public=True, **options).columns[0]
+
+
+@pytest.mark.parametrize("public", [False, None, 1, "yes"])
+def test_public_must_be_said(public):
+    with pytest.raises(ParameterError, match="needs public=True"):
+        draft_schema(pa.table({"a": [1.0]}), label=None, public=public)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([17, 90], None, Number("a", 10, 90)),
+        ([0.2, 0.97], None, Number("a", 0.2, 1)),
+        ([0.0, None, 5.0], None, Number("a", 0, 5, "indicator")),
+        ([0.0, math.nan, math.inf], None, Number("a", -1, 1, "indicator")),
+        ([7, 7], None, Number("a", 0, 14)),
+        ([None, None], pa.float64(), Number("a", 0, 1, "indicator")),
+        ([0, 1], None, Flag("a")),
+        ([0.0, 1.0], None, Number("a", 0, 1)),
+        ([True, None], None, Flag("a")),
+        (["b", "a", None], None, Category("a", ("a", "b"), other=True)),
+        ([f"{k}" for k in range(65)], None, Hashed("a", 256)),
+        ([f"{k}" for k in range(9999)], None, Hashed("a", 4096)),
+        ([None], pa.string(), Hashed("a", 2)),
+        ([datetime.date(2020, 1, 1)], None, Ignore("a")),
+        ([[1]], None, Ignore("a")),
+        ([None], None, Ignore("a")),
+    ],
+)
+def test_guesses(values, kind, expected):
+    assert column(values, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "expected"),
+    [
+        ([-1, 1], "auto", SignLabel("y")),
+        ([0, 1], "auto", ClassLabel("y", (0, 1))),
+        (["p", "n"], "auto", ClassLabel("y", ("n", "p"))),
+        ([True, False], "auto", ClassLabel("y", (False, True))),
+        ([3.5, 99.0], "auto", NumberLabel("y", 0, 100)),
+        (list(range(40)), "auto", NumberLabel("y", 0, 40)),
+        ([3, 9, 5], "number", NumberLabel("y", 3, 9)),
+        ([0.0, 2.0], "classes", ClassLabel("y", (0.0, 2.0))),
+    ],
+)
+def test_labels(values, wanted, expected):
+    table = pa.table({"a": [True] * len(values), "y": values})
+    assert draft_schema(table, label="y", public=True, label_kind=wanted).label == expected
+
+
+def test_refusals():
+    table = pa.table({"a": [1.0], "y": ["x"]})
+    with pytest.raises(ParameterError, match="'z' is not among the columns: a, y"):
+        draft_schema(table, label="z", public=True)
+    with pytest.raises(ParameterError, match="label_kind"):
+        draft_schema(table, label="y", public=True, label_kind="text")
+    with pytest.raises(DataError, match="label 'y' has type string"):
+        draft_schema(table, label="y", public=True, label_kind="number")
+    with pytest.raises(ParameterError, match="at least 2"):
+        draft_schema(table, label="y", public=True)  # one class only
+
+
+def test_ranges_can_be_left_exact():
+    assert column([17, 90], rounded=False) == Number("a", 17, 90)
+
+
+def test_frames_of_all_libraries_agree():
+    data = {"a": [1.5, 2.5], "b": ["x", "y"], "c": [True, False]}
+    expected = draft_schema(pa.table(data), label="c", public=True)
+    pandas = pd.DataFrame(data).astype({"b": "string"})
+    for frame in (pandas, pl.DataFrame(data), pa.table(data).to_batches()[0]):
+        assert draft_schema(frame, label="c", public=True) == expected
+
+
+finite = st.floats(-1e290, 1e290)
+
+
+@settings(max_examples=200, deadline=None)
+@given(finite, finite)
+def test_rounding_is_outward_and_not_far(one, two):
+    low, high = min(one, two), max(one, two)
+    if not high - low > 1e-280:
+        return
+    found = round_outward(low, high)
+    assert found[0] <= low < high <= found[1]
+    assert found[1] - found[0] <= 2.1 * (high - low)  # one unit on either side at most
+
+
+def test_rounded_ends_are_short():
+    assert round_outward(0.0123, 0.0871) == (0.01, 0.09)
+    assert round_outward(-4.2, 123456.0) == (-10000, 130000)
+    assert round_outward(1e-7, 3.3e-5) == (0, 4e-5)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_draft_fits_its_own_file(tmp_path, suffix):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "x": rng.normal(size=300), "n": rng.integers(0, 1000, 300),
+        "c": np.array(["a", "b"])[rng.integers(0, 2, 300)], "t": [f"w{k}" for k in range(300)],
+        "y": rng.integers(0, 3, 300),
+    })  # fmt: skip
+    frame = frame.astype({"c": "string", "t": "string"})
+    path = tmp_path / f"a.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    schema = draft_schema(read_public(path), label="y", public=True)
+    assert check_file(schema, path).ok
+    rows, labels = TableEncoder(schema, sparse=False).encode(frame)
+    assert np.isfinite(labels).all()
+    scaled = rows[:, 0]
+    assert np.abs(scaled).max() > 0.5
+    assert np.unique(scaled).size == 300  # nothing was clipped
+    assert "c  category: 2 values (a, b), or other" in describe(schema)
+
+
+def test_folders_are_checked_file_by_file(tmp_path):
+    pq.write_table(pa.table({"a": [1.0], "y": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": ["s"], "y": [1]}), tmp_path / "b.parquet")
+    schema = draft_schema(pa.table({"a": [1.0, 2.0], "y": [1, -1]}), label="y", public=True)
+    found = check_file(schema, tmp_path)
+    assert not found.ok
+    assert (found.files, found.rows, len(found.problems)) == (2, 2, 1)
+    assert "b.parquet: column 'a' must hold numbers" in str(found)
+
+
+def test_unreadable_public_files_are_named(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2,3\n")
+    (tmp_path / "b.parquet").write_text("nothing")
+    for name in ("a.csv", "b.parquet", "none.csv"):
+        with pytest.raises(DataError, match=name.replace(".", r"\.")):
+            read_public(tmp_path / name)

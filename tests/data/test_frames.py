@@ -1,0 +1,253 @@
+"""Frames give the rows that arrays give; types are refused by name, values never."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dpsco.data import Bounds, Classes, from_arrays, from_frame
+from dpsco.errors import DataError, MissingExtraError, ParameterError
+
+N = 50
+
+
+def columns(seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "a": rng.normal(size=N),
+        "b": rng.integers(-3, 4, size=N),
+        "c": rng.random(N) < 0.5,
+        "y": np.where(rng.random(N) < 0.5, -1, 1),
+    }
+
+
+def as_pandas(data):
+    return pd.DataFrame(data)
+
+
+def as_nullable(data):
+    return pd.DataFrame(data).convert_dtypes(dtype_backend="numpy_nullable")
+
+
+def as_pandas_arrow(data):
+    return pd.DataFrame(data).convert_dtypes(dtype_backend="pyarrow")
+
+
+def as_polars(data):
+    return pl.DataFrame(data)
+
+
+def as_arrow(data):
+    return pa.table(data)
+
+
+def as_chunks(data):
+    table = pa.table(data)
+    return pa.concat_tables([table.slice(0, 7), table.slice(7, 0), table.slice(7)])
+
+
+KINDS = [as_pandas, as_nullable, as_pandas_arrow, as_polars, as_arrow, as_chunks]
+
+
+def rows_of(table, **bounds):
+    return table.bounded(Bounds(2.0, **bounds), order="stream").rows()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_agree_with_arrays(kind):
+    data = columns()
+    wanted = rows_of(
+        from_arrays(np.column_stack([data["a"], data["b"], data["c"]]), data["y"]), label="sign"
+    )
+    table = from_frame(kind(data), label="y")
+    assert (table.n, table.d, table.labels, table.dtype) == (N, 3, "number", np.float64)
+    found = rows_of(table, label="sign")
+    assert np.array_equal(found.rows, wanted.rows)
+    assert np.array_equal(found.labels, wanted.labels)
+    some = from_frame(kind(data), label="c", features=["b", "a"])
+    found = rows_of(some, label=Classes(0, 1))
+    wanted = rows_of(
+        from_arrays(np.column_stack([data["b"], data["a"]]), data["c"]), label=Classes(0, 1)
+    )
+    assert np.array_equal(found.rows, wanted.rows)
+    assert np.array_equal(found.labels, wanted.labels)
+    assert from_frame(kind(data)).labels == "none"
+    assert from_frame(kind(data)).d == 4
+
+
+@pytest.mark.parametrize("kind", [as_pandas, as_nullable, as_pandas_arrow, as_polars, as_arrow])
+def test_float32_frames_stay_float32(kind):
+    data = {"a": np.full(3, 0.5, dtype=np.float32), "b": np.full(3, 0.25, dtype=np.float32)}
+    frame = pd.DataFrame(data).astype("Float32") if kind is as_nullable else kind(data)
+    assert from_frame(frame).dtype == np.float32
+    mixed = {**data, "c": np.ones(3)}
+    assert from_frame(kind(mixed)).dtype == np.float64
+
+
+MISSING = {
+    "a": [0.5, None, 0.25, 0.5, float("nan")],
+    "b": [1, 0, None, 1, 0],
+    "c": [True, False, True, None, True],
+}
+
+
+def missing_frames():
+    arrow = pa.table(MISSING)
+    yield "arrow", arrow
+    yield "polars", pl.DataFrame(MISSING, strict=False)
+    yield "pandas arrow", arrow.to_pandas(types_mapper=pd.ArrowDtype)
+    types = {"a": "Float64", "b": "Int64", "c": "boolean"}
+    yield "pandas nullable", pd.DataFrame({k: pd.array(MISSING[k], dtype=types[k]) for k in types})
+
+
+@pytest.mark.parametrize(("name", "frame"), list(missing_frames()))
+def test_a_missing_value_makes_a_null_row(name, frame):
+    block = rows_of(from_frame(frame))
+    assert block.present.tolist() == [True, False, False, False, False]
+    np.testing.assert_allclose(block.rows[0], [0.5, 1.0, 1.0])
+    assert not block.rows[1:].any()
+    label = rows_of(from_frame(frame, label="b", features=["c"]), label=Classes(0, 1))
+    assert label.present.tolist() == [True, True, False, False, True]
+    assert label.labels[:2].tolist() == [1.0, -1.0]
+
+
+WORDS = ["no", "yes", None, "No", "x" * 5000]
+
+
+def text_frames():
+    plain = {"x": [0.5] * 5, "y": WORDS}
+    arrow = pa.table(plain)
+    yield arrow
+    yield pa.table({"x": plain["x"], "y": pa.array(WORDS).dictionary_encode()})
+    yield pa.table({"x": plain["x"], "y": pa.array(WORDS, type=pa.large_string())})
+    yield pl.DataFrame(plain)
+    yield pl.DataFrame(plain).with_columns(pl.col("y").cast(pl.Categorical))
+    yield pd.DataFrame({"x": plain["x"], "y": pd.array(WORDS, dtype="string")})
+    yield pd.DataFrame({"x": plain["x"], "y": pd.array(WORDS, dtype="string").astype("category")})
+    yield arrow.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+@pytest.mark.parametrize("frame", list(text_frames()))
+def test_labels_of_text(frame):
+    table = from_frame(frame, label="y")
+    assert table.labels == "text"
+    block = rows_of(table, label=Classes("no", "yes"))
+    assert block.labels.tolist() == [-1.0, 1.0, 1.0, 1.0, 1.0]
+    assert block.present.tolist() == [True, True, False, False, False]
+    with pytest.raises(DataError, match="strings"):
+        table.bounded(Bounds(1.0, label="sign"))
+
+
+@pytest.mark.parametrize("kind", [as_pandas, as_pandas_arrow, as_nullable, as_polars, as_arrow])
+def test_integers_that_float64_cannot_hold_are_no_error(kind):
+    big = np.array([2**53 + 1, -(2**62) - 1, 3], dtype=np.int64)
+    block = rows_of(from_frame(kind({"a": big, "b": np.ones(3)})))
+    assert block.present.all()
+    assert rows_of(
+        from_frame(kind({"a": np.ones(3), "b": big}), label="b"), label=5.0
+    ).labels.tolist() == [5, -5, 3]
+
+
+def bad_frames():
+    when = [pd.Timestamp("2020-01-01")] * 2
+    objects = np.array([1.0, 98765.5], dtype=object)
+    yield pd.DataFrame({"fine": [1.0, 2.0], "odd": pd.array(["98765", "b"], dtype="string")}), True
+    yield pd.DataFrame({"fine": [1.0, 2.0], "odd": objects}), False
+    yield pd.DataFrame({"fine": [1.0, 2.0], "odd": when}), False
+    yield pd.DataFrame({"fine": [1.0, 2.0], "odd": pd.Categorical([1, 2])}), False
+    yield pl.DataFrame({"fine": [1.0, 2.0], "odd": ["98765", "b"]}), True
+    yield pl.DataFrame({"fine": [1.0, 2.0], "odd": [[1.0], [2.0]]}), False
+    yield pa.table({"fine": [1.0, 2.0], "odd": [b"a", b"b"]}), False
+    yield pa.table({"fine": [1.0, 2.0], "odd": when}), False
+    yield pa.table({"fine": [1.0, 2.0], "odd": pa.nulls(2)}), False
+
+
+@pytest.mark.parametrize(("frame", "text"), list(bad_frames()))
+def test_columns_of_other_types_are_refused_by_name(frame, text):
+    with pytest.raises(DataError, match="column 'odd'") as caught:
+        from_frame(frame)
+    assert "98765" not in str(caught.value)
+    if not text:  # which is no feature, but can be a label
+        with pytest.raises(DataError, match="column 'odd'"):
+            from_frame(frame, label="odd")
+
+
+def test_objects_get_the_advice_to_have_a_type():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": ["no", "yes"]}).astype({"y": object})
+    with pytest.raises(DataError, match=r"column 'y'.*astype"):
+        from_frame(frame, label="y")
+    assert from_frame(frame.astype({"y": "string"}), label="y").labels == "text"
+
+
+def test_names_are_checked():
+    frame = as_polars(columns())
+    with pytest.raises(DataError, match="no column 'z'; it has 'a', 'b', 'c', 'y'"):
+        from_frame(frame, label="z")
+    with pytest.raises(DataError, match="no column 'z'"):
+        from_frame(frame, features=["a", "z"])
+    with pytest.raises(ParameterError, match="'a'"):
+        from_frame(frame, features=["a", "a"])
+    with pytest.raises(ParameterError, match="'a'"):
+        from_frame(frame, features=["a", "b"], label="a")
+    with pytest.raises(ParameterError, match="list"):
+        from_frame(frame, features="a")
+    with pytest.raises(DataError, match="at least one feature"):
+        from_frame(frame, features=[])
+    twice = pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"])
+    with pytest.raises(DataError, match="twice: 'a'"):
+        from_frame(twice)
+    with pytest.raises(DataError, match="twice: 'a'"):
+        from_frame(pa.table([[1.0], [2.0]], names=["a", "a"]))
+
+
+def test_what_is_no_frame_is_refused():
+    with pytest.raises(DataError, match=r"collect\(\)"):
+        from_frame(pl.DataFrame({"a": [1.0]}).lazy())
+    for thing in (np.zeros((2, 2)), [[1.0]], {"a": [1.0]}, None):
+        with pytest.raises(DataError, match="from_arrays"):
+            from_frame(thing)
+    with pytest.raises(DataError, match="0 x 1"):
+        from_frame(pl.DataFrame({"a": np.zeros(0)}))
+
+
+def test_columns_may_have_other_names_than_strings():
+    frame = pd.DataFrame(np.arange(6.0).reshape(3, 2))
+    assert from_frame(frame, label=1).d == 1
+
+
+def test_an_index_of_rows_does_not_matter():
+    frame = as_pandas(columns())
+    other = frame.set_index(np.arange(N)[::-1])
+    one, two = (rows_of(from_frame(f, label="y"), label="sign") for f in (frame, other))
+    assert np.array_equal(one.rows, two.rows)
+
+
+def test_without_narwhals_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(MissingExtraError, match=r"dpsco\[frames\]"):
+        from_frame(as_pandas(columns()))
+
+
+def test_an_encoder_says_what_is_feature_and_label():
+    from dpsco.data.encoder import TableEncoder
+    from dpsco.data.schema import Category, ClassLabel, Number, Schema
+
+    schema = Schema(
+        (Number("age", 0, 100), Category("work", ("a", "b"))), ClassLabel("ill", ("no", "yes"))
+    )
+    frame = pl.DataFrame({"age": [50.0, 7.0], "work": ["b", "a"], "ill": ["yes", None]})
+    encoder = TableEncoder(schema)
+    table = from_frame(frame, encoder=encoder)
+    X, y = encoder.encode(frame)
+    bounds = encoder.bounds()
+    wanted = from_arrays(X, y).bounded(bounds, order="stream").rows()
+    found = table.bounded(bounds, order="stream").rows()
+    assert np.array_equal(found.rows, wanted.rows)
+    assert found.labels.tolist()[0] == 1.0
+    assert found.present.tolist() == [True, False]
+    for arguments in ({"label": "ill"}, {"features": ["age"]}):
+        with pytest.raises(ParameterError, match="schema"):
+            from_frame(frame, encoder=encoder, **arguments)

@@ -1,0 +1,413 @@
+"""Queries: equal to clipping row by row, bounded in exact arithmetic, defined for every input."""
+
+import math
+import pickle
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.spatial
+
+from dpsco.data import (
+    Bounds,
+    Classes,
+    ClippedDifference,
+    ClippedGradient,
+    VertexScores,
+    VertexSet,
+    from_arrays,
+)
+from dpsco.errors import AssumptionError, ParameterError
+from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
+from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
+from dpsco.losses import Absolute, Hinge, Logistic, Pinball, Squared
+from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
+from dpsco.privacy.summation import rounding_slack
+
+NORMS = [L2, L1, LINF, Lp(1.5), Lp(3.0)]
+
+
+@dataclass(frozen=True)
+class Ripple(VectorLoss):
+    """A loss with nothing but a gradient per row, as a user's own."""
+
+    convex = False
+
+    @property
+    def structure(self):
+        raise NotImplementedError
+
+    def dimension(self, d):
+        return d + 1
+
+    def value(self, weights, X, y=None):
+        raise NotImplementedError
+
+    def gradients(self, weights, X, y=None):
+        dense = X if isinstance(X, np.ndarray) else X.matrix().toarray()
+        found = np.column_stack(
+            [dense * weights[:-1] + y[:, None], np.full(len(dense), weights[-1])]
+        )
+        found[np.abs(dense[:, 0]) > 0.9] = np.nan
+        found[np.abs(dense[:, 0]) < 0.05] = 1e200
+        return found
+
+    def constants(self, **facts):
+        raise NotImplementedError
+
+
+def source(n=300, d=4, *, label=2.0, sparse=False, dtype=float, seed=0, intercept=0.5, norm=L2):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, size=(n, 1))).astype(dtype)
+    X[7, 1], X[9] = np.nan, 0.0
+    if label == "classes":
+        y, rule = rng.integers(0, 4, size=n), Classes(0, 1, 2)
+    else:
+        y, rule = rng.normal(size=n) * 3.0, label
+    if rule == "sign":
+        y = np.sign(y)
+    raw = scipy.sparse.csr_array(X) if sparse else X
+    return from_arrays(raw, y).bounded(Bounds(1.0, label=rule, intercept=intercept, norm=norm))
+
+
+def dense(block):
+    rows = block.rows if isinstance(block.rows, np.ndarray) else block.rows.matrix().toarray()
+    return rows.astype(float)
+
+
+def gradients(loss, weights, block):
+    """Every row's gradient, by the definition; null rows and infinite ones are zero."""
+    X = dense(block)
+    if isinstance(loss, VectorLoss):
+        found = loss.gradients(weights, block.rows, block.labels)
+    else:
+        found = loss.slope(X @ weights, block.labels)[:, None] * X
+    keep = block.present & np.isfinite(found).all(axis=1)
+    return np.where(keep[:, None], found, 0.0)
+
+
+def clipped(rows, norm, clip):
+    size = np.maximum(norm(rows), 1e-300)[:, None]
+    return np.where(size > clip, rows / size * clip, rows)
+
+
+def exact_norm_at_most(vector, norm, bound):
+    values = [abs(Fraction(float(v))) for v in vector]
+    limit = Fraction(float(bound))
+    if norm == LINF:
+        return max(values) <= limit
+    return sum(v ** int(norm.p) for v in values) <= limit ** int(norm.p)
+
+
+LOSSES = [(Logistic(), "sign"), (Hinge(), "sign"), (Squared(), 2.0), (Pinball(0.3), 2.0)]
+VECTOR_LOSSES = [(SquaredDistance(), 2.0), (Softmax(3), "classes"), (Ripple(), 2.0)]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("loss", "label"), LOSSES + VECTOR_LOSSES)
+def test_gradients_and_differences_are_those_of_the_definition(loss, label, norm, sparse):
+    rows = source(label=label, sparse=sparse)
+    block = rows.rows()
+    size = loss.dimension(rows.d) if isinstance(loss, VectorLoss) else rows.d
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(size=(2, size))
+    one, two = gradients(loss, first, block), gradients(loss, second, block)
+    for clip in (0.05, 0.6, 1e6):
+        query = ClippedGradient(loss, first, clip, norm)
+        assert (query.bound, query.size, query.norm) == (clip, size, norm)
+        wanted = clipped(one, norm, clip).sum(axis=0)
+        np.testing.assert_allclose(rows.sum(query), wanted, rtol=1e-11, atol=1e-11 * clip * rows.n)
+        query = ClippedDifference(loss, first, second, 0.7, 1.9, clip, norm)
+        wanted = clipped(0.7 * one - 1.9 * two, norm, clip).sum(axis=0)
+        np.testing.assert_allclose(rows.sum(query), wanted, rtol=1e-11, atol=1e-11 * clip * rows.n)
+        assert query.bound == clip
+
+
+@pytest.mark.parametrize(
+    "norm", [WeightedLp(2.0, (1.0, 3.0, 0.1, 2.0, 5.0)), GroupNorm(((0, 1), (2, 3, 4)))]
+)
+@pytest.mark.parametrize("loss", [Logistic(), SquaredDistance()])
+def test_weighted_and_group_norms(loss, norm):
+    rows = source(label="sign")
+    weights = np.random.default_rng(2).normal(size=5)
+    wanted = clipped(gradients(loss, weights, rows.rows()), norm, 0.3).sum(axis=0)
+    query = ClippedGradient(loss, weights, 0.3, norm)
+    np.testing.assert_allclose(rows.sum(query), wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_softmax_in_a_weighted_norm_is_clipped_row_by_row():
+    rows = source(label="classes")
+    weights = np.random.default_rng(2).normal(size=15)
+    norm = WeightedLp(2.0, tuple(np.linspace(0.5, 4.0, 15)))
+    wanted = clipped(gradients(Softmax(3), weights, rows.rows()), norm, 0.3).sum(axis=0)
+    np.testing.assert_allclose(rows.sum(ClippedGradient(Softmax(3), weights, 0.3, norm)), wanted)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("norm", [L2, L1, LINF])
+@pytest.mark.parametrize(("loss", "label"), [(Squared(), 2.0), *VECTOR_LOSSES])
+def test_one_row_never_contributes_more_than_the_bound(loss, label, norm, dtype, sparse):
+    rows = source(n=120, label=label, dtype=dtype, sparse=sparse)
+    size = loss.dimension(rows.d) if isinstance(loss, VectorLoss) else rows.d
+    rng = np.random.default_rng(3)
+    for scale in (1.0, 1e8):
+        first, second = rng.normal(size=(2, size)) * scale
+        queries = [
+            ClippedGradient(loss, first, 0.3, norm),
+            ClippedDifference(loss, first, second, 1.1, 0.4, 0.3, norm),
+        ]
+        for query in queries:
+            for k in range(rows.n):
+                contribution = rows.sum(query, k, k + 1)
+                # Coefficients are exact; their products with the row are rounded once, which
+                # `rounding_slack` allows for.
+                assert exact_norm_at_most(contribution, norm, query.bound * (1.0 + 2.0**-52))
+
+
+@pytest.mark.parametrize("loss", [SquaredDistance(), Ripple()])
+def test_rows_that_are_clipped_one_by_one_obey_the_bound_without_rounding(loss):
+    rows = source(n=200)
+    weights = np.random.default_rng(3).normal(size=loss.dimension(rows.d))
+    for norm in (L1, L2, LINF):
+        query = ClippedGradient(loss, weights, 0.3, norm)
+        for k in range(rows.n):
+            assert exact_norm_at_most(rows.sum(query, k, k + 1), norm, 0.3)
+
+
+@pytest.mark.parametrize(("loss", "label"), LOSSES + VECTOR_LOSSES)
+def test_neighbours_are_two_bounds_apart_at_most(loss, label):
+    rng = np.random.default_rng(5)
+    n, d, clip = 40, 3, 0.2
+    X, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    rule = Classes(-1, 0, 1) if label == "classes" else label
+    bounds = Bounds(1.0, label=rule, intercept=1.0)
+    size = loss.dimension(d + 1) if isinstance(loss, VectorLoss) else d + 1
+    first, second = rng.normal(size=(2, size)) * 3.0
+    worst = 0.0
+    odd = [np.full(d, 1e300), np.full(d, np.nan), np.zeros(d), -50 * X[0], np.full(d, np.inf)]
+    for row in [*odd, *rng.normal(size=(30, d)) * 100]:
+        other, labels = X.copy(), y.copy()
+        other[17], labels[17] = row, -y[17]
+        for query in (
+            ClippedGradient(loss, first, clip),
+            ClippedDifference(loss, first, second, 1.0, 0.5, clip),
+        ):
+            one = from_arrays(X, y).bounded(bounds, order="stream").sum(query)
+            two = from_arrays(other, labels).bounded(bounds, order="stream").sum(query)
+            move = [Fraction(float(a)) - Fraction(float(b)) for a, b in zip(one, two, strict=True)]
+            distance = sum(m * m for m in move)
+            allowed = Fraction(2.0 * query.bound) * (1 + Fraction(rounding_slack(n)))
+            assert distance <= allowed**2
+            worst = max(worst, math.sqrt(distance) / (2.0 * query.bound))
+    assert worst > 0.45  # and some pair comes near: the bound is not an empty one
+
+
+def test_null_rows_contribute_nothing():
+    X = np.array([[np.nan, 1.0], [0.5, 0.5]])
+    for loss in (Squared(), SquaredDistance(), Ripple()):
+        size = 3 if isinstance(loss, Ripple) else 2
+        query = ClippedGradient(loss, np.full(size, 3.0), 1.0)
+        rows = from_arrays(X, np.ones(2)).bounded(Bounds(1.0, label=2.0), order="stream")
+        assert rows.sum(query, 0, 1).tolist() == [0.0] * size
+        assert np.any(rows.sum(query, 1, 2))
+
+
+def test_overflowing_gradients_count_as_zero():
+    rows = from_arrays(np.array([[1.0], [1e-8]]), np.zeros(2)).bounded(
+        Bounds(1.0, label=1.0), order="stream"
+    )
+    found = rows.sum(ClippedGradient(Squared(), np.array([1e308]), 0.5))
+    assert np.isfinite(found).all()
+    huge = ClippedDifference(Squared(), [1e300], [1e300], 1e300, 1.0, 0.5)
+    assert rows.sum(huge).tolist() == [0.0]
+    softmax = from_arrays(np.ones((2, 1)), [0, 1]).bounded(Bounds(1.0, label=Classes(0, 1, 2)))
+    assert np.isfinite(softmax.sum(ClippedGradient(Softmax(3), [1e308, -1e308, 1e308], 0.1))).all()
+
+
+def test_the_order_of_the_rows_changes_rounding_only():
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(9000, 5)), rng.normal(size=9000)
+    query = ClippedGradient(Absolute(), rng.normal(size=5), 0.5)
+    sums = [from_arrays(X, y).bounded(Bounds(2.0, label=1.0)).sum(query) for _ in range(2)]
+    np.testing.assert_allclose(*sums, atol=1e-9)
+
+
+def test_queries_are_frozen_and_survive_a_pickle():
+    weights = np.ones(5)
+    gradient = ClippedGradient(Logistic(), weights, 0.5, LINF)
+    weights[:] = 9.0
+    assert gradient.weights.tolist() == [1.0] * 5
+    with pytest.raises(ValueError, match="read-only"):
+        gradient.weights[0] = 2.0
+    with pytest.raises(AttributeError):
+        gradient.clip = 2.0
+    rows = source(label="sign")
+    difference = ClippedDifference(Logistic(), np.ones(5), np.zeros(5), 1.0, 0.5, 0.5, LINF)
+    for query in (gradient, difference, VertexScores(gradient, L1Ball(1.0))):
+        copy = pickle.loads(pickle.dumps(query))
+        assert np.array_equal(rows.sum(copy), rows.sum(query))
+        assert copy.bound == query.bound
+
+
+# -- vertices --------------------------------------------------------------------------------------
+
+SHAPES = {
+    "l1": L1Ball(2.0),
+    "l1 off centre": L1Ball(2.0, centre=[5.0, -3.0, 1.0]),
+    "simplex": Simplex(3.0),
+    "box": Box(-1.0, 2.0),
+    "cube": LInfBall(0.5),
+    "polytope": Polytope([[0.0, 0.0, 9.0], [1.0, 0.0, 9.0], [0.0, 2.0, 8.0], [1.0, 1.0, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("norm", [LINF, L2, L1])
+@pytest.mark.parametrize("name", SHAPES)
+def test_scores_of_vertices(name, norm):
+    domain = SHAPES[name]
+    rows = source(n=200, d=3, label=2.0, intercept=None, norm=LINF)
+    vertices = domain.vertices(3)
+    for gradient in (
+        ClippedGradient(Squared(), np.array([1.0, -2.0, 0.3]), 0.25, norm),
+        ClippedDifference(Squared(), np.ones(3), np.zeros(3), 1.0, 0.5, 0.25, norm),
+    ):
+        query = VertexScores(gradient, domain)
+        scores, plain = rows.sum(query), vertices @ rows.sum(gradient)
+        assert query.size == len(scores) == len(vertices)
+        shift = scores - plain
+        np.testing.assert_allclose(shift, shift[0], atol=1e-10)
+        best = query.candidates.vertex(int(np.argmin(scores)))
+        total = rows.sum(gradient)
+        assert best @ total == pytest.approx(float(domain.minimise(total) @ total))
+        for k, vertex in enumerate(vertices):
+            assert np.array_equal(query.candidates.vertex(k), vertex)
+        limit = Fraction(query.bound) * (1 + Fraction(rounding_slack(1)))
+        for k in range(rows.n):
+            one = [Fraction(float(s)) for s in rows.sum(query, k, k + 1)]
+            assert max(one) - min(one) <= limit
+            assert max(map(abs, one)) <= limit
+    assert query.bound == pytest.approx(0.25 * domain.diameter(3, norm.dual), rel=1e-9)
+
+
+def test_the_spread_is_attained():
+    rows = from_arrays(np.array([[1.0, -1.0]]), np.array([-1.0])).bounded(
+        Bounds(1.0, label=1.0, norm=LINF)
+    )
+    query = VertexScores(ClippedGradient(Squared(), np.zeros(2), 0.5, LINF), L1Ball(2.0))
+    scores = rows.sum(query)
+    assert query.bound == pytest.approx(2.0)  # diameter 4, clip 1/2
+    assert np.ptp(scores) == pytest.approx(2.0)
+    assert scores.tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
+
+
+def test_a_matrix_of_vertices_and_a_domain_are_one():
+    rows = source(d=3, intercept=None)
+    gradient = ClippedGradient(Squared(), np.ones(3), 0.25, LINF)
+    matrix = VertexScores(gradient, L1Ball(2.0).vertices(3))
+    ball = VertexScores(gradient, L1Ball(2.0))
+    np.testing.assert_allclose(rows.sum(matrix), rows.sum(ball), atol=1e-11)
+    assert matrix.bound == pytest.approx(ball.bound, rel=1e-9)
+    given = VertexScores(gradient, VertexSet(L1Ball(2.0), 3))
+    assert np.array_equal(rows.sum(given), rows.sum(ball))
+    assert rows.sum(ball, 5, 5).tolist() == [0.0] * 6
+
+
+def test_implicit_vertices_need_no_matrix_and_many_are_bounded_by_their_radius():
+    wide = VertexSet(L1Ball(1.0), 10**6)
+    assert wide.count == 2 * 10**6
+    assert wide.scores(np.ones(10**6))[[0, -1]].tolist() == [1.0, -1.0]
+    assert VertexSet(L1Ball(3.0), 1).count == 2
+    rng = np.random.default_rng(0)
+    cloud = rng.normal(size=(6000, 2))
+    upper = VertexSet(cloud).diameter(L2)
+    exact = scipy.spatial.distance.pdist(cloud).max()
+    assert exact <= upper <= 2.0 * exact
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [1.0, math.nan]},
+        {"weights": [1.0, math.inf]},
+        {"weights": [[1.0, 2.0]]},
+        {"weights": []},
+        {"weights": "ab"},
+        {"weights": ["a", "b"]},
+        {"clip": 0.0},
+        {"clip": math.inf},
+        {"clip": -1.0},
+        {"clip": math.nan},
+        {"clip": 1e101},
+        {"norm": 2},
+        {"norm": WeightedLp(2.0, (1.0, 2.0, 3.0))},
+        {"loss": "hinge"},
+    ],
+)
+def test_gradients_refuse(change):
+    arguments = {"loss": Logistic(), "weights": [1.0, 2.0], "clip": 1.0, "norm": L2, **change}
+    with pytest.raises(ParameterError):
+        ClippedGradient(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "factors"),
+    [
+        ([1.0], [1.0, 2.0], (1.0, 1.0)),
+        ([math.nan], [1.0], (1.0, 1.0)),
+        ([1.0], [math.inf], (1.0, 1.0)),
+        ([1.0], [1.0], (math.inf, 1.0)),
+        ([1.0], [1.0], (1.0, math.nan)),
+        ([1.0], [1.0], (1.0, "2")),
+    ],
+)
+def test_differences_refuse(first, second, factors):
+    with pytest.raises(ParameterError):
+        ClippedDifference(Logistic(), first, second, *factors, 1.0)
+
+
+def test_weights_of_another_length_are_refused_by_the_source():
+    rows = source(label="sign")
+    with pytest.raises(ParameterError, match="needs 5 weights"):
+        rows.sum(ClippedGradient(Logistic(), np.ones(4), 1.0))
+    with pytest.raises(ParameterError, match="needs 15 weights"):
+        rows.sum(ClippedGradient(Softmax(3), np.ones(5), 1.0))
+    with pytest.raises(ParameterError, match="needs 5 weights"):
+        rows.sum(VertexScores(ClippedGradient(Logistic(), np.ones(4), 1.0), L1Ball(1.0)))
+
+
+@pytest.mark.parametrize(
+    ("vertices", "error"),
+    [
+        (L2Ball(1.0), AssumptionError),
+        (WholeSpace(), AssumptionError),
+        (LInfBall(1.0, centre=np.zeros(3)), ParameterError),
+        (np.zeros(2), ParameterError),
+        (np.zeros((3, 3)), ParameterError),
+        (np.zeros((1, 2)), ParameterError),
+        (np.zeros((0, 2)), ParameterError),
+        (np.array([[1.0, np.nan], [0.0, 0.0]]), ParameterError),
+        (np.array([["a", "b"]]), ParameterError),
+        (np.zeros((2**20, 2)), ParameterError),
+    ],
+)
+def test_vertices_refuse(vertices, error):
+    gradient = ClippedGradient(Logistic(), np.ones(2), 1.0, LINF)
+    with pytest.raises(error):
+        VertexScores(gradient, vertices)
+    with pytest.raises(ParameterError, match="ClippedGradient"):
+        VertexScores(np.ones(2), L1Ball(1.0))
+
+
+def test_a_box_with_too_many_corners_and_a_single_vertex_are_refused():
+    gradient = ClippedGradient(Logistic(), np.ones(40), 1.0, LINF)
+    with pytest.raises(ParameterError, match="too many"):
+        VertexScores(gradient, Box(0.0, 1.0))
+    with pytest.raises(ParameterError, match="two or more"):
+        VertexScores(ClippedGradient(Logistic(), np.ones(1), 1.0, LINF), Simplex())

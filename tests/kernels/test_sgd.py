@@ -1,0 +1,386 @@
+"""Sequential steps: both implementations against the plain recursion, with every option."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsco.errors import MissingExtraError, ParameterError
+from dpsco.kernels import compiler, sparse
+from dpsco.kernels.rows import SparseRows
+from dpsco.kernels.sgd import sgd_pass
+from dpsco.kernels.slope import Slope, two_argument
+
+TOLERANCE = 1e-12
+
+
+def logistic(margin, label, first, second):
+    return -label / (1.0 + np.exp(np.minimum(label * margin, 700.0)))
+
+
+def hinge(margin, label, first, second):
+    return -label * (label * margin < 1.0)
+
+
+def huber(margin, label, first, second):
+    return np.minimum(np.maximum(margin - label, -first), first)
+
+
+def power(margin, label, first, second):
+    r = margin - label
+    return first * np.sign(r) * np.power(np.abs(r), first - 1.0)
+
+
+def overflowing(margin, label, first, second):
+    return (1e200 * margin) ** 2 / (label - 1.0)  # inf for a label of 1, else huge or inf
+
+
+def users_branches(margin, label):
+    if margin > label:
+        return 0.25 * (margin - label)
+    return -1 if margin < label - 2 else 0.5 * (margin - label)
+
+
+def users_python(margin, label):
+    return float(str(0.5 * (margin - label)))  # nothing that Numba understands
+
+
+SLOPES = {
+    "logistic": Slope(logistic),
+    "hinge": Slope(hinge),
+    "huber": Slope(huber, 0.5),
+    "power": Slope(power, 1.5),
+    "overflowing": Slope(overflowing),
+    "smoothed hinge": Slope(hinge, smoothing=0.7, bound=1.0),
+    "smoothed logistic": Slope(logistic, smoothing=3.0, bound=1.0),
+    "user": Slope(two_argument(users_branches)),
+    "user, Python only": Slope(two_argument(users_python)),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
+def compiled(request) -> bool:
+    if request.param:
+        pytest.importorskip("numba")
+    return request.param
+
+
+def sparse_rows(X: np.ndarray) -> SparseRows:
+    kept = X != 0.0
+    offsets = np.concatenate(([0], np.cumsum(kept.sum(axis=1)))).astype(np.int64)
+    return SparseRows(X[kept], np.nonzero(kept)[1].astype(np.int32), offsets, X.shape[1])
+
+
+def problem(n: int, d: int, dtype: Any = np.float64, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    return X, np.where(rng.random(n) < 0.5, 1.0, -1.0), rng
+
+
+def envelope(slope: Slope, margin: float, label: float) -> float:
+    """The slope that the loops must use, by bisection in the point rather than in the slope."""
+    if slope.smoothing == 0.0:
+        return float(slope(margin, label))
+    low, high = (margin + s * slope.bound / slope.smoothing for s in (-1.0, 1.0))
+    for _ in range(80):
+        point = 0.5 * (low + high)
+        if slope(point, label) + slope.smoothing * (point - margin) > 0.0:
+            high = point
+        else:
+            low = point
+    return slope.smoothing * (margin - 0.5 * (low + high))
+
+
+def recursion(X, y, slope, w, steps, **options):
+    """The formula of the module, one step at a time with nothing clever."""
+    order = options.get("order", range(len(X)))
+    steps = np.broadcast_to(steps, len(order))
+    centre = options.get("centre", np.zeros(X.shape[1]))
+    radius, total, w = options.get("radius", math.inf), np.zeros(X.shape[1]), w.copy()
+    for t, i in enumerate(order):
+        x = X[i].astype(np.float64)
+        total += w
+        with np.errstate(all="ignore"):
+            g = envelope(slope, np.float64(np.dot(x, w)), y[i])
+        g = g if math.isfinite(g) else 0.0
+        if options.get("clip", math.inf) < math.inf:
+            bound = options["clip"] / options["norms"][i] if options["norms"][i] else math.inf
+            g = min(max(g, -bound), bound)
+        noise = options["noise"][t] if "noise" in options else 0.0
+        w = (1.0 - steps[t] * options.get("ridge", 0.0)) * w - steps[t] * (g * x + noise)
+        distance = np.linalg.norm(w - centre)
+        if distance > radius:
+            w = centre + (w - centre) * (radius / distance)
+    return w, total
+
+
+def assert_close(found, expected, tolerance=TOLERANCE):
+    for one, other in zip(found, expected, strict=True):
+        scale = max(np.max(np.abs(other), initial=0.0), 1e-300)
+        assert np.max(np.abs(one - other), initial=0.0) <= tolerance * scale
+
+
+def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
+    norms = np.linalg.norm(X.astype(np.float64), axis=1) * (1 + 1e-9)
+    centre = rng.standard_normal(d)
+    return {
+        "plain": {},
+        "order": {"order": rng.integers(0, n, 2 * n)},  # repeats, and rows left out
+        "noise": {"noise": rng.standard_normal((n, d)), "radius": 3.0},
+        "ridge": {"ridge": 0.3},
+        "ball": {"radius": 0.4},
+        "centre": {"radius": 0.5, "centre": centre, "ridge": 0.2},
+        "far centre": {"radius": 0.01, "centre": 1e3 * centre},
+        "clip": {"clip": 0.3, "norms": norms},
+        "all": {
+            "order": rng.integers(0, n, n),
+            "noise": 0.1 * rng.standard_normal((n, d)),
+            "ridge": 0.1,
+            "radius": 0.9,
+            "centre": 0.3 * centre,
+            "clip": 0.5,
+            "norms": norms,
+        },
+    }[name]
+
+
+NAMES = ["plain", "order", "noise", "ridge", "ball", "centre", "far centre", "clip", "all"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option(name, form, dtype, compiled):
+    X, y, rng = problem(150, 23, dtype)
+    chosen = options(name, 150, 23, X, rng)
+    start = 0.1 * rng.standard_normal(23)
+    count = len(chosen.get("order", X))
+    for slope in (SLOPES["logistic"], SLOPES["smoothed hinge"]):
+        for steps in (0.2, 0.4 * rng.random(count)):
+            rows = X if form == "dense" else sparse_rows(X)
+            before = start.copy()
+            found = sgd_pass(rows, y, slope, start, steps, compiled=compiled, **chosen)
+            assert_close(found, recursion(X, y, slope, start, steps, **chosen))
+            np.testing.assert_array_equal(start, before)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("name", SLOPES)
+def test_every_slope(name, form, compiled):
+    X, y, rng = problem(120, 9, seed=3)
+    rows = X if form == "dense" else sparse_rows(X)
+    start = rng.standard_normal(9)
+    chosen = {"radius": 2.0, "clip": 2.0, "norms": np.linalg.norm(X, axis=1) + 1e-9}
+    found = sgd_pass(rows, y, SLOPES[name], start, 0.1, compiled=compiled, **chosen)
+    assert_close(found, recursion(X, y, SLOPES[name], start, 0.1, **chosen))
+    assert np.all(np.isfinite(found))
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (1, 1), (40, 1), (5, 17)])
+def test_edges_of_size(n, d, form, compiled):
+    X, y, rng = problem(n, d, seed=n + d)
+    rows = X if form == "dense" else sparse_rows(X)
+    start = rng.standard_normal(d)
+    chosen = {"radius": 1.0, "centre": np.full(d, 1.7), "ridge": 0.5}
+    found = sgd_pass(rows, y, SLOPES["logistic"], start, 0.3, compiled=compiled, **chosen)
+    assert_close(found, recursion(X, y, SLOPES["logistic"], start, 0.3, **chosen))
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_an_empty_order_takes_no_step(form, compiled):
+    X, y, _ = problem(5, 3)
+    rows = X if form == "dense" else sparse_rows(X)
+    start = np.array([5.0, 0.0, 0.0])
+    last, total = sgd_pass(
+        rows, y, SLOPES["hinge"], start, 0.1, order=np.empty(0, int), radius=1.0, compiled=compiled
+    )
+    np.testing.assert_array_equal(last, start)
+    np.testing.assert_array_equal(total, np.zeros(3))
+
+
+def test_empty_rows_do_not_move_the_weights(compiled):
+    X, y = np.zeros((6, 4)), np.ones(6)
+    for rows in (X, sparse_rows(X)):
+        last, total = sgd_pass(rows, y, SLOPES["hinge"], np.ones(4), 0.5, compiled=compiled)
+        np.testing.assert_array_equal(last, np.ones(4))
+        np.testing.assert_array_equal(total, np.full(4, 6.0))
+
+
+def test_average_after_each_step_follows_from_the_sum(compiled):
+    X, y, rng = problem(30, 4)
+    start, after = rng.standard_normal(4), []
+    w = start
+    for i in range(30):
+        w, _ = recursion(X[i : i + 1], y[i : i + 1], SLOPES["logistic"], w, 0.2)
+        after.append(w)
+    last, total = sgd_pass(X, y, SLOPES["logistic"], start, 0.2, compiled=compiled)
+    assert_close([(total + last - start) / 30], [np.mean(after, axis=0)])
+
+
+@pytest.mark.parametrize(
+    ("steps", "ridge"),
+    [
+        (1.0 / np.arange(1, 401), 1.0),  # the first step wipes out the weights: 1 - step ridge = 0
+        (np.full(400, 0.9), 1.0),  # scales fall by 10 at every step
+        (np.full(400, 3.0), 1.0),  # and grow, with changing sign
+        (np.full(400, 1e-3), 1e-3),
+    ],
+)
+def test_lazy_scaling_survives_any_shrinking(steps, ridge, compiled):
+    X, y, rng = problem(400, 12, seed=5)
+    start, centre = rng.standard_normal(12), rng.standard_normal(12)
+    for chosen in ({"radius": 10.0}, {"radius": 2.0, "centre": centre}, {"radius": 0.0}, {}):
+        if not chosen and steps[0] == 3.0:
+            continue  # grows without bound
+        found = sgd_pass(
+            sparse_rows(X),
+            y,
+            SLOPES["hinge"],
+            start,
+            steps,
+            ridge=ridge,
+            compiled=compiled,
+            **chosen,
+        )
+        dense = sgd_pass(
+            X, y, SLOPES["hinge"], start, steps, ridge=ridge, compiled=compiled, **chosen
+        )
+        assert_close(found, dense)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_no_drift_in_a_million_sparse_steps(centred):
+    pytest.importorskip("numba")
+    X, y, rng = problem(2000, 30, seed=8)
+    chosen = {"order": rng.integers(0, 2000, 1_000_000), "radius": 0.5, "ridge": 1e-3}
+    if centred:
+        chosen["centre"] = rng.standard_normal(30)
+    start = np.zeros(30)
+    dense = sgd_pass(X, y, SLOPES["logistic"], start, 0.5, compiled=True, **chosen)
+    lazy = sgd_pass(sparse_rows(X), y, SLOPES["logistic"], start, 0.5, compiled=True, **chosen)
+    assert_close(lazy, dense)
+
+
+def test_norms_are_refreshed(monkeypatch):
+    # Without settlements, rounding in the recurrence of ||v||^2 does show: the test can fail.
+    X, y, rng = problem(500, 6, seed=8)
+    X *= np.exp(rng.normal(0.0, 6.0, (500, 1)))  # long rows throw v far, the ball takes it back
+    chosen = {"order": rng.integers(0, 500, 20_000), "radius": 1.0, "compiled": False}
+    args = (y, SLOPES["hinge"], np.zeros(6), 1.0)
+    dense = sgd_pass(X, *args, **chosen)
+    assert_close(sgd_pass(sparse_rows(X), *args, **chosen), dense, 1e-9)
+    monkeypatch.setattr(sparse, "RANGE", 1e300)
+    monkeypatch.setattr(sparse, "interval", lambda d: 10**9)
+    with pytest.raises(AssertionError):
+        assert_close(sgd_pass(sparse_rows(X), *args, **chosen), dense, 1e-9)
+
+
+def test_sparse_steps_cost_their_entries_only():
+    """A million columns, a few entries a row: O(d) steps would take minutes."""
+    rng = np.random.default_rng(0)
+    d, n, nnz = 1_000_000, 300, 5
+    columns = np.sort(rng.integers(0, d, (n, nnz)), axis=1).astype(np.int32).reshape(-1)
+    rows = SparseRows(rng.random(n * nnz), columns, np.arange(n + 1, dtype=np.int64) * nnz, d)
+    last, _ = sgd_pass(rows, np.ones(n), SLOPES["hinge"], np.zeros(d), 0.1, compiled=False)
+    touched = np.unique(columns)
+    narrow = SparseRows(
+        rows.values, np.searchsorted(touched, columns).astype(np.int32), rows.offsets, len(touched)
+    )
+    small, _ = sgd_pass(
+        narrow, np.ones(n), SLOPES["hinge"], np.zeros(len(touched)), 0.1, compiled=False
+    )
+    np.testing.assert_allclose(last[touched], small, rtol=1e-13)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_random_jobs_agree(data):
+    pytest.importorskip("numba")
+    n, d = data.draw(st.integers(0, 40)), data.draw(st.integers(1, 20))
+    X, y, rng = problem(n, d, seed=data.draw(st.integers(0, 10**6)))
+    chosen: dict[str, Any] = {
+        "ridge": data.draw(st.sampled_from([0.0, 0.1, 2.0])),
+        "radius": data.draw(st.sampled_from([0.0, 0.3, 2.0, math.inf])),
+    }
+    if data.draw(st.booleans()):
+        chosen["centre"] = rng.standard_normal(d)
+    if data.draw(st.booleans()):
+        chosen |= {"clip": data.draw(st.sampled_from([0.0, 0.1, 3.0])), "norms": 5 * rng.random(n)}
+    if n and data.draw(st.booleans()):
+        chosen["order"] = rng.integers(0, n, data.draw(st.integers(0, 50)))
+    count = len(chosen.get("order", X))
+    steps = data.draw(st.sampled_from([0.5, None]))
+    steps = rng.random(count) if steps is None else steps
+    start, slope = rng.standard_normal(d), SLOPES["huber"]
+    rows = [X, sparse_rows(X)]
+    found = [
+        sgd_pass(r, y, slope, start, steps, compiled=c, **chosen)
+        for r, c in itertools.product(rows, (False, True))
+    ]
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(two, one, rtol=1e-10, atol=1e-12)
+
+
+def test_the_choice_depends_on_the_job_alone(monkeypatch):
+    monkeypatch.delenv("DPSCO_COMPILED", raising=False)
+    monkeypatch.setattr(compiler, "_installed", lambda: True)
+    assert not compiler.chosen(None, 0.9 * compiler.PATIENCE)
+    assert compiler.chosen(None, 1.1 * compiler.PATIENCE)
+    assert compiler.chosen(True, 0.0)
+    assert not compiler.chosen(False, 1e9)
+    monkeypatch.setenv("DPSCO_COMPILED", "1")
+    assert compiler.chosen(None, 0.0)
+    monkeypatch.setenv("DPSCO_COMPILED", "0")
+    assert not compiler.chosen(None, 1e9)
+    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"):
+        compiler.chosen(True, 0.0)
+
+
+def test_without_numba_the_twin_serves(monkeypatch):
+    monkeypatch.setattr(compiler, "_installed", lambda: False)
+    X, y, _ = problem(5, 3)
+    sgd_pass(X, y, SLOPES["hinge"], np.zeros(3), 0.1)
+    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"):
+        sgd_pass(X, y, SLOPES["hinge"], np.zeros(3), 0.1, compiled=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": np.ones(3)}, "labels must be a vector of length 4"),
+        ({"weights": np.zeros(3)}, "weights must be a vector of length 2"),
+        ({"steps": np.ones(3)}, "steps must be a vector of length 4"),
+        ({"rows": np.ones((4, 2), dtype=int)}, "float32 or float64"),
+        ({"rows": np.ones(4)}, "two-dimensional"),
+        ({"order": np.array([0, 4])}, "rows 0 to 3"),
+        ({"order": np.array([-1])}, "rows 0 to 3"),
+        ({"order": np.array([0.5])}, "integers"),
+        ({"noise": np.zeros((4, 3))}, "noise must have shape"),
+        ({"clip": 1.0}, "needs norms"),
+        ({"clip": -1.0, "norms": np.ones(4)}, "clip must be zero or positive"),
+        ({"clip": 1.0, "norms": np.ones(2)}, "norms must be a vector of length 4"),
+        ({"ridge": -1.0}, "ridge"),
+        ({"radius": -1.0}, "radius"),
+        ({"centre": np.zeros(1)}, "centre must be a vector of length 2"),
+        ({"slope": Slope(hinge, smoothing=1.0)}, "finite slope bound"),
+        ({"slope": Slope(hinge, smoothing=-1.0, bound=1.0)}, "smoothing"),
+    ],
+)
+def test_refusals(change, message):
+    job = {
+        "rows": np.ones((4, 2)),
+        "labels": np.ones(4),
+        "slope": Slope(hinge),
+        "weights": np.zeros(2),
+        "steps": 0.1,
+    } | change
+    with pytest.raises(ParameterError, match=message):
+        sgd_pass(**job)
