@@ -56,6 +56,10 @@ def write(path, X, y, **options):
     return path
 
 
+def reading():
+    return [t for t in threading.enumerate() if t.name.startswith("dpsco reader")]
+
+
 def same(block, other):
     np.testing.assert_array_equal(block.rows, other.rows)
     np.testing.assert_array_equal(block.labels, other.labels)
@@ -280,7 +284,25 @@ def test_csv_gives_the_same_rows_as_parquet(tmp_path, monkeypatch):
     one = from_csv(tmp_path / "a.csv", encoder=encoder).bounded(bounds, order="stream")
     two = from_parquet(tmp_path / "a.parquet", encoder=encoder).bounded(bounds, order="stream")
     same(one.rows(), two.rows())
-    same(one.rows(4000, 8111), two.rows(4000, 8111))
+    for start, stop in ((4000, 8111), (10, 20), (0, 1), (8999, 9000)):
+        same(one.rows(start, stop), two.rows(start, stop))
+    (tmp_path / "a.csv").write_text("changed")
+    with pytest.raises(DataError, match=r"a\.csv changed after it was opened"):
+        one.rows()
+
+
+def test_csv_lines_may_be_broken_inside_quotes(tmp_path, monkeypatch):
+    from dpsco.data import csvfile
+
+    monkeypatch.setattr(csvfile, "_BLOCK", 1 << 12)
+    lines = ["line,\n" * (k % 20) for k in range(3000)]
+    text = "\n".join(f'{k},"{entry}"' for k, entry in enumerate(lines))
+    (tmp_path / "a.csv").write_text(f"k,text\n{text}\n")
+    encoder = TableEncoder(Schema((Number("k", 0, 3000), Hashed("text", 3))))
+    table = from_csv(tmp_path / "a.csv", encoder=encoder)
+    assert table.n == 3000
+    rows = table.bounded(Bounds(9.0), order="stream").rows().rows
+    np.testing.assert_allclose(rows[:, 0], np.arange(3000) / 1500 - 1, atol=1e-15)
 
 
 def test_csv_entries_that_cannot_be_read_are_missing(tmp_path):
@@ -368,7 +390,7 @@ def test_damage_inside_is_noticed_midway(tmp_path, small_batches, start):
     seen = []
     with pytest.raises(DataError, match=r"cannot read .*a\.parquet"):
         seen.extend(len(block) for block in source.blocks(start))
-    assert not [t for t in threading.enumerate() if t.name == "dpsco reader"]
+    assert not reading()
 
 
 def test_a_file_that_changes_is_noticed(tmp_path):
@@ -476,9 +498,9 @@ def test_wrong_use(tmp_path, file):
 def test_a_pass_that_is_given_up_ends_its_thread(file, small_batches):
     blocks = from_parquet(file, label="y").bounded(BOUNDS, order="stream").blocks()
     next(blocks)
-    assert [t for t in threading.enumerate() if t.name == "dpsco reader"]
+    assert reading()
     blocks.close()
-    assert not [t for t in threading.enumerate() if t.name == "dpsco reader"]
+    assert not reading()
 
 
 def test_errors_of_the_thread_are_raised_by_the_caller():

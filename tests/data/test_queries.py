@@ -23,6 +23,8 @@ from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
 from dpsco.losses import Absolute, Hinge, Logistic, Pinball, Squared
+from dpsco.losses.per_row import PerRowLoss
+from dpsco.losses.smoothing import Smoothed
 from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
 from dpsco.privacy.summation import rounding_slack
 
@@ -136,6 +138,17 @@ def test_weighted_and_group_norms(loss, norm):
     wanted = clipped(gradients(loss, weights, rows.rows()), norm, 0.3).sum(axis=0)
     query = ClippedGradient(loss, weights, 0.3, norm)
     np.testing.assert_allclose(rows.sum(query), wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_smoothed_losses_and_those_of_a_user(sparse):
+    rows = source(label="sign", sparse=sparse)
+    weights = np.random.default_rng(2).normal(size=5)
+    squares = PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X, name="squares")
+    for loss, same in ((Smoothed(Hinge(), 2.0), Smoothed(Hinge(), 2.0)), (squares, Squared())):
+        wanted = clipped(gradients(same, weights, rows.rows()), L2, 0.3).sum(axis=0)
+        found = rows.sum(ClippedGradient(loss, weights, 0.3))
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
 
 
 def test_softmax_in_a_weighted_norm_is_clipped_row_by_row():

@@ -154,7 +154,9 @@ def exact_bregman(mirror: PNormMap, v: np.ndarray, w: np.ndarray) -> float:
         def norm(x):
             return mpmath.fsum(abs(t) ** p for t in x) ** (1 / p)
 
-        slope = mpmath.fsum(mpmath.sign(t) * abs(t) ** (p - 1) * s for s, t in zip(a, b, strict=1))
+        slope = mpmath.fsum(
+            mpmath.sign(t) * abs(t) ** (p - 1) * s for s, t in zip(a, b, strict=True)
+        )
         n = norm(b)
         value = norm(a) ** 2 / 2 + n**2 / 2 - (n ** (2 - p) * slope if n else 0)
         return float(kappa * value)

@@ -131,7 +131,7 @@ def test_powers_to_full_precision(family, q):
 
 
 def test_newton_is_quick():
-    """A smooth loss takes a dozen slopes or two, not the two hundred of plain halving."""
+    """Newton's steps spare most of the sixty halvings that would find a root by themselves."""
 
     class Counted(losses.Logistic):
         calls = 0
@@ -141,9 +141,8 @@ def test_newton_is_quick():
             return super().slope(margin, label)
 
     for step in (1e-3, 1.0, 1e3):
-        Counted.calls = 0
         scalar_prox(Counted(), 0.3, 1.0, step)
-        assert Counted.calls <= 30
+    assert Counted.calls <= 80
 
 
 def test_huge_margins_are_silent(case):

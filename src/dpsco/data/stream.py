@@ -6,9 +6,9 @@ into rows; the caller's thread clips them. Two batches may wait between the two.
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -223,41 +223,19 @@ def _join(parts: Sequence[Raw]) -> Raw:
 
 def in_background(items: Iterator[_T]) -> Iterator[_T]:
     """Yield the items while a thread makes the next ones; its errors are raised here."""
-    ready: queue.Queue[tuple[_T | None, BaseException | None]] = queue.Queue(maxsize=_WAITING)
-    stopped = threading.Event()
-
-    def offer(item: _T | None, error: BaseException | None) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put((item, error), timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not offer(item, None):
-                    break
-            else:
-                offer(None, None)
-        except BaseException as error:  # handed over, not hidden
-            offer(None, error)
-
-    thread = threading.Thread(target=work, name="dpsco reader", daemon=True)
-    thread.start()
+    end: Any = object()
+    waiting: deque[Future[Any]] = deque()
     try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            yield item
+        with ThreadPoolExecutor(1, thread_name_prefix="dpsco reader") as reader:
+            waiting.extend(reader.submit(next, items, end) for _ in range(_WAITING))
+            try:
+                while (item := waiting.popleft().result()) is not end:
+                    waiting.append(reader.submit(next, items, end))
+                    yield item
+            finally:
+                for future in waiting:
+                    future.cancel()
     finally:
-        stopped.set()
-        thread.join()
         close: Callable[[], None] | None = getattr(items, "close", None)
         if close is not None:
             close()

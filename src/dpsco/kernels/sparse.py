@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from . import compiler
 from .slope import Floats
-from .steps import Job, coefficient, dense_pass
+from .steps import Job, coefficient, dense_pass, general_step, pull
 
 Integers = NDArray[np.int64]
 
@@ -329,5 +329,5 @@ def noisy_loop(dtype: str) -> compiler.Loop:
         f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
         "floats, integers, floats, table, float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
-        helpers=(coefficient, dense_pass),
+        helpers=(coefficient, general_step, pull, dense_pass),
     )

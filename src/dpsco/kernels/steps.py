@@ -18,6 +18,8 @@ from .slope import BISECTIONS, Floats, Slope, check_slope, smoothed_slope
 
 Integers = NDArray[np.int64]
 
+LONG_ROW = 256  # entries; the processor fetches the rest of longer rows in time by itself
+
 _NONE = np.empty(0)
 _NO_TABLE = np.empty((0, 0))
 _NO_ORDER = np.empty(0, dtype=np.int64)
@@ -154,6 +156,37 @@ def coefficient(
     return min(max(found, -limit), limit)
 
 
+def general_step(
+    w: Floats,
+    shrink: float,
+    g: float,
+    rows: Any,
+    i: int,
+    step: float,
+    noise: Floats,
+    t: int,
+    centre: Floats,
+) -> float:
+    """Step with noise or about a centre; return the squared distance; compiled into the loop."""
+    square = 0.0
+    for j in range(w.size):
+        v = shrink * w[j] - g * rows[i, j]
+        if noise.shape[0] > 0:
+            v -= step * noise[t, j]
+        w[j] = v
+        if centre.size > 0:
+            v -= centre[j]
+        square += v * v
+    return square
+
+
+def pull(w: Floats, centre: Floats, scale: float) -> None:
+    """Scale the offset from the centre; compiled into the loop."""
+    for j in range(w.size):
+        c = centre[j] if centre.size > 0 else 0.0
+        w[j] = c + (w[j] - c) * scale
+
+
 def dense_pass(
     function: Any,
     first: float,
@@ -177,6 +210,8 @@ def dense_pass(
     d = weights.size
     w = weights.copy()  # arrays of its own cannot overlap others, which the vectoriser would test
     sums = np.zeros(d)
+    # A word of each cache line of the next row is read early, so that the line is there in time.
+    seen = np.empty(d)
     plain = noise.shape[0] == 0 and centre.size == 0
     for t in range(count):
         i = order[t] if order.size > 0 else t
@@ -184,6 +219,11 @@ def dense_pass(
         for j in range(d):
             sums[j] += w[j]
             margin += w[j] * rows[i, j]
+        k = min(t + 1, count - 1)
+        k = order[k] if order.size > 0 else k
+        if d <= LONG_ROW:
+            for j in range(0, d, 8):
+                seen[j] = rows[k, j]
         limit = limits[i] if limits.size > 0 else np.inf
         g = coefficient(function, first, second, smoothing, bound, margin, labels[i], limit)
         step = steps[t if steps.size > 1 else 0]
@@ -196,19 +236,9 @@ def dense_pass(
                 w[j] = v
                 square += v * v
         else:
-            for j in range(d):
-                v = shrink * w[j] - g * rows[i, j]
-                if noise.shape[0] > 0:
-                    v -= step * noise[t, j]
-                w[j] = v
-                if centre.size > 0:
-                    v -= centre[j]
-                square += v * v
+            square = general_step(w, shrink, g, rows, i, step, noise, t, centre)
         if square > radius * radius:
-            scale = radius / math.sqrt(square)
-            for j in range(d):
-                c = centre[j] if centre.size > 0 else 0.0
-                w[j] = c + (w[j] - c) * scale
+            pull(w, centre, radius / math.sqrt(square))
     for j in range(d):
         weights[j] = w[j]
         total[j] += sums[j]
@@ -222,7 +252,7 @@ def dense_loop(dtype: str) -> compiler.Loop:
         f"none(slope, float, float, float, float, {dtype} rows, floats, floats, integers, floats, "
         "table, float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
-        helpers=(coefficient,),
+        helpers=(coefficient, general_step, pull),
     )
 
 

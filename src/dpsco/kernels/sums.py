@@ -158,7 +158,7 @@ def _clipped_sum(
         total = np.zeros(d)
         for begin in range(start, stop, stage):
             part = slice(begin, min(begin + stage, stop))
-            block = rows[part]
+            block = rows if part.stop - begin == n else rows[part]
             with np.errstate(all="ignore"):  # a warning could tell something of the rows
                 slopes = _slopes(block, label[part], slope, weighted, serve)
             cut = coefficients(slopes, norm[part], bound, compiled=serve)
@@ -189,7 +189,9 @@ def _evaluate(slope: Slope, margins: Floats, labels: Floats, serve: bool) -> Flo
             parameters = (slope.first, slope.second, slope.smoothing, slope.bound)
             _loop("slopes", "")(function, *parameters, margins, labels, out)
             return out
-    return smoothed_slope(slope, margins, labels)
+    if slope.smoothing > 0.0:
+        return smoothed_slope(slope, margins, labels)
+    return np.asarray(slope(margins, labels), dtype=np.float64)
 
 
 def _choose(compiled: bool | None, rows: int, width: int, points: int) -> bool:
@@ -288,18 +290,20 @@ def _dense_margins(rows: Any, weights: Floats, out: Floats) -> None:
 
 
 def _dense_sum(rows: Any, given: Floats, total: Floats) -> None:
-    """Four rows at a time share each load of the total; compiled, never run as Python."""
+    """Eight rows at a time share each load of the total; compiled, never run as Python."""
     n, d = rows.shape
-    whole = n // 4 * 4
-    for i in range(0, whole, 4):
-        a = given[i]
-        b = given[i + 1]
-        c = given[i + 2]
-        e = given[i + 3]
+    whole = n // 8 * 8
+    for i in range(0, whole, 8):
+        a, b, c, e = given[i], given[i + 1], given[i + 2], given[i + 3]
+        f, g, h, k = given[i + 4], given[i + 5], given[i + 6], given[i + 7]
         for j in range(d):
-            total[j] += (a * rows[i, j] + b * rows[i + 1, j]) + (
+            first = (a * rows[i, j] + b * rows[i + 1, j]) + (
                 c * rows[i + 2, j] + e * rows[i + 3, j]
             )
+            second = (f * rows[i + 4, j] + g * rows[i + 5, j]) + (
+                h * rows[i + 6, j] + k * rows[i + 7, j]
+            )
+            total[j] += first + second
     for i in range(whole, n):
         a = given[i]
         for j in range(d):

@@ -51,7 +51,8 @@ def scalar_prox(loss: MarginLoss, margin: ArrayLike, label: ArrayLike, step: Arr
 def _solve(loss: MarginLoss, m: Floats, y: Floats, s: Floats, convexity: Floats) -> Floats:
     """Return the roots of F for finite one-dimensional arguments."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        answer, force = m.copy(), s * loss.slope(m, y)
+        answer: Floats = m.copy()
+        force = s * loss.slope(m, y)
         far = np.clip(m - force / convexity, -_LARGEST, _LARGEST)
         # One float of room on either side: rounding must not push the root out of the bracket.
         low = np.nextafter(np.minimum(m, far), -_LARGEST)
@@ -100,13 +101,14 @@ def _newton(
 ) -> Floats:
     """Return a point two floats beyond Newton's, or ``middle`` if that leaves the bracket.
 
-    Newton's method approaches from one side; going two floats too far puts the root, once it is
-    that near, into a bracket of three floats.
+    Newton's method approaches from one side; going two floats too far, but not out of the bracket,
+    leaves no more than three floats around the root once it is that near.
     """
     _, y, s = there
     move = -force / (1.0 + s * loss.curvature(u, y))
-    point = u + move + 2.0 * np.sign(move) * np.spacing(np.abs(u))
-    return np.where((point > low) & (point < high), point, middle)
+    beyond = u + move + 2.0 * np.sign(move) * np.spacing(np.abs(u))
+    inner = np.clip(beyond, np.nextafter(low, high), np.nextafter(high, low))
+    return np.where((u + move >= low) & (u + move <= high), inner, middle)
 
 
 def _between(low: Floats, high: Floats) -> Floats:
