@@ -65,10 +65,11 @@ def test_only_the_ledger_draws_noise():
         for path in MODULES
         if drawing.search(path.read_text(encoding="utf-8"))
     }
-    # randomness and mechanisms make the laws, prefix_sums a stream of them, demo its public table;
-    # whoever else wants noise must ask the ledger.
+    # randomness and mechanisms make the laws, prefix_sums a stream of them, demo its public table,
+    # width an estimate about a public set; whoever else wants noise must ask the ledger.
     builders = {"randomness", "mechanisms", "prefix_sums", "ledger"}
-    assert users == {"demo.py", *(f"privacy/{name}.py" for name in builders)}
+    public = {"demo.py", "geometry/width.py"}
+    assert users == public | {f"privacy/{name}.py" for name in builders}
 
 
 def test_modules_and_functions_stay_small():
@@ -86,9 +87,10 @@ def test_import_is_light():
 import sys
 import dpsco
 early = set(sys.modules)
-import dpsco.privacy
+import dpsco.privacy, dpsco.geometry, dpsco.losses, dpsco.data
 late = set(sys.modules)
 heavy = {"numba", "dp_accounting", "sklearn", "scipy.stats", "scipy.optimize"}
+heavy |= {"pyarrow", "narwhals", "pandas", "polars", "scipy.sparse", "scipy.integrate"}
 print(sorted(early & (heavy | {"numpy", "scipy"})), sorted(late & heavy))
 """
     found = subprocess.run(
@@ -99,9 +101,9 @@ print(sorted(early & (heavy | {"numpy", "scipy"})), sorted(late & heavy))
 
 def test_every_public_name_resolves():
     import dpsco
-    import dpsco.privacy
 
-    for module in (dpsco, dpsco.privacy):
+    layers = (dpsco.privacy, dpsco.geometry, dpsco.domains, dpsco.losses, dpsco.data)
+    for module in (dpsco, *layers):
         for name in module.__all__:
             assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

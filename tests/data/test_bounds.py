@@ -504,3 +504,27 @@ def test_clip_rows_is_exact_and_total():
         assert not np.any(clipped[~np.isfinite(X).all(axis=1)])
         huge = np.isfinite(X).all(axis=1) & (np.abs(X).max(axis=1) > 1e150)
         assert lengths(clipped[huge], norm) == pytest.approx(0.4, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sentences"),
+    [
+        (Bounds(2.0), ("a row's features have l2 norm at most 2, by rescaling",)),
+        (
+            Bounds(1.0, label=3.0, norm=Lp(1.0), intercept=0.5),
+            (
+                "a row's features have l1 norm at most 1, by rescaling",
+                "the intercept's column is 0.5",
+                "a label lies between -3 and 3, by clipping",
+            ),
+        ),
+        (Bounds(1.0, label=(0.0, 9.0)), "a label lies between 0 and 9, by clipping"),
+        (Bounds(1.0, label="sign"), "a label is -1 or 1"),
+        (Bounds(1.0, label=Classes("a", "b", "c")), "a label is one of the 3 declared classes"),
+    ],
+)
+def test_what_is_enforced_is_said(bounds, sentences):
+    if isinstance(sentences, tuple):
+        assert bounds.enforced == sentences
+    else:
+        assert bounds.enforced[-1] == sentences

@@ -355,7 +355,7 @@ def test_per_row_promises_nothing():
     assert convex.constants(feature=1.0).convex
     assert convex.constants(feature=1.0).weak_convexity == 0.0
     assert "mine: convex in the weights" in convex.trusted
-    assert len(PerRowLoss(least_squares).trusted) == 2
+    assert len(PerRowLoss(least_squares).trusted) == 1
     assert PerRowLoss(least_squares).structure.kind == "general"
 
 
@@ -443,20 +443,28 @@ def shape_on_private(w, X, y):
 
 
 @pytest.mark.parametrize("function", [raises_on_private, shape_on_private])
-def test_errors_on_private_rows_are_silent_about_them(function):
-    loss = PerRowLoss(function, name="mine")
-    rows = np.full((2, 3), 31000.25 + 337)
-    rows[1] = 0.0
-    with pytest.raises(ParameterError, match="the gradient of mine") as caught:
-        loss.gradients(np.zeros(3), rows, np.zeros(2))
+def test_a_private_row_raises_no_error(function):
+    # The row on which the function fails has no gradient; it does not disturb the others.
+    loss = PerRowLoss(function, value=lambda w, X, y: function(w, X, y).sum(axis=1), name="mine")
+    rows = np.full((3, 3), 0.5)
+    rows[1] = 31337.0
+    alone = loss.gradients(np.ones(3), rows[[0, 2]], np.zeros(2))
+    found = loss.gradients(np.ones(3), rows, np.zeros(3))
+    assert np.isnan(found[1]).all()
+    np.testing.assert_array_equal(found[[0, 2]], alone)
+    values = loss.value(np.ones(3), rows, np.zeros(3))
+    assert np.isnan(values[1])
+    assert np.isfinite(values[[0, 2]]).all()
+
+
+def test_an_error_on_public_rows_names_its_type_alone():
+    def speaks(w, X, y):
+        raise ValueError("patient Smith")
+
+    with pytest.raises(ParameterError, match=r"the gradient of mine raised ValueError") as caught:
+        PerRowLoss(speaks, name="mine")
     error = caught.value
-    shown = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    for secret in ("31337", "Smith", "(1, 3)"):  # not even how many rows came back
-        assert secret not in shown
-    assert error.__context__ is None
-    assert error.__cause__ is None
-    if function is raises_on_private:
-        assert "ValueError" in str(error)
+    assert "Smith" not in "".join(traceback.format_exception(type(error), error, None))
 
 
 def test_functions_get_copies():

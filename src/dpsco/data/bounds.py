@@ -22,6 +22,7 @@ from .labels import (
     check_rule,
     clean_labels,
     default_label,
+    describe_rule,
     label_bound,
 )
 from .lengths import (
@@ -98,6 +99,16 @@ class Bounds:
     def default_label(self) -> float:
         """The label of a null row."""
         return default_label(self.label)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """What `apply` enforces, in sentences for a certificate."""
+        norm = f"l{self.norm.p:g}" if isinstance(self.norm, Lp) else repr(self.norm)
+        features = f"a row's features have {norm} norm at most {self.feature_norm:g}, by rescaling"
+        column = (
+            () if self.intercept is None else (f"the intercept's column is {self.intercept:g}",)
+        )
+        return (features, *column, *describe_rule(self.label))
 
     def dtype(self, raw: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type of clipped rows: float32 for float16 and float32, else float64.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,6 @@ class TableEncoder:
         DataError: the schema file cannot be read; later, a table does not match the schema.
 
     Example:
-        >>> from dpsco.data.schema import Category, Number, Schema
         >>> encoder = TableEncoder(Schema((Number("age", 0, 100), Category("work", ("a", "b")))))
         >>> encoder.feature_names
         ('age', 'work=a', 'work=b')
@@ -52,7 +52,11 @@ class TableEncoder:
     """
 
     def __init__(
-        self, schema: Schema | str, *, sparse: bool | None = None, dtype: DTypeLike = np.float64
+        self,
+        schema: Schema | str | Path,
+        *,
+        sparse: bool | None = None,
+        dtype: DTypeLike = np.float64,
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
         self.dtype = np.dtype(dtype)

@@ -117,6 +117,18 @@ def label_bound(rule: LabelRule) -> float:
     return 1.0 if rule == "sign" else float(rule)
 
 
+def describe_rule(rule: LabelRule) -> tuple[str, ...]:
+    """Return what the rule enforces, as sentences; none where there are no labels."""
+    if rule is None:
+        return ()
+    if isinstance(rule, Classes):
+        return (f"a label is one of the {len(rule.values)} declared classes",)
+    if rule == "sign":
+        return ("a label is -1 or 1",)
+    low, high = rule if isinstance(rule, tuple) else (-float(rule), float(rule))
+    return (f"a label lies between {low:g} and {high:g}, by clipping",)
+
+
 def default_label(rule: LabelRule) -> float:
     """Return the label of a null row: a constant of the rule."""
     if isinstance(rule, Classes):

@@ -79,7 +79,6 @@ def run_guarded(owner: str, function: Callable[..., Any], *arguments: Any) -> An
     except Exception as error:
         kind = type(error).__name__
     raise ParameterError(
-        f"{owner} raised {kind} on rows of the table. What it said is withheld, since it may speak "
-        "of private values; call the function on public numbers to see it. It must be defined for "
-        "every finite input."
+        f"{owner} raised {kind}. What it said is withheld, since it may speak of private values; "
+        "call the function on public numbers to see it. It must be defined for every finite input."
     )

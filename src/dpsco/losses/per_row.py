@@ -7,6 +7,7 @@ to clipped sums. Convexity does not survive that clipping; solvers that rest on 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -90,10 +91,7 @@ class PerRowLoss(VectorLoss):
     @property
     def trusted(self) -> tuple[str, ...]:
         """What no check can prove."""
-        said = (
-            f"{self.name}: the gradient of a row depends on that row and the weights alone",
-            f"{self.name}: the gradient is defined for every finite row",
-        )
+        said = (f"{self.name}: the gradient of a row depends on that row and the weights alone",)
         return (*said, f"{self.name}: convex in the weights") if self._given[3] else said
 
     @property
@@ -109,30 +107,45 @@ class PerRowLoss(VectorLoss):
         return d if size is None else int(size)
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
-        """Return the gradient of each row; whatever the function does, nothing else of the rows."""
-        return self._evaluate("gradient", weights, X, y)
+        """Return the gradient of each row; NaN for a row on which the function fails."""
+        return self._each_row("gradient", weights, X, y)
 
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
-        """Return the loss of each row, if its function was given."""
-        return self._evaluate("value", weights, X, y)
+        """Return the loss of each row, if its function was given; NaN where it fails."""
+        return self._each_row("value", weights, X, y)
 
-    def _evaluate(
-        self, which: str, weights: ArrayLike, X: Rows, y: ArrayLike | None, public: bool = False
-    ) -> Floats:
-        """Call a function; only for public rows may an error say what came back."""
+    def _each_row(self, which: str, weights: ArrayLike, X: Rows, y: ArrayLike | None) -> Floats:
+        """Call a function so that no row can raise an error: that would tell something of it."""
         function = self._given[0 if which == "gradient" else 2]
         if function is None:
             raise ParameterError(
                 f"{self.name} has no value: pass value=... to PerRowLoss to report losses."
             )
-        w, dense, labels = self._inputs(weights, X, y)
-        shape = (len(dense), len(w)) if which == "gradient" else (len(dense),)
+        w, rows, labels = self._inputs(weights, X, y)
+        try:
+            return self._call(which, w, rows, labels)
+        except ParameterError:
+            shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
+            found = np.full(shape, np.nan)
+        for k in range(len(rows)):
+            with contextlib.suppress(ParameterError):
+                found[k] = self._call(which, w, rows[k : k + 1], labels[k : k + 1])[0]
+        return found
+
+    def _call(self, which: str, w: Floats, rows: Floats, labels: Floats) -> Floats:
+        """Call a function once; refuse a failure and a result of the wrong shape or type."""
+        function = self._given[0 if which == "gradient" else 2]
+        shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
         owner = f"the {which} of {self.name}"
-        result = np.asarray(run_guarded(owner, function, w, dense, labels))
+        # The function gets copies: what it does to its arguments must not reach the rows.
+        given = (w.copy(), rows.copy(), labels.copy())
+        result = run_guarded(owner, lambda *parts: np.asarray(function(*parts)), *given)
         if result.shape != shape or result.dtype.kind not in "fiub":
-            found = f"; got shape {result.shape} and dtype {result.dtype}" if public else ""
-            raise ParameterError(f"{owner} must return real numbers of shape {shape}{found}.")
-        return result.astype(float, copy=False)
+            raise ParameterError(
+                f"{owner} must return real numbers of shape {shape}; got shape {result.shape} and "
+                f"dtype {result.dtype}."
+            )
+        return np.asarray(result, dtype=float)
 
     def constants(
         self, *, feature: float, label: float = 1.0, radius: float = math.inf
@@ -177,7 +190,7 @@ class PerRowLoss(VectorLoss):
         hint = "" if features else f" It was probed with {d} features: pass features=... if wrong."
         for which in ("gradient",) if value is None else ("gradient", "value"):
             try:
-                self._evaluate(which, weights, rows, labels, public=True)
+                self._call(which, weights, rows, labels)
             except ParameterError as error:
                 raise ParameterError(f"On three rows of zeros: {error}{hint}") from None
             self._refuse_mixing(which, len(weights), d)
@@ -188,7 +201,7 @@ class PerRowLoss(VectorLoss):
         rows, labels = np.cos(np.arange(3.0 * d)).reshape(3, d), np.array([1.0, -1.0, 1.0])
         parts = [slice(0, 3), slice(0, 1), slice(1, 2), slice(2, 3)]
         try:
-            found = [self._evaluate(which, weights, rows[p], labels[p]) for p in parts]
+            found = [self._call(which, weights, rows[p], labels[p]) for p in parts]
         except ParameterError:  # not defined for these rows; zeros have been tried
             return
         if not np.allclose(found[0], np.concatenate(found[1:]), rtol=1e-6, equal_nan=True):

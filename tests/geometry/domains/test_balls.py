@@ -130,6 +130,17 @@ def test_exponents_near_the_special_ones(d):
         assert special.reach(d, L1) == pytest.approx(general.reach(d, L1), rel=1e-7)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 3.0, 1e200])
+@pytest.mark.parametrize("p", [1.0 + 2.3e-16, 1.0 + 1e-12, 1e15, 1e300, 1.7e308])
+def test_exponents_at_the_edge_of_the_floats(p, scale):
+    x = scale * np.random.default_rng(0).standard_normal(1000)
+    ball, special = LpBall(p, 1.0), (L1Ball if p < 2 else LInfBall)(1.0)
+    found = ball.project(x)
+    assert np.max(np.abs(found - special.project(x))) <= 1e-9
+    assert np.array_equal(ball.project(found), found)
+    assert float(ball.support(x)) == pytest.approx(float(special.support(x)))
+
+
 def test_minimiser_by_the_formula():
     rng = np.random.default_rng(0)
     g, c = rng.standard_normal((2, 6))

@@ -209,6 +209,17 @@ def test_ellipsoid_optimality(d, scale):
         assert cosine == pytest.approx(1.0, abs=1e-7)
 
 
+@pytest.mark.parametrize("scale", [1.5, 30.0, 1e6])
+def test_ellipsoid_projection_to_rounding(scale):
+    rng = np.random.default_rng(4)
+    axes = rng.uniform(0.5, 2.0, 20)
+    x = scale * axes * rng.standard_normal(20)
+    w = Ellipsoid(axes).project(x)
+    rest, outward = (x - w), w / axes**2
+    rest, outward = rest / np.linalg.norm(rest), outward / np.linalg.norm(outward)
+    assert np.linalg.norm(rest - outward) <= 1e-14
+
+
 def test_ellipsoid_sizes():
     axes = np.array([3.0, 1.0, 0.5])
     ellipsoid = Ellipsoid(axes)

@@ -95,7 +95,7 @@ def _solve(second: Floats, first: Floats, p: float) -> tuple[Floats, Floats, Flo
     own, other = base - first, base - second
     more = np.zeros_like(base)
     for _ in range(_INNER):
-        with np.errstate(under="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             one, two = -(more + own), -(p - 1.0) * (more + other)
             value = np.logaddexp(one, two)
             share = np.exp(two - value)
@@ -110,7 +110,7 @@ def _solve(second: Floats, first: Floats, p: float) -> tuple[Floats, Floats, Flo
 def _mass(x: Floats, pull: Floats, p: float) -> tuple[float, float]:
     """Return log sum_i exp(-p x_i), and minus its derivative in log mu."""
     lead = float(np.min(x))
-    with np.errstate(under="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         shares = np.exp(-p * (x - lead))
     total = float(np.sum(shares))
     return math.log(total) - p * lead, p * float(shares @ pull) / total
