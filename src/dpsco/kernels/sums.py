@@ -27,7 +27,7 @@ from .steps import checked_rows, coefficient, kind, vector
 SUM_LEAF = 4096
 """Rows that may be added one after the other, as in `dpsco.privacy.summation`."""
 
-_STAGE = 1 << 17  # entries that stay in the second-level cache between the two passes
+_STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between the two passes
 
 
 def worthwhile(rows: int, width: int, *, points: int = 1) -> bool:
@@ -152,7 +152,7 @@ def _clipped_sum(
     if bound < 0.0:
         raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
     serve = _choose(compiled, n, d, len(points) * (BISECTIONS if slope.smoothing else 1))
-    stage = max(64, _STAGE // max(1, _width(rows)))
+    stage = max(64, _STAGE // max(1, _width(rows) * rows.dtype.itemsize))
 
     def leaf(start: int, stop: int) -> Floats:
         total = np.zeros(d)
