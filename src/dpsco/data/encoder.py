@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..errors import DataError, MissingExtraError, ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
 from .arrow import codes, distinct, numbers, pyarrow, require
+from .block import join_rows
 from .bounds import Bounds
 from .labels import Classes, LabelRule
 from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
@@ -144,7 +145,7 @@ class TableEncoder:
         if self.sparse:
             none = np.empty(0, self.dtype), np.empty(0, np.int32), np.zeros(1, np.int64)
             kept = [self._sparse_rows(self._slots(part), len(part)) for part in parts]
-            return stack_rows([*kept, SparseRows(*none, self.width)]), labels
+            return join_rows([*kept, SparseRows(*none, self.width)]), labels
         rows = np.zeros((sum(map(len, parts)), self.width), dtype=self.dtype)
         start = 0
         for part in parts:
@@ -304,11 +305,13 @@ def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
 
 
 def _series(frame: Any, native: Any, name: str) -> Any:
-    """Return one column of a frame as Arrow data."""
+    """Return one column of a frame as Arrow data; Python objects as text, the rest as missing."""
     kind = getattr(native[name], "dtype", None)
+    if str(kind).lower() == "object":  # how older pandas holds text
+        entries = native[name].tolist()
+        words = [entry if isinstance(entry, str) else None for entry in entries]
+        return pyarrow().array(words, type=pyarrow().string())
     try:
-        if str(kind).lower() == "object":  # what it holds is known only row by row
-            raise TypeError
         return frame[name].to_arrow()
     except Exception:  # Arrow's message may quote a value
         raise DataError(
@@ -322,18 +325,6 @@ def _batches(arrow: Any) -> list[Any]:
     if hasattr(arrow, "to_batches"):
         return list(arrow.to_batches(max_chunksize=_BATCH))
     return [arrow.slice(start, _BATCH) for start in range(0, len(arrow), _BATCH)]
-
-
-def stack_rows(parts: Sequence[Any]) -> SparseRows:
-    """Return sparse rows that follow one another as one."""
-    spans = [slice(part.offsets[0], part.offsets[-1]) for part in parts]
-    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    return SparseRows(
-        np.concatenate([part.values[span] for part, span in zip(parts, spans, strict=True)]),
-        np.concatenate([part.columns[span] for part, span in zip(parts, spans, strict=True)]),
-        np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
-        parts[0].width,
-    )
 
 
 def _root_up(count: int) -> float:

@@ -34,7 +34,8 @@ def from_frame(
 
     Args:
         frame: a pandas, Polars (not lazy) or PyArrow table.
-        label: the name of the column of labels: numbers, booleans or text.
+        label: the name of the column of labels: numbers, booleans or text. Python objects (older
+            pandas' way to hold text) are read as text, and what is no string as missing.
         features: the names of the feature columns, in order; by default all but the label. They
             hold numbers or booleans.
         encoder: turns columns of any declared kind into numbers. Its schema says what is a
@@ -165,9 +166,7 @@ def _is_text(data: Any, native: Any, kind: Any) -> bool:
     """Return whether a column's type is text, or categories that are text."""
     import narwhals as nw
 
-    if not _plain(native):
-        return False
-    if kind == nw.String:
+    if kind == nw.String or not _plain(native):  # Python objects: strings, whatever else is missing
         return True
     if kind not in (nw.Categorical, nw.Enum):
         return False

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
-from ..kernels.rows import Rows, SparseRows
+from ..kernels.rows import Rows
 from ..privacy.randomness import Randomness
 from ..privacy.summation import SUM_LEAF
 from .arrow import codes, family, numbers
-from .block import Block, Mask
+from .block import Block, Mask, join_rows
 from .bounds import Bounds
-from .encoder import TableEncoder, stack_rows
+from .encoder import TableEncoder
 from .labels import Classes
 from .shuffle import shuffled
 from .source import Source
@@ -216,7 +216,7 @@ def _join(parts: Sequence[Raw]) -> Raw:
         return None if pieces[0] is None else np.concatenate(pieces)
 
     rows = [part.rows for part in parts]
-    whole: Rows = stack_rows(rows) if isinstance(rows[0], SparseRows) else together(rows)
+    whole: Rows = join_rows(rows)
     labels = together([part.labels for part in parts])
     return Raw(whole, labels, together([part.missing for part in parts]))
 
