@@ -159,6 +159,8 @@ def _clipped_sum(
         for begin in range(start, stop, stage):
             part = slice(begin, min(begin + stage, stop))
             block = rows if part.stop - begin == n else rows[part]
+            if not serve and not isinstance(block, SparseRows):
+                block = np.asarray(block, dtype=np.float64)  # once for both passes
             with np.errstate(all="ignore"):  # a warning could tell something of the rows
                 slopes = _slopes(block, label[part], slope, weighted, serve)
             cut = coefficients(slopes, norm[part], bound, compiled=serve)
