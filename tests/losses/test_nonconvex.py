@@ -88,7 +88,9 @@ CLOSED = [  # sup |phi'| / c, -inf phi''; from setting the next derivative to ze
 ]
 
 
-@pytest.mark.parametrize(("family", "steepest", "weakest"), CLOSED, ids=lambda f: str(f)[-14:])
+@pytest.mark.parametrize(
+    ("family", "steepest", "weakest"), CLOSED, ids=["Tukey", "GemanMcClure", "Welsch"]
+)
 def test_robust_constants_are_the_extrema(family, steepest, weakest):
     """Closed form, declared number and a maximisation in 40 digits agree to 1e-10."""
     loss = family(1.3)
