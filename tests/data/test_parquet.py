@@ -178,7 +178,7 @@ def test_row_groups_outside_the_range_are_not_read(tmp_path):
     [
         (pa.array([1, None, -3], pa.int64()), [1, np.nan, -3]),
         (pa.array([True, None, False]), [1, np.nan, 0]),
-        (pa.array([1.5, None, -2.0], pa.float16()), [1.5, np.nan, -2]),
+        (pa.array([np.float16(1.5), None, np.float16(-2.0)], pa.float16()), [1.5, np.nan, -2]),
         (pa.array([2**60 + 1, None, 7], pa.int64()), [2.0**60, np.nan, 7]),
         (pa.array([1, None, 3]).cast(pa.decimal128(25, 2)), [1, np.nan, 3]),
     ],
@@ -516,11 +516,11 @@ def test_errors_of_the_thread_are_raised_by_the_caller():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4096, 3), (5000, 7), (2, 270_000)])
-def test_transpose(shape):
+def test_columns_side_by_side(shape):
     X = np.random.default_rng(0).standard_normal(shape)
-    found = stream.transpose(list(np.asfortranarray(X).T), np.dtype(np.float64))
+    found = stream.side_by_side(list(np.asfortranarray(X).T), np.dtype(np.float64))
     assert np.array_equal(found, X)
-    assert found.flags.c_contiguous
+    assert found.flags.f_contiguous
 
 
 @pytest.mark.parametrize("sizes", [[5, 5], [1] * 11, [3, 4, 2, 9], [12], [], [2, 3, 5]])
@@ -532,8 +532,9 @@ def test_regroup(sizes):
     ]
     found = list(stream.regroup(parts, 5))
     total = int(ends[-1])
-    assert [len(raw) for raw in found] == [5] * (total // 5) + [total % 5] * (total % 5 > 0)
+    assert all(len(raw) % 5 == 0 for raw in found[:-1])
     if found:
+        assert len(found[-1]) % 5 == 0 or len(found[-1]) == total % 5
         assert np.concatenate([raw.labels for raw in found]).tolist() == list(range(total))
         assert np.concatenate([raw.rows.ravel() for raw in found]).tolist() == list(range(total))
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, ParameterError
 from ..geometry.norms import L2, Lp, Norm, WeightedLp
+from ..kernels.rescale import prepared, scale, square_sums, worthwhile
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Floats, Mask, take_rows
 from .labels import (
@@ -136,6 +137,8 @@ class Bounds:
         y: NDArray[Any] | None = None,
         missing: Mask | None = None,
         out: NDArray[Any] | None = None,
+        *,
+        compiled: bool | None = None,
     ) -> Block:
         """Return the rows clipped, rescaled and labelled, as a copy.
 
@@ -143,11 +146,16 @@ class Bounds:
             X: (rows, d) numbers of any type and strides, or sparse rows.
             y: raw labels, of a type that the label rule reads.
             missing: rows whose label is missing, for labels that cannot say so themselves.
-            out: where dense rows are to be put, of the type and width that `dtype` and `width` say.
+            out: where dense rows are to be put, in C order, of the type and width that `dtype` and
+                `width` say.
+            compiled: whether the passes over dense rows are compiled ones, which exist for the l2
+                norm alone; by default if this call alone is worth it (`worthwhile`). Both obey the
+                bounds exactly, but may differ from each other in the last bit.
 
         Raises:
             DataError: the labels' type does not fit the rule, or the norm is for another width.
                 No error depends on a value.
+            MissingExtraError: ``compiled=True`` without Numba.
         """
         labels, readable = clean_labels(self.label, y, len(X), missing)
         rows: Rows
@@ -157,35 +165,53 @@ class Bounds:
             else:
                 shape, dtype = (len(X), self.width(X.shape[1])), self.dtype(X.dtype)
                 rows = np.empty(shape, dtype=dtype) if out is None else out
-                norms, present = self._clip_dense(X, readable, rows)
-        labels = np.where(present, labels, self.default_label)
+                serve = self.worthwhile(*X.shape, compiled=compiled)
+                norms, present = self._clip_dense(X, readable, rows, serve)
+        labels[~present] = self.default_label
         return Block(rows, labels, norms, present, self.norm)
+
+    def worthwhile(self, n: int, d: int, *, compiled: bool | None = None) -> bool:
+        """Return whether compiled passes serve a job of ``n`` rows of ``d`` features in all.
+
+        Who clips rows in several calls asks for all of them, and passes the answer to `apply`.
+
+        Raises:
+            MissingExtraError: ``compiled=True`` without Numba.
+        """
+        return worthwhile(compiled, n, d) and self._euclidean
+
+    @property
+    def _euclidean(self) -> bool:
+        return isinstance(self.norm, Lp) and self.norm.p == 2.0
 
     # -- clipping: why it is exact stands in `lengths` ---------------------------------------------
 
     def _clip_dense(
-        self, X: NDArray[Any], readable: Mask, rows: NDArray[Any]
+        self, X: NDArray[Any], readable: Mask, rows: NDArray[Any], compiled: bool
     ) -> tuple[Floats, Mask]:
         """Fill in dense rows; return upper bounds on their norms, and which are present."""
         count, d = X.shape
-        norms, present = np.empty(count), np.ones(count, dtype=bool)
+        found, present = np.empty(count), np.ones(count, dtype=bool)
         for part in chunks(count, d):
-            work, out = np.asarray(X[part], dtype=np.float64), rows[part, :d]
-            found = lengths(self._padded(work), self.norm)
-            factors = self._factors(found, d, rows.dtype)
-            np.multiply(work, factors[:, None], out=out, casting="same_kind")
-            odd = np.flatnonzero(~(found <= HUGE))
+            work, out = prepared(X[part], compiled), rows[part, :d]
+            if self._euclidean:
+                np.sqrt(square_sums(work, compiled=compiled), out=found[part])
+            else:
+                found[part] = lengths(self._padded(work), self.norm)
+            factors = self._factors(found[part], d, rows.dtype)
+            scale(work, factors, rows[part], compiled=compiled)
+            odd = np.flatnonzero(~(found[part] <= HUGE))
             if len(odd):
-                present[part][odd] = np.isfinite(work[odd]).all(axis=1)
-                huge = odd[present[part][odd]]
-                out[huge] = self._shrink(self._padded(work[huge]), rows.dtype)[:, :d]
+                raw = np.asarray(work[odd], dtype=np.float64)
+                present[part][odd] = finite = np.isfinite(raw).all(axis=1)
+                out[odd[finite]] = self._shrink(self._padded(raw[finite]), rows.dtype)[:, :d]
             self._flush(out, factors[:, None])
-            if self.intercept is not None:
-                rows[part, d] = _round_down(self.intercept, rows.dtype)
-            norms[part] = self._norms(found, factors, d)
+        if self.intercept is not None:
+            rows[:, d] = _round_down(self.intercept, rows.dtype)
+        norms = self._norms(found, d)
         present &= readable
-        rows[~present] = 0.0
-        norms[~present] = FLOOR
+        null = np.flatnonzero(~present)
+        rows[null], norms[null] = 0.0, FLOOR
         return norms, present
 
     def _clip_sparse(self, X: SparseRows, readable: Mask) -> tuple[SparseRows, Floats, Mask]:
@@ -205,7 +231,7 @@ class Bounds:
             values[np.repeat(huge, sizes)] = self._shrink(chosen, dtype)
         present = readable & ~infinite
         self._flush(values, np.repeat(factors, sizes))
-        norms = np.where(present, self._norms(found, factors, d), FLOOR)
+        norms = np.where(present, self._norms(found, d), FLOOR)
         kept = SparseRows(values, columns, offsets, self.width(d))
         return _assemble(kept, present, self.intercept), norms, present
 
@@ -223,10 +249,10 @@ class Bounds:
             small = np.abs(values) < np.finfo(values.dtype).tiny
             values[small & (factors != 1.0)] = 0.0
 
-    def _norms(self, found: Floats, factors: Floats, d: int) -> Floats:
+    def _norms(self, found: Floats, d: int) -> Floats:
         """Return upper bounds on the norms of clipped rows, intercept included."""
-        upper = np.where(factors == 1.0, round_up(found, self.norm, d), self.feature_norm)
-        upper = np.minimum(upper, self.feature_norm)
+        # A rescaled row had a length above c (1 - e): rounded up it is above c, and c is returned.
+        upper = np.fmin(round_up(found, self.norm, d), self.feature_norm)
         return upper if self.intercept is None else self._with_intercept(upper)
 
     def _with_intercept(self, features: Floats) -> Floats:

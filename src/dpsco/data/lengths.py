@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from .._validate import positive
 from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
+from ..kernels.rescale import square_sums
 from ..kernels.rows import Rows, SparseRows
 
 Floats = NDArray[np.float64]
@@ -88,8 +89,10 @@ def upper_lengths(rows: Rows, norm: Norm = L2) -> Floats:
 
 def round_up(found: Floats, norm: Norm, d: int) -> Floats:
     """Return results of `lengths`, raised by their error; what is not a number becomes inf."""
-    upper = np.maximum(found, FLOOR) * (1.0 + 2.0 * error(norm, d) + 4.0 * _ROUND)
-    return np.where(np.isnan(upper), math.inf, upper)
+    upper = np.maximum(found, FLOOR)
+    upper *= 1.0 + 2.0 * error(norm, d) + 4.0 * _ROUND
+    upper[np.isnan(upper)] = math.inf
+    return upper
 
 
 def _dense_lengths(rows: Floats, norm: Norm) -> Floats:
@@ -98,7 +101,7 @@ def _dense_lengths(rows: Floats, norm: Norm) -> Floats:
     if rows.shape[1] == 0:
         return np.zeros(len(rows))
     if p == 2.0:
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+        return np.asarray(np.sqrt(square_sums(rows)))
     if p == 1.0:
         return np.asarray(np.abs(rows).sum(axis=1))
     if p == math.inf:
@@ -158,7 +161,9 @@ def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: flo
         storing: 2^-23 if the products are stored as float32.
     """
     keep = limit * (1.0 - error(norm, d))
-    return np.where(found <= keep, 1.0, _target(norm, d, limit, storing) / found)
+    factors = np.divide(_target(norm, d, limit, storing), found)
+    factors[found <= keep] = 1.0
+    return factors
 
 
 def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> Any:

@@ -90,8 +90,8 @@ class PlainColumns:
             self.labels = "text" if family(label[1]) == "text" else "number"
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
-        """Return the rows in C order, and labels of the type that the bounds read."""
-        rows = transpose([numbers(batch.column(name)) for name in self._features], self.dtype)
+        """Return the rows, and labels of the type that the bounds read."""
+        rows = side_by_side([numbers(batch.column(name)) for name in self._features], self.dtype)
         if self._label is None:
             return Raw(rows, None, None)
         label = batch.column(self._label)
@@ -154,14 +154,20 @@ class StreamSource(Source):
         self._files, self._decoder = files, decoder
         numbers_a_row = decoder.width if decoder.most is None else 2 * decoder.most
         size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
-        self._size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
+        size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
+        self._size = size if size < SUM_LEAF else size // SUM_LEAF * SUM_LEAF
+        self._compiled = bounds.worthwhile(files.rows, decoder.width)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         parts = self._parts(start, stop)
         if stop - start > self._size:
             parts = in_background(parts)
         for raw in regroup(parts, SUM_LEAF):
-            yield self._bounds.apply(raw.rows, raw.labels, raw.missing)
+            block = self._bounds.apply(
+                raw.rows, raw.labels, raw.missing, compiled=self._compiled
+            )
+            for begin in range(0, len(block), SUM_LEAF):
+                yield block[begin : begin + SUM_LEAF]
 
     def _parts(self, start: int, stop: int) -> Iterator[Raw]:
         """Yield decoded batches."""
@@ -169,27 +175,17 @@ class StreamSource(Source):
             yield self._decoder.decode(batch, self._bounds)
 
 
-def transpose(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return columns as rows in C order.
-
-    A leaf of columns is first copied side by side and then turned, while it is in the cache: twice
-    as fast as to write each column with large strides.
-    """
-    count, width = len(columns[0]), len(columns)
-    rows = np.empty((count, width), dtype=dtype)
-    tile = max(1, min(count, SUM_LEAF, (1 << 18) // width))
-    buffer = np.empty((width, tile), dtype=dtype)
+def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return columns as rows in Fortran order: clipping turns them, in the pass it makes anyway."""
+    together = np.empty((len(columns), len(columns[0])), dtype=dtype)
     with np.errstate(over="ignore"):
-        for start in range(0, count, tile):
-            stop = min(start + tile, count)
-            for row, column in zip(buffer, columns, strict=True):
-                row[: stop - start] = column[start:stop]
-            np.copyto(rows[start:stop], buffer[:, : stop - start].T)
-    return rows
+        for place, column in zip(together, columns, strict=True):
+            place[:] = column
+    return together.T
 
 
 def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
-    """Yield the same rows ``size`` at a time, the last time fewer."""
+    """Yield the same rows in multiples of ``size``, the last time fewer."""
     kept: list[Raw] = []
     for part in parts:
         start = 0
@@ -200,8 +196,8 @@ def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
                 continue
             yield _join(kept)
         stop = start + (len(part) - start) // size * size
-        for begin in range(start, stop, size):
-            yield part[begin : begin + size]
+        if start < stop:
+            yield part[start:stop]
         kept = [part[stop:]] if stop < len(part) else []
     if kept:
         yield _join(kept)

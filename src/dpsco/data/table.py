@@ -137,8 +137,9 @@ class MemoryTable(Table):
         n = self._n
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
         whole = Block(rows, np.empty(n), np.empty(n), np.empty(n, dtype=bool), bounds.norm)
+        compiled = bounds.worthwhile(n, self._d)
         for part, which in self._pieces(order, self._d):
-            block = bounds.apply(*self._raw(which), out=rows[part])
+            block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
             whole.labels[part], whole.norms[part] = block.labels, block.norms
             whole.present[part] = block.present
         return whole

@@ -192,6 +192,8 @@ def _types() -> dict[str, Any]:
         "table": array(f8, 2),
         "float32 rows": array(types.float32, 2),
         "float64 rows": array(f8, 2),
+        "float32 out": array(types.float32, 2, readonly=False),
+        "float64 out": array(f8, 2, readonly=False),
         "float32 values": array(types.float32, 1),
         "float64 values": array(f8, 1),
         "slope": types.FunctionType(f8(f8, f8, f8, f8)),
