@@ -1,6 +1,9 @@
 """Clipping is exact: seen in fractions, in many digits, and on 1e6 rows in pairs of floats."""
 
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import mpmath
@@ -109,13 +112,20 @@ def adversarial(n, d, c, seed, dtype=np.float64):
         return X.astype(dtype)
 
 
+@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
+def compiled(request):
+    if request.param:
+        pytest.importorskip("numba")
+    return request.param
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("n", "d", "c"), [(300_000, 1, 1.0), (300_000, 2, 0.7), (300_000, 5, 3.0), (100_000, 30, 0.1)]
 )
-def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype):
+def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype, compiled):
     X = adversarial(n, d, c, seed=d, dtype=dtype)
-    block = Bounds(c).apply(X)
+    block = Bounds(c).apply(np.asfortranarray(X) if d == 5 else X, compiled=compiled)
     assert block.rows.dtype == dtype
     assert np.all(not_above(block.rows, c))
     assert np.all(block.norms <= c)
@@ -134,6 +144,75 @@ def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype):
     outside = finite & ~inside
     size = lengths(block.rows[outside])
     assert np.all(size >= c * (1.0 - 2e-7 if dtype == np.float32 else 1.0 - 1e-13))
+
+
+@pytest.mark.parametrize("intercept", [None, 0.3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
+def test_compiled_passes_and_layouts_give_the_same_bits(dtype, intercept):
+    pytest.importorskip("numba")
+    for d, c in ((1, 1.0), (4, 0.3), (19, 7.0), (120, 1e-35)):
+        with np.errstate(all="ignore"):
+            X = adversarial(3000, d, c, seed=d)
+            X = (X * 1e3 if dtype == np.int32 else X).astype(dtype)
+        y = np.where(np.arange(3000) % 7 == 0, np.nan, 0.5)
+        bounds = Bounds(c, label=1.0, intercept=intercept)
+        twin = bounds.apply(X, y, compiled=False)
+        wide = np.zeros((3000, 2 * d), dtype=dtype)
+        wide[:, ::2] = X
+        for rows in (X, np.asfortranarray(X), wide[:, ::2]):
+            for compiled in (False, True):
+                block = bounds.apply(rows, y, compiled=compiled)
+                assert block.rows.dtype == twin.rows.dtype
+                assert block.rows.tobytes() == twin.rows.tobytes()
+                assert np.array_equal(block.norms, twin.norms)
+                assert np.array_equal(block.present, twin.present)
+                assert np.array_equal(block.labels, twin.labels)
+        one = bounds.apply(np.asfortranarray(X)[1234:1235], y[1234:1235], compiled=False)
+        assert one.rows.tobytes() == twin.rows[1234:1235].tobytes()
+
+
+def test_a_kept_row_just_below_the_bound_and_one_above_have_tight_norms():
+    c = 1.0
+    X = np.array([[c * (1 - 1e-12)], [np.nextafter(c, 0)], [c], [1.5], [MAX], [0.25]])
+    norms = Bounds(c).apply(X).norms
+    assert norms[1:5].tolist() == [c] * 4
+    assert c * (1 - 1e-12) <= norms[0] <= c * (1 - 0.99e-12)
+    assert 0.25 <= norms[5] <= 0.25 * (1 + 1e-14)
+
+
+def test_the_compiled_passes_are_for_the_l2_norm(monkeypatch):
+    monkeypatch.delenv("DPSCO_COMPILED", raising=False)
+    assert not Bounds(1.0).worthwhile(10**6, 20)
+    assert not Bounds(1.0, norm=L1).worthwhile(10**10, 20)
+    assert not Bounds(1.0, norm=WeightedLp(2.0, (1.0, 2.0))).worthwhile(10**10, 2)
+    X = adversarial(500, 2, 1.0, seed=0)
+    for norm in (L1, LINF, WeightedLp(2.0, (1.0, 2.0))):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DPSCO_COMPILED", "1")
+            found = Bounds(1.0, norm=norm).apply(X)
+        assert np.array_equal(found.rows, Bounds(1.0, norm=norm).apply(X, compiled=False).rows)
+
+
+@pytest.mark.parametrize("order", ["stream", "secret"])
+def test_the_size_of_the_whole_table_decides(monkeypatch, order):
+    asked = []
+    monkeypatch.setattr(Bounds, "worthwhile", lambda *a, **k: asked.append((a[1:], k)) or False)
+    from_arrays(np.ones((100_000, 5))).bounded(Bounds(1.0), order=order)
+    assert asked[0] == ((100_000, 5), {})
+    assert len(asked) > 2
+    assert all(options == {"compiled": False} for _, options in asked[1:])
+
+
+def test_small_tables_are_clipped_without_numba():
+    program = (
+        "import sys, numpy as np; from dpsco.data import Bounds, from_arrays;"
+        "from_arrays(np.ones((300_000, 4))).bounded(Bounds(1.0)); print('numba' in sys.modules)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "DPSCO_COMPILED"}
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert shown.stdout.strip() == "False"
 
 
 def test_the_exact_check_sees_one_ulp():
@@ -288,10 +367,11 @@ def test_the_rows_given_are_not_changed():
     X = np.array([[30.0, np.nan], [3.0, 4.0]])
     before = X.copy()
     block = Bounds(1.0).apply(X)
-    block.rows[:] = 7.0
+    assert not np.shares_memory(block.rows, X)
     assert np.array_equal(X, before, equal_nan=True)
     matrix = scipy.sparse.csr_array(before)
-    from_arrays(matrix).bounded(Bounds(1.0), order="stream").rows().rows.values[:] = 7.0
+    rows = from_arrays(matrix).bounded(Bounds(1.0), order="stream").rows().rows
+    assert not np.shares_memory(rows.values, matrix.data)
     assert np.array_equal(matrix.toarray(), before, equal_nan=True)
 
 

@@ -10,7 +10,7 @@ import scipy.sparse
 
 from dpsco.data import Bounds, Classes, from_arrays
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.losses import Hinge, Huber, Logistic, PseudoHuber, Squared
+from dpsco.losses import CustomLoss, Hinge, Huber, Logistic, PseudoHuber, Squared
 from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
 
 
@@ -138,6 +138,30 @@ def test_overflow_is_quiet():
     assert rows.objective(Squared()).value(np.full(5, 1e200)) == math.inf
 
 
+def test_a_row_without_a_slope_spoils_no_other():
+    """A user's slope that is undefined on one row counts as 0 there, as in the clipped sums."""
+    from dpsco.data.queries import ClippedGradient
+
+    def slope(margin, label):
+        return np.where(np.abs(label) == 0.625, np.nan, np.tanh(margin - label))
+
+    loss = CustomLoss(
+        lambda u, y: np.log(np.cosh(u - y)), slope, slope_bound=1.0, convex=False, labels="real"
+    )
+    X, y = np.eye(3), np.array([0.5, 0.625, -0.5])
+    rows = from_arrays(X, y).bounded(Bounds(2.0, label=2.0), order="stream")
+    gradient = rows.objective(loss).gradient(np.zeros(3))
+    assert gradient[1] == 0.0
+    np.testing.assert_allclose(3 * gradient[[0, 2]], [-np.tanh(0.5), np.tanh(0.5)])
+    clipped = rows.sum(ClippedGradient(loss, np.zeros(3), 5.0))
+    np.testing.assert_allclose(3 * gradient, clipped)
+
+
+def test_labels_that_the_loss_cannot_read_are_refused():
+    with pytest.raises(ParameterError, match=r"Logistic needs bounds with label='sign'"):
+        source().objective(Logistic())
+
+
 def test_the_text_says_what_it_is():
     rows = source()
     text = repr(rows.objective(Squared(), 3, 9))
@@ -170,7 +194,8 @@ def test_weights_of_another_length_and_large_hessians_are_refused():
             call(np.zeros(4))
     with pytest.raises(ParameterError):
         objective.hessian_product(np.zeros(5), np.zeros(4))
-    wide = from_arrays(scipy.sparse.csr_array((2, 5000))).bounded(Bounds(1.0))
+    table = from_arrays(scipy.sparse.csr_array((2, 5000)), np.zeros(2))
+    wide = table.bounded(Bounds(1.0, label=1.0))
     with pytest.raises(ParameterError, match="hessian_product"):
         wide.objective(Squared()).hessian(np.zeros(5000))
 

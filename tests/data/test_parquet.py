@@ -220,7 +220,7 @@ def test_a_wide_table_is_read_in_small_batches(tmp_path):
     X = np.random.default_rng(0).standard_normal((600, 700))
     pq.write_table(pa.table({f"x{k}": X[:, k] for k in range(700)}), tmp_path / "a.parquet")
     source = from_parquet(tmp_path / "a.parquet").bounded(Bounds(5.0), order="stream")
-    assert source._size == 748
+    assert source._size == 1123
     same(source.rows(), from_arrays(X).bounded(Bounds(5.0), order="stream").rows())
 
 
@@ -512,6 +512,10 @@ def test_errors_of_the_thread_are_raised_by_the_caller():
     assert next(found) == 1
     with pytest.raises(DataError, match="from afar"):
         next(found)
+    twice = stream.in_background(k for k in stream.in_background(items()))
+    assert next(twice) == 1
+    with pytest.raises(DataError, match="from afar"):
+        next(twice)
     assert list(stream.in_background(iter(range(50)))) == list(range(50))
 
 
@@ -537,6 +541,47 @@ def test_regroup(sizes):
         assert len(found[-1]) % 5 == 0 or len(found[-1]) == total % 5
         assert np.concatenate([raw.labels for raw in found]).tolist() == list(range(total))
         assert np.concatenate([raw.rows.ravel() for raw in found]).tolist() == list(range(total))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_streams_are_the_same_bits(tmp_path, monkeypatch, dtype):
+    pytest.importorskip("numba")
+    X, y = make()
+    path = write(tmp_path / "a.parquet", X.astype(dtype), y, row_group_size=6000)
+    table = from_parquet(path, label="y")
+    monkeypatch.setenv("DPSCO_COMPILED", "0")
+    twin = table.bounded(BOUNDS, order="stream")
+    monkeypatch.setenv("DPSCO_COMPILED", "1")
+    compiled = table.bounded(BOUNDS, order="stream")
+    assert (twin._compiled, compiled._compiled) == (False, True)
+    same(compiled.rows(), twin.rows())
+    same(compiled.rows(5000, 12345), twin.rows()[5000:12345])
+    same(compiled.rows(77, 78), twin.rows()[77:78])
+    same(from_arrays(X.astype(dtype), y).bounded(BOUNDS, order="stream").rows(), twin.rows())
+
+
+def test_the_size_of_the_whole_table_decides_about_compiled_passes(file, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Bounds, "worthwhile", lambda *a, **k: asked.append((a[1:], k)) or False)
+    source = from_parquet(file, label="y").bounded(BOUNDS, order="stream")
+    assert asked == [((N, source.d - (BOUNDS.intercept is not None)), {})]
+    source.rows(0, 10)
+    assert all(options == {"compiled": False} for _, options in asked[1:])
+
+
+def test_what_a_row_stores_is_public_and_decides_about_compiled_sums(tmp_path):
+    table = mixed(500)
+    pq.write_table(table, tmp_path / "a.parquet")
+    for sparse in (False, True):
+        encoder = TableEncoder(SCHEMA, sparse=sparse)
+        found = from_parquet(tmp_path, encoder=encoder, spill=tmp_path)
+        bounds = encoder.bounds(feature_norm=1.2, intercept=1.0)
+        source = found.bounded(bounds, order="stream")
+        stored = encoder.slots + 1 if sparse else source.d
+        assert source._entries() == stored
+        with found.bounded(bounds, order="secret") as shuffled:
+            assert shuffled._entries() == stored
+    assert stored < source.d
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

@@ -18,11 +18,12 @@ from dpsco.data import (
     VertexScores,
     VertexSet,
     from_arrays,
+    queries,
 )
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
-from dpsco.losses import Absolute, Hinge, Logistic, Pinball, Squared
+from dpsco.losses import Absolute, Hinge, Logistic, Pinball, Poisson, Squared
 from dpsco.losses.per_row import PerRowLoss
 from dpsco.losses.smoothing import Smoothed
 from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
@@ -389,8 +390,8 @@ def test_weights_of_another_length_are_refused_by_the_source():
     rows = source(label="sign")
     with pytest.raises(ParameterError, match="needs 5 weights"):
         rows.sum(ClippedGradient(Logistic(), np.ones(4), 1.0))
-    with pytest.raises(ParameterError, match="needs 15 weights"):
-        rows.sum(ClippedGradient(Softmax(3), np.ones(5), 1.0))
+    with pytest.raises(ParameterError, match="needs 10 weights"):
+        rows.sum(ClippedGradient(Softmax(2), np.ones(5), 1.0))
     with pytest.raises(ParameterError, match="needs 5 weights"):
         rows.sum(VertexScores(ClippedGradient(Logistic(), np.ones(4), 1.0), L1Ball(1.0)))
 
@@ -424,3 +425,73 @@ def test_a_box_with_too_many_corners_and_a_single_vertex_are_refused():
         VertexScores(gradient, Box(0.0, 1.0))
     with pytest.raises(ParameterError, match="two or more"):
         VertexScores(ClippedGradient(Logistic(), np.ones(1), 1.0, LINF), Simplex())
+
+
+FITTING = {
+    "sign": (Logistic(), Squared(), Softmax(2), SquaredDistance()),
+    3.0: (Squared(), SquaredDistance()),
+    (0.0, 3.0): (Squared(), Poisson(2.0), SquaredDistance()),
+    (-1.0, 3.0): (Squared(), SquaredDistance()),
+    Classes("a", "b"): (Logistic(), Squared(), Softmax(2), SquaredDistance()),
+    Classes("a", "b", "c"): (Softmax(3), SquaredDistance()),
+    None: (SquaredDistance(),),
+}
+
+
+@pytest.mark.parametrize("rule", FITTING, ids=str)
+def test_a_loss_is_asked_only_about_labels_that_its_constants_speak_of(rule):
+    """Logistic on labels up to 50 would have gradients 50 times its Lipschitz constant."""
+    y = None if rule is None else np.array(["a", "b"] if isinstance(rule, Classes) else [1.0, -1.0])
+    rows = from_arrays(np.eye(2), y).bounded(Bounds(1.0, label=rule))
+    for loss in (Logistic(), Squared(), Poisson(2.0), Softmax(2), Softmax(3), SquaredDistance()):
+        size = loss.dimension(2) if hasattr(loss, "dimension") else 2
+        query = ClippedGradient(loss, np.zeros(size), 1.0)
+        if loss in FITTING[rule]:
+            assert np.all(np.isfinite(rows.sum(query)))
+        else:
+            with pytest.raises(ParameterError, match=f"{loss.name} needs bounds with label"):
+                rows.sum(query)
+
+
+def test_nothing_that_a_source_hands_out_can_be_written_to():
+    for X in (np.eye(3), scipy.sparse.csr_array(np.eye(3))):
+        rows = from_arrays(X, np.ones(3)).bounded(Bounds(1.0, label="sign"))
+        for block in (rows.rows(), next(rows.blocks()), rows.take([1, 2]), rows.rows(0, 2)):
+            held = block.rows
+            parts = [held] if isinstance(held, np.ndarray) else [held.values, held.columns]
+            for array in (*parts, block.labels, block.norms, block.present, block.norms_in(L1)):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[0] = 7
+
+
+def test_a_subnormal_clip_factor_is_zero():
+    """clip / size with one bit of precision left would exceed the bound by up to a factor 2."""
+    rows = from_arrays(np.full((1, 2), 0.7), np.array(["a"])).bounded(
+        Bounds(1.0, label=Classes("a", "b", "c"), norm=LINF)
+    )
+    for power in np.linspace(290, 308, 200):
+        query = ClippedDifference(
+            Softmax(3), np.zeros(6), np.ones(6), 10.0**power, 0.0, 1e-20, norm=LINF
+        )
+        found = [abs(Fraction(value)) for value in rows.sum(query)]
+        assert max(found) <= Fraction(query.bound) * (1 + Fraction(1, 2**52))
+
+
+def test_bounds_and_weights_that_overflow_are_refused():
+    query = ClippedGradient(Logistic(), np.zeros(2), 1e100, LINF)
+    with pytest.raises(ParameterError, match="overflows"):
+        VertexScores(query, L1Ball(1e300))
+    with pytest.raises(ParameterError, match="a weight of the norm"):
+        ClippedGradient(Logistic(), np.zeros(2), 1.0, WeightedLp(2.0, (1e-210, 1.0)))
+
+
+def test_sparse_softmax_forms_one_product_a_leaf(monkeypatch):
+    """With one row a piece, 4096 rows of 2e5 columns would form 4096 sums of 6e5 numbers."""
+    calls = []
+    original = queries.outer_sum
+    monkeypatch.setattr(queries, "outer_sum", lambda *a: calls.append(1) or original(*a))
+    place = np.arange(50)
+    X = scipy.sparse.csr_array((np.ones(50), (place, 3999 * place)), shape=(50, 200_000))
+    rows = from_arrays(X, np.zeros(50)).bounded(Bounds(1.0, label=Classes(0, 1, 2)))
+    rows.sum(ClippedGradient(Softmax(3), np.zeros(600_000), 1.0))
+    assert len(calls) == 1

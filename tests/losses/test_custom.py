@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -490,3 +491,24 @@ def test_per_row_records():
     assert repr(loss) == "PerRowLoss(name='mine')"
     with pytest.raises(AttributeError, match="frozen"):
         loss.name = "other"
+
+
+def test_warnings_of_a_users_function_do_not_leave():
+    """Its words may hold a private value. (In this suite a warning is an error.)"""
+
+    def chatty(margin, label):
+        if np.any(np.abs(margin) > 40.0):  # beyond the public grid
+            warnings.warn(f"odd margin {margin}", stacklevel=1)
+        return np.tanh(margin - label)
+
+    loss = CustomLoss(
+        lambda u, y: np.logaddexp(u - y, y - u), chatty, slope_bound=1.0, convex=True, labels="real"
+    )
+    assert loss.slope(np.array([1.0, 99.0]), np.zeros(2))[1] == 1.0
+    assert loss.slope(99.0, 0.0) == 1.0
+
+    def gradient(w, X, y):
+        warnings.warn(f"row {X}", stacklevel=1)
+        return X
+
+    assert PerRowLoss(gradient).gradients(np.zeros(2), np.ones((1, 2)), [0.0]).tolist() == [[1, 1]]

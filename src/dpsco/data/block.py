@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ class Block:
     """Rows, labels, upper bounds on the rows' norms, and which rows are present.
 
     Made by `dpsco.data.Bounds.apply`. A null row (not ``present``) has only zeros, its intercept
-    included, and the default label. Slices share memory with the whole.
+    included, and the default label. Slices share memory with the whole; nothing can be written to.
     """
 
     rows: Rows  # C order, float32 or float64, intercept last; or sparse
@@ -34,6 +35,12 @@ class Block:
     _known: dict[Norm, Floats] = field(default_factory=dict)
     _begin: int = 0  # where this slice begins in the whole
     _total: int = -1  # rows of the whole; -1: this is the whole
+
+    def __post_init__(self) -> None:
+        # Whoever changed a row in place could make it larger than its bound.
+        object.__setattr__(self, "rows", _sealed_rows(self.rows))
+        for name in ("labels", "norms", "present"):
+            object.__setattr__(self, name, _sealed(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -79,11 +86,26 @@ class Block:
         found = self._known[norm][self._begin : self._begin + len(self)]
         if np.any(np.isnan(found)):
             found[:] = upper_lengths(self.rows, norm)
-        return found
+        return _sealed(found)
 
     def __repr__(self) -> str:
         kind = "sparse" if isinstance(self.rows, SparseRows) else "dense"
         return f"<Block: {len(self)} rows of {self.d} {self.rows.dtype} numbers, {kind}>"
+
+
+def _sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, not to be written to through what is returned."""
+    view: NDArray[Any] = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _sealed_rows(rows: Rows) -> Rows:
+    """Return dense or sparse rows, not to be written to."""
+    if not isinstance(rows, SparseRows):
+        return _sealed(rows)
+    values, columns, offsets = map(_sealed, (rows.values, rows.columns, rows.offsets))
+    return SparseRows(values, columns, offsets, rows.width)
 
 
 def join(blocks: Sequence[Block]) -> Block:

@@ -149,8 +149,8 @@ class Bounds:
             out: where dense rows are to be put, in C order, of the type and width that `dtype` and
                 `width` say.
             compiled: whether the passes over dense rows are compiled ones, which exist for the l2
-                norm alone; by default if this call alone is worth it (`worthwhile`). Both obey the
-                bounds exactly, but may differ from each other in the last bit.
+                norm alone; by default if this call alone is worth it (`worthwhile`). The rows are
+                the same bits either way.
 
         Raises:
             DataError: the labels' type does not fit the rule, or the norm is for another width.
@@ -192,20 +192,21 @@ class Bounds:
         """Fill in dense rows; return upper bounds on their norms, and which are present."""
         count, d = X.shape
         found, present = np.empty(count), np.ones(count, dtype=bool)
+        X = prepared(X) if compiled else X
         for part in chunks(count, d):
-            work, out = prepared(X[part], compiled), rows[part, :d]
             if self._euclidean:
-                np.sqrt(square_sums(work, compiled=compiled), out=found[part])
+                np.sqrt(square_sums(X, part, compiled=compiled), out=found[part])
             else:
-                found[part] = lengths(self._padded(work), self.norm)
-            factors = self._factors(found[part], d, rows.dtype)
-            scale(work, factors, rows[part], compiled=compiled)
+                found[part] = lengths(self._padded(X[part]), self.norm)
+            factors = self._factors(found[part], d, rows.dtype, compiled)
+            scale(X, part, factors, rows[part], compiled=compiled)
             odd = np.flatnonzero(~(found[part] <= HUGE))
             if len(odd):
-                raw = np.asarray(work[odd], dtype=np.float64)
-                present[part][odd] = finite = np.isfinite(raw).all(axis=1)
-                out[odd[finite]] = self._shrink(self._padded(raw[finite]), rows.dtype)[:, :d]
-            self._flush(out, factors[:, None])
+                work = np.asarray(X[part][odd], dtype=np.float64)
+                present[part][odd] = finite = np.isfinite(work).all(axis=1)
+                huge = self._shrink(self._padded(work[finite]), rows.dtype)
+                rows[part][odd[finite], :d] = huge[:, :d]
+            self._flush(rows[part, :d], factors[:, None])
         if self.intercept is not None:
             rows[:, d] = _round_down(self.intercept, rows.dtype)
         norms = self._norms(found, d)
@@ -235,9 +236,12 @@ class Bounds:
         kept = SparseRows(values, columns, offsets, self.width(d))
         return _assemble(kept, present, self.intercept), norms, present
 
-    def _factors(self, found: Floats, d: int, dtype: np.dtype[Any]) -> Floats:
+    def _factors(
+        self, found: Floats, d: int, dtype: np.dtype[Any], compiled: bool = False
+    ) -> Floats:
         """Return by what each row is multiplied, given its computed length."""
-        return shrink_factors(found, self.norm, d, self.feature_norm, _storing(dtype))
+        limit, storing = self.feature_norm, _storing(dtype)
+        return shrink_factors(found, self.norm, d, limit, storing, compiled=compiled)
 
     def _shrink(self, huge: Rows, dtype: np.dtype[Any]) -> Any:
         """Return huge rows rescaled."""
@@ -252,7 +256,7 @@ class Bounds:
     def _norms(self, found: Floats, d: int) -> Floats:
         """Return upper bounds on the norms of clipped rows, intercept included."""
         # A rescaled row had a length above c (1 - e): rounded up it is above c, and c is returned.
-        upper = np.fmin(round_up(found, self.norm, d), self.feature_norm)
+        upper = np.minimum(round_up(found, self.norm, d), self.feature_norm)
         return upper if self.intercept is None else self._with_intercept(upper)
 
     def _with_intercept(self, features: Floats) -> Floats:

@@ -117,6 +117,29 @@ def label_bound(rule: LabelRule) -> float:
     return 1.0 if rule == "sign" else float(rule)
 
 
+def require_labels(loss: Any, rule: LabelRule) -> None:
+    """Refuse a loss whose constants would be false for labels that obey the rule.
+
+    Raises:
+        ParameterError: the message says which rule the loss needs.
+    """
+    classes = len(rule.values) if isinstance(rule, Classes) else 2 if rule == "sign" else 0
+    number = isinstance(rule, (float, tuple))
+    kind = loss.labels
+    if kind == "sign":
+        fits, need = classes == 2, "label='sign', or Classes(...) with two labels"
+    elif kind == "classes":
+        fits, need = classes == loss.classes, f"label=Classes(...) with {loss.classes} labels"
+    elif kind == "count":
+        fits, need = isinstance(rule, tuple) and rule[0] >= 0.0, "label=(0, most)"
+    elif kind == "real":
+        fits, need = number or classes == 2, "label=Y or label=(low, high)"
+    else:  # the loss reads no labels, or whatever there is
+        return
+    if not fits:
+        raise ParameterError(f"{loss.name} needs bounds with {need}; they declare label={rule!r}.")
+
+
 def describe_rule(rule: LabelRule) -> tuple[str, ...]:
     """Return what the rule enforces, as sentences; none where there are no labels."""
     if rule is None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from .._validate import positive
 from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
-from ..kernels.rescale import square_sums
+from ..kernels.rescale import factors, square_sums
 from ..kernels.rows import Rows, SparseRows
 
 Floats = NDArray[np.float64]
@@ -101,7 +101,7 @@ def _dense_lengths(rows: Floats, norm: Norm) -> Floats:
     if rows.shape[1] == 0:
         return np.zeros(len(rows))
     if p == 2.0:
-        return np.asarray(np.sqrt(square_sums(rows)))
+        return np.asarray(np.sqrt(square_sums(rows, slice(0, len(rows)))))
     if p == 1.0:
         return np.asarray(np.abs(rows).sum(axis=1))
     if p == math.inf:
@@ -148,7 +148,15 @@ def reduce_segments(operation: Any, values: Floats, offsets: NDArray[np.int64]) 
     return found
 
 
-def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: float = 0.0) -> Floats:
+def shrink_factors(
+    found: Floats,
+    norm: Norm,
+    d: int,
+    limit: float,
+    storing: float = 0.0,
+    *,
+    compiled: bool = False,
+) -> Floats:
     """Return by what to multiply rows of computed lengths ``found``; 1 for those within limit.
 
     What comes out for lengths above HUGE is of no use: those rows are for `shrink_huge`.
@@ -159,11 +167,10 @@ def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: flo
         d: numbers in a row.
         limit: between SMALLEST_LIMIT and LARGEST_LIMIT.
         storing: 2^-23 if the products are stored as float32.
+        compiled: whether the compiled pass serves; the factors are the same bits either way.
     """
     keep = limit * (1.0 - error(norm, d))
-    factors = np.divide(_target(norm, d, limit, storing), found)
-    factors[found <= keep] = 1.0
-    return factors
+    return factors(found, keep, _target(norm, d, limit, storing), compiled=compiled)
 
 
 def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> Any:
@@ -180,9 +187,9 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
     else:
         units = rows / np.max(np.abs(rows), axis=1, keepdims=True)
         found = lengths(units, norm)
-    factors = _target(norm, d, limit, storing) / found
-    factors[~((found > FLOOR) & (found < HUGE))] = 0.0  # under weights of a hundred magnitudes
-    return units * (np.repeat(factors, sizes) if units.ndim == 1 else factors[:, None])
+    by = _target(norm, d, limit, storing) / found
+    by[~((found > FLOOR) & (found < HUGE))] = 0.0  # under weights of a hundred magnitudes
+    return units * (np.repeat(by, sizes) if units.ndim == 1 else by[:, None])
 
 
 def clip_rows(rows: Floats, norm: Norm, limit: float) -> Floats:

@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 
 from .._validate import non_negative
 from ..errors import AssumptionError, ParameterError
-from ..kernels.rows import Rows, SparseRows
+from ..kernels.rows import SparseRows
 from ..kernels.sums import coefficients_sum, margins
 from ..losses.base import MarginLoss
 from ..losses.vector import VectorLoss
 from ..privacy.summation import PairwiseSum
 from .block import Block, Floats
-from .lengths import chunks
-from .queries import Loss, weight_vector
+from .labels import require_labels
+from .queries import Loss, outer_sum, pieces, weight_vector
 
 if TYPE_CHECKING:
     from .source import Source
@@ -70,6 +70,7 @@ class Objective:
     ) -> None:
         if not isinstance(loss, (MarginLoss, VectorLoss)):
             raise ParameterError(f"an objective needs a loss of dpsco.losses, got {loss!r}.")
+        require_labels(loss, source.bounds.label)
         if start >= stop:
             raise ParameterError(f"an objective needs at least one row, got {start} to {stop}.")
         self._source, self._loss, self._range = source, loss, (start, stop)
@@ -182,35 +183,42 @@ def _value(loss: Loss, w: Floats, block: Block) -> float:
     if isinstance(loss, MarginLoss):
         values = loss.value(margins(block.rows, w), block.labels)
     else:
-        values = np.concatenate(
-            [
-                loss.value(w, block.rows[part], block.labels[part])
-                for part in chunks(len(block), block.d)
-            ]
-        )
-    return float(np.sum(values[block.present]))
+        parts = pieces(block, len(w), rank_one=loss.rank_one)
+        found = [loss.value(w, block.rows[part], block.labels[part]) for part in parts]
+        values = np.concatenate(found)
+    return float(np.sum(np.where(block.present & ~np.isnan(values), values, 0.0)))
 
 
 def _gradient(loss: Loss, w: Floats, block: Block) -> Floats:
     """Return the sum of the gradients of the present rows of a leaf."""
     if isinstance(loss, MarginLoss):
         slopes = loss.slope(margins(block.rows, w), block.labels)
-        return coefficients_sum(block.rows, np.where(block.present, slopes, 0.0))
+        return coefficients_sum(block.rows, _counted(slopes, block))
     total = np.zeros(len(w))
-    for part in chunks(len(block), block.d if loss.rank_one else len(w)):
+    for part in pieces(block, len(w), rank_one=loss.rank_one):
         piece = block[part]
         if loss.rank_one:
             found = loss.coefficients(w, piece.rows, piece.labels)
-            total += _products(piece.rows, np.where(piece.present[:, None], found, 0.0))
+            total += outer_sum(piece.rows, _counted(found, piece))
         else:
-            total += loss.gradients(w, piece.rows, piece.labels)[piece.present].sum(axis=0)
+            total += _counted(loss.gradients(w, piece.rows, piece.labels), piece).sum(axis=0)
     return total
+
+
+def _counted(found: Floats, block: Block) -> Floats:
+    """Return slopes or gradients, one a row, 0 for null rows and where one is not finite.
+
+    So do the clipped sums: it is a rule for the row alone, and no row can spoil the others.
+    """
+    fine = np.isfinite(found) if found.ndim == 1 else np.isfinite(found).all(axis=1)
+    fine &= block.present
+    return np.where(fine if found.ndim == 1 else fine[:, None], found, 0.0)
 
 
 def _hessian_product(loss: Loss, w: Floats, v: Floats, block: Block) -> Floats:
     """Return the sum of the Hessians of a leaf times a vector; null rows are zero in it."""
     if isinstance(loss, MarginLoss):
-        bend = loss.curvature(margins(block.rows, w), block.labels) * block.present
+        bend = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
         return coefficients_sum(block.rows, bend * margins(block.rows, v))
     if loss.structure.kind == "constant_hessian":
         return v * float(np.count_nonzero(block.present))
@@ -225,17 +233,10 @@ def _hessian_product(loss: Loss, w: Floats, v: Floats, block: Block) -> Floats:
 
 def _hessian(loss: MarginLoss, w: Floats, block: Block) -> Floats:
     """Return the sum of the Hessians of a leaf."""
-    bend = loss.curvature(margins(block.rows, w), block.labels) * block.present
+    bend = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
     rows = block.rows
     if isinstance(rows, SparseRows):
         matrix = rows.matrix().astype(np.float64)
         return np.asarray((matrix.T @ matrix.multiply(bend[:, None]).tocsr()).toarray())
     dense = np.asarray(rows, dtype=np.float64)
     return np.asarray(dense.T @ (dense * bend[:, None]))
-
-
-def _products(rows: Rows, coefficients: Floats) -> Floats:
-    """Return X^T C, flattened row by row."""
-    if isinstance(rows, SparseRows):
-        return np.asarray(rows.matrix().T @ coefficients, dtype=float).reshape(-1)
-    return np.asarray(np.asarray(rows, dtype=float).T @ coefficients).reshape(-1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,13 @@ from .._validate import real
 from ..errors import ParameterError
 from ..geometry.domains import Domain
 from ..geometry.norms import L2, Lp, Norm
-from ..kernels.rows import SparseRows
+from ..kernels.clipping import TINY
+from ..kernels.rows import Rows, SparseRows
 from ..kernels.sums import slope_difference_sum, slope_sum
 from ..losses.base import MarginLoss
 from ..losses.vector import VectorLoss
 from .block import Block, Floats
+from .labels import require_labels
 from .lengths import check_limit, chunks, clip_rows, upper_lengths
 from .vertices import VertexSet, vertex_set
 
@@ -217,7 +220,10 @@ class VertexScores(Query):
                 "weights."
             )
         object.__setattr__(self, "vertices", candidates)
-        _ = self.bound
+        if not math.isfinite(self.bound):
+            raise ParameterError(
+                "vertices are too far apart for this clip: the bound on their scores overflows."
+            )
 
     @property
     def candidates(self) -> VertexSet:
@@ -268,9 +274,17 @@ def _vector_sum(
     size = len(terms[0][1])
     total = np.zeros(size)
     with np.errstate(all="ignore"):
-        for part in chunks(len(block), block.d if rank_one else size):
+        for part in pieces(block, size, rank_one=rank_one):
             total += piece_sum(loss, terms, clip, norm, block[part])
     return total
+
+
+def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
+    """Return parts of a block whose rows, or gradients of ``size`` numbers, stay in the cache."""
+    if not rank_one:
+        return chunks(len(block), size)
+    sparse = isinstance(block.rows, SparseRows)  # few entries a row, and a large sum for each part
+    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d)
 
 
 def _rank_one_sum(
@@ -282,11 +296,16 @@ def _rank_one_sum(
     coefficients[~np.isfinite(coefficients).all(axis=1)] = 0.0
     size = block.norms_in(norm) * upper_lengths(coefficients, norm) * _UP
     factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
+    factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
     factors[~np.isfinite(size)] = 0.0
     coefficients *= factors[:, None]
-    if isinstance(block.rows, SparseRows):
-        return np.asarray(block.rows.matrix().T @ coefficients, dtype=float).reshape(-1)
-    return np.asarray(np.asarray(block.rows, dtype=float).T @ coefficients).reshape(-1)
+    return outer_sum(block.rows, coefficients)
+
+
+def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
+    """Return X^T C, flattened row by row."""
+    X = rows.matrix() if isinstance(rows, SparseRows) else np.asarray(rows, dtype=float)
+    return np.asarray(X.T @ coefficients, dtype=float).reshape(-1)
 
 
 def _row_sum(
@@ -308,6 +327,8 @@ def _check(query: Any, names: tuple[str, ...]) -> None:
         raise ParameterError(f"{who} needs a loss of dpsco.losses, got {query.loss!r}.")
     if not isinstance(query.norm, Norm):
         raise ParameterError(f"norm must be a norm of dpsco.geometry, got {query.norm!r}.")
+    for weight in getattr(query.norm, "weights", None) or ():
+        check_limit("a weight of the norm", weight)
     hint = "Every row's gradient is clipped; for a Lipschitz loss pass its constant."
     object.__setattr__(query, "clip", check_limit("clip", query.clip, hint=hint))
     for name in names:
@@ -334,7 +355,8 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
 
 
 def _check_size(loss: Loss, size: int, source: Source) -> None:
-    """Refuse a number of weights that the loss does not ask for."""
+    """Refuse labels that the loss cannot read, and a number of weights that it does not ask for."""
+    require_labels(loss, source.bounds.label)
     wanted = source.d if isinstance(loss, MarginLoss) else loss.dimension(source.d)
     if size != wanted:
         raise ParameterError(

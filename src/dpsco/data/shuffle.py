@@ -106,6 +106,9 @@ class ShuffledSource(Source):
         records = np.concatenate([self._store.read(int(index), 1) for index in indices])
         return _block(records, self._d, self._bounds)
 
+    def _entries(self) -> int:
+        return self._store.entries
+
     def close(self) -> None:
         """Delete the rows; the source cannot be read afterwards."""
         self._store.close()
@@ -177,6 +180,11 @@ class _Store:
         self._file, self._layout, self._lock = file, layout, threading.Lock()
         self._end = 0  # in records
         self.close = weakref.finalize(self, file.close)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers of a row are stored, at most."""
+        return int(self._layout[0].shape[0])
 
     def append(self, records: Records) -> int:
         """Write records at the end; return where they begin."""

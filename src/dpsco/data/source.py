@@ -157,7 +157,8 @@ class Source(ABC):
             compiled = worthwhile(count, self._entries())
         total = PairwiseSum()
         for leaf in leaves:
-            total.add(query.sum(leaf, compiled=compiled))
+            with np.errstate(all="ignore"):  # a warning or error could tell something of the rows
+                total.add(query.sum(leaf, compiled=compiled))
         return query.finish(total.result())
 
     def _leaves(self, start: int, stop: int) -> Iterator[Block]:

@@ -1,14 +1,14 @@
 """Tables that stay on disk: read in batches, clipped batch by batch, in constant memory.
 
-A background thread reads and decodes (PyArrow lets other threads run meanwhile) and turns columns
-into rows; the caller's thread clips them. Two batches may wait between the two.
+One background thread reads (PyArrow decodes columns in parallel), another lays columns side by side
+and clips the rows, and the caller's thread works with them: all three let the others run meanwhile.
+One batch may wait between each two.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -29,9 +29,8 @@ from .shuffle import shuffled
 from .source import Source
 from .table import LabelKind, Table
 
-_BATCH_BYTES = 1 << 22  # of decoded rows: what a core's share of the cache holds
-_MOST_ROWS, _FEWEST_ROWS = 1 << 16, 1 << 8
-_WAITING = 2  # batches between the reader and the caller
+_BATCH_BYTES = 3 << 21  # of decoded rows: PyArrow takes longer for many small batches
+_MOST_ROWS, _FEWEST_ROWS = 1 << 17, 1 << 8
 _T = TypeVar("_T")
 
 
@@ -153,26 +152,30 @@ class StreamSource(Source):
         super().__init__(files.rows, bounds.width(decoder.width), bounds)
         self._files, self._decoder = files, decoder
         numbers_a_row = decoder.width if decoder.most is None else 2 * decoder.most
+        self._stored = self._d if decoder.most is None else min(self._d, decoder.most + 1)
         size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
         size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
         self._size = size if size < SUM_LEAF else size // SUM_LEAF * SUM_LEAF
         self._compiled = bounds.worthwhile(files.rows, decoder.width)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
-        parts = self._parts(start, stop)
-        if stop - start > self._size:
-            parts = in_background(parts)
-        for raw in regroup(parts, SUM_LEAF):
-            block = self._bounds.apply(
-                raw.rows, raw.labels, raw.missing, compiled=self._compiled
-            )
-            for begin in range(0, len(block), SUM_LEAF):
-                yield block[begin : begin + SUM_LEAF]
+        batches = self._files.batches(start, stop, self._decoder.columns, self._size)
+        if stop - start <= self._size:
+            groups = self._clipped(batches)
+        else:
+            groups = in_background(self._clipped(in_background(batches)))
+        for group in groups:
+            for begin in range(0, len(group), SUM_LEAF):
+                yield group[begin : begin + SUM_LEAF]
 
-    def _parts(self, start: int, stop: int) -> Iterator[Raw]:
-        """Yield decoded batches."""
-        for batch in self._files.batches(start, stop, self._decoder.columns, self._size):
-            yield self._decoder.decode(batch, self._bounds)
+    def _entries(self) -> int:
+        return self._stored
+
+    def _clipped(self, batches: Iterator[Any]) -> Iterator[Block]:
+        """Yield the rows of record batches in whole leaves, several at a time."""
+        parts = (self._decoder.decode(batch, self._bounds) for batch in batches)
+        for raw in regroup(parts, SUM_LEAF):
+            yield self._bounds.apply(raw.rows, raw.labels, raw.missing, compiled=self._compiled)
 
 
 def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -181,7 +184,8 @@ def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArr
     with np.errstate(over="ignore"):
         for place, column in zip(together, columns, strict=True):
             place[:] = column
-    return together.T
+    rows: NDArray[Any] = together.T
+    return rows
 
 
 def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
@@ -220,17 +224,15 @@ def _join(parts: Sequence[Raw]) -> Raw:
 def in_background(items: Iterator[_T]) -> Iterator[_T]:
     """Yield the items while a thread makes the next ones; its errors are raised here."""
     end: Any = object()
-    waiting: deque[Future[Any]] = deque()
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="dpsco reader") as reader:
-            waiting.extend(reader.submit(next, items, end) for _ in range(_WAITING))
+            waiting = reader.submit(next, items, end)
             try:
-                while (item := waiting.popleft().result()) is not end:
-                    waiting.append(reader.submit(next, items, end))
+                while (item := waiting.result()) is not end:
+                    waiting = reader.submit(next, items, end)
                     yield item
             finally:
-                for future in waiting:
-                    future.cancel()
+                waiting.cancel()
     finally:
         close: Callable[[], None] | None = getattr(items, "close", None)
         if close is not None:

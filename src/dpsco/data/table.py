@@ -136,13 +136,13 @@ class MemoryTable(Table):
         """Return all rows clipped, in one array that is filled a piece at a time."""
         n = self._n
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
-        whole = Block(rows, np.empty(n), np.empty(n), np.empty(n, dtype=bool), bounds.norm)
+        labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
         compiled = bounds.worthwhile(n, self._d)
         for part, which in self._pieces(order, self._d):
             block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
-            whole.labels[part], whole.norms[part] = block.labels, block.norms
-            whole.present[part] = block.present
-        return whole
+            labels[part], norms[part] = block.labels, block.norms
+            present[part] = block.present
+        return Block(rows, labels, norms, present, bounds.norm)
 
     def _sparse(self, bounds: Bounds, order: Indices | None) -> Block:
         """Return all rows clipped, in one set of sparse arrays that is filled likewise."""

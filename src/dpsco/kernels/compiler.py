@@ -184,6 +184,7 @@ def _types() -> dict[str, Any]:
     return {
         "none": types.void,
         "float": f8,
+        "integer": types.int64,
         "floats": array(f8, 1),
         "integers": array(types.int64, 1),
         "columns": array(types.int32, 1),

@@ -1,21 +1,17 @@
 """Two passes over dense rows: sums of squares, and rows times a factor each.
 
 Rows come in C order, or as columns that lie side by side (Fortran order), which is how files hold
-them; a pass runs along whatever is contiguous. Sums and products are float64 in both
-implementations, also for float32 rows; only the result of a product is rounded to the type in which
-it is stored.
-
-A sum of d squares in any order, each term rounded once or not at all, is off by at most
-d u / (1 - d u) relatively, u = 2**-53: that is all that the callers rely on, so that the sums over
-rows in C order may be reordered by the compiler and by NumPy. Over columns both implementations add
-one column after the other, and agree in every bit; so they do in the products, where nothing may be
-reordered. No result depends on which rows are beside a row.
+them. Sums and products are float64, also for float32 rows; only the result of a product is rounded
+to the type in which it is stored. The squares of a row are added one after the other, from the
+first column to the last, whatever the layout, with no operation fused or reordered: the compiled
+passes and their NumPy twins agree in every bit, and a row's result does not depend on the rows
+beside it.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,82 +38,127 @@ def as_columns(rows: NDArray[Any]) -> bool:
     return abs(rows.strides[0]) < abs(rows.strides[1])
 
 
-def prepared(rows: NDArray[Any], compiled: bool) -> NDArray[Any]:
-    """Return the rows as both passes want them: their own numbers, or a copy in the same order.
+def prepared(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return rows as compiled passes read them, in the same layout: a copy only where need be.
 
-    Compiled passes read float32 and float64 without gaps, their twins float64.
+    They are float32 or float64, and no numbers lie between those of a row or those of a column.
     """
-    if not compiled:
-        return np.asarray(rows, dtype=np.float64)
-    dtype = np.float32 if rows.dtype == np.float32 else np.float64
-    if as_columns(rows):
-        return np.ascontiguousarray(rows.T, dtype=dtype).T
-    return np.ascontiguousarray(rows, dtype=dtype)
+    single = rows.dtype.kind == "f" and rows.dtype.itemsize <= 4
+    dtype = np.float32 if single else np.float64
+    layout: Literal["F", "C"] = "F" if as_columns(rows) else "C"
+    return np.asarray(rows, dtype=dtype, order=layout)
 
 
-def square_sums(rows: NDArray[Any], *, compiled: bool = False) -> Floats:
-    """Return the sum of squares of each of the `prepared` rows; inf or NaN where there is none."""
+def square_sums(rows: NDArray[Any], part: slice, *, compiled: bool = False) -> Floats:
+    """Return the sums of squares of some rows; inf or NaN where there is none.
+
+    Args:
+        rows: numbers of any type; `prepared` if compiled.
+        part: which of them, from where to where.
+        compiled: whether the compiled pass serves.
+    """
     if compiled:
-        found = np.empty(len(rows))
+        found = np.empty(part.stop - part.start)
         if as_columns(rows):
-            _loop("column squares", kind(rows), "")(rows.T, found)
+            _loop("column squares", kind(rows), "")(rows.T, part.start, found)
         else:
-            _loop("row squares", kind(rows), "")(rows, found)
+            _loop("row squares", kind(rows), "")(rows[part], found)
         return found
-    if not as_columns(rows):
-        return np.asarray(np.einsum("ij,ij->i", rows, rows))
-    squares = np.square(rows.T)
-    if len(rows) > 1:  # else NumPy would take it for one row, and add it in another order
+    squares = np.array(rows[part].T, dtype=np.float64, order="C")
+    np.square(squares, out=squares)
+    if squares.shape[1] > 1:  # along the outer axis NumPy adds column after column
         return np.asarray(np.add.reduce(squares, axis=0))
-    found = np.zeros(1)
-    for square in squares:
-        found += square
-    return found
+    return np.add.accumulate(squares, axis=0)[-1] if len(squares) else np.zeros(squares.shape[1])
+
+
+def factors(found: Floats, keep: float, target: float, *, compiled: bool = False) -> Floats:
+    """Return 1 where ``found`` is at most ``keep``, else ``target / found``."""
+    if not compiled:
+        return np.where(found <= keep, 1.0, target / found)
+    out = np.empty(len(found))
+    _loop("factors", "", "")(found, keep, target, out)
+    return out
 
 
 def scale(
-    rows: NDArray[Any], factors: Floats, out: NDArray[Any], *, compiled: bool = False
+    rows: NDArray[Any],
+    part: slice,
+    by: Floats,
+    out: NDArray[Any],
+    *,
+    compiled: bool = False,
 ) -> None:
-    """Put the `prepared` rows times their factors into the first columns of ``out``, in C order."""
+    """Put some rows times their factors ``by`` into the first columns of ``out``.
+
+    ``out`` is in C order, and of the type of the rows or a wider one; other arguments as above.
+    """
     if compiled:
-        turned = as_columns(rows)
-        loop = _loop("scale columns" if turned else "scale rows", kind(rows), kind(out))
-        loop(rows.T if turned else rows, factors, out)
+        kinds = (kind(rows), kind(out))
+        if as_columns(rows):
+            _loop("scale columns", *kinds)(rows.T, part.start, by, out)
+        else:
+            _loop("scale rows", *kinds)(rows[part], by, out)
         return
-    target = out[:, : rows.shape[1]]
-    long = np.flatnonzero(factors != 1.0)
+    rows, target = rows[part], out[:, : rows.shape[1]]
+    long = np.flatnonzero(by != 1.0)
     if 4 * len(long) < len(rows):  # few: the others are only copied
         np.copyto(target, rows, casting="same_kind")
-        target[long] = rows[long] * factors[long, None]
+        target[long] = rows[long] * by[long, None]
     elif as_columns(rows):
-        np.copyto(target, (rows.T * factors).T, casting="same_kind")
+        np.copyto(target, (rows.T * by).T, casting="same_kind")
     else:
-        np.multiply(rows, factors[:, None], out=target, casting="same_kind")
+        np.multiply(rows, by[:, None], out=target, casting="same_kind")
 
 
 # -- compiled, never run as Python -----------------------------------------------------------------
 
 
 def _row_squares(rows: Any, out: Floats) -> None:
-    """Sum along each row, in an order that the compiler chooses."""
+    """Sum along four rows at a time: an addition need not wait for the last one of its row."""
     n, d = rows.shape
-    for i in range(n):
-        total = 0.0
+    whole = n // 4 * 4
+    for i in range(0, whole, 4):
+        a = 0.0
+        b = 0.0
+        c = 0.0
+        e = 0.0
         for j in range(d):
             x = np.float64(rows[i, j])
-            total += x * x
-        out[i] = total
+            a += x * x
+            x = np.float64(rows[i + 1, j])
+            b += x * x
+            x = np.float64(rows[i + 2, j])
+            c += x * x
+            x = np.float64(rows[i + 3, j])
+            e += x * x
+        out[i] = a
+        out[i + 1] = b
+        out[i + 2] = c
+        out[i + 3] = e
+    for i in range(whole, n):
+        a = 0.0
+        for j in range(d):
+            x = np.float64(rows[i, j])
+            a += x * x
+        out[i] = a
 
 
-def _column_squares(columns: Any, out: Floats) -> None:
+def _column_squares(columns: Any, start: int, out: Floats) -> None:
     """Add one column after the other."""
-    d, n = columns.shape
-    for i in range(n):
+    for i in range(out.size):
         out[i] = 0.0
-    for j in range(d):
-        for i in range(n):
-            x = np.float64(columns[j, i])
+    for j in range(columns.shape[0]):
+        column = columns[j, start : start + out.size]
+        for i in range(out.size):
+            x = np.float64(column[i])
             out[i] += x * x
+
+
+def _factors(found: Floats, keep: float, target: float, out: Floats) -> None:
+    """Divide everywhere, so that nothing is guessed wrongly in advance, and choose."""
+    for i in range(out.size):
+        quotient = target / found[i]
+        out[i] = 1.0 if found[i] <= keep else quotient
 
 
 def _scale_rows(rows: Any, factors: Floats, out: Any) -> None:
@@ -129,29 +170,43 @@ def _scale_rows(rows: Any, factors: Floats, out: Any) -> None:
             out[i, j] = np.float64(rows[i, j]) * factor
 
 
-def _scale_columns(columns: Any, factors: Floats, out: Any) -> None:
-    """Do the same, and turn columns into rows a tile at a time."""
-    d, n = columns.shape
-    whole = n // _TILE * _TILE
+def _scale_columns(columns: Any, start: int, factors: Floats, out: Any) -> None:
+    """Turn columns into rows a tile at a time, and multiply while the tile is in the cache."""
+    d, n = columns.shape[0], factors.size
+    fours, whole = d // 4 * 4, n // _TILE * _TILE
     for begin in range(0, whole, _TILE):
-        for j in range(d):
-            for i in range(begin, begin + _TILE):
-                out[i, j] = np.float64(columns[j, i]) * factors[i]
+        tile = columns[:, start + begin : start + begin + _TILE]
+        rows = out[begin : begin + _TILE]
+        for j in range(0, fours, 4):
+            for i in range(_TILE):
+                rows[i, j] = tile[j, i]
+                rows[i, j + 1] = tile[j + 1, i]
+                rows[i, j + 2] = tile[j + 2, i]
+                rows[i, j + 3] = tile[j + 3, i]
+        for j in range(fours, d):
+            for i in range(_TILE):
+                rows[i, j] = tile[j, i]
+        for i in range(begin, begin + _TILE):
+            factor = factors[i]
+            for j in range(d):
+                out[i, j] = np.float64(out[i, j]) * factor
     for i in range(whole, n):
         for j in range(d):
-            out[i, j] = np.float64(columns[j, i]) * factors[i]
+            out[i, j] = np.float64(columns[j, start + i]) * factors[i]
 
 
-_LOOPS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
-    "row squares": (_row_squares, "{} rows, out", compiler.REASSOCIATE),
-    "column squares": (_column_squares, "{} rows, out", ()),
-    "scale rows": (_scale_rows, "{} rows, floats, {} out", ()),
-    "scale columns": (_scale_columns, "{} rows, floats, {} out", ()),
+_LOOPS: dict[str, tuple[Any, str]] = {
+    "row squares": (_row_squares, "{} rows, out"),
+    "column squares": (_column_squares, "{} rows, integer, out"),
+    "factors": (_factors, "floats, float, float, out"),
+    "scale rows": (_scale_rows, "{} rows, floats, {} out"),
+    "scale columns": (_scale_columns, "{} rows, integer, floats, {} out"),
 }
 
 
 @lru_cache(maxsize=16)
 def _loop(name: str, dtype: str, stored: str) -> compiler.Loop:
     """Return a compiled pass for the types of the rows and of what is stored."""
-    function, arguments, flags = _LOOPS[name]
-    return compiler.compile_loop(function, f"none({arguments.format(dtype, stored)})", flags=flags)
+    function, arguments = _LOOPS[name]
+    signature = f"none({arguments.format(dtype, stored)})"
+    return compiler.compile_loop(function, signature, flags=())  # nothing fused or reordered

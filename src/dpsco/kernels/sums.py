@@ -20,12 +20,10 @@ from .._validate import real
 from ..errors import ParameterError
 from . import compiler
 from .clipping import coefficients
+from .pairwise import SUM_LEAF, PairwiseSum
 from .rows import Rows, SparseRows
 from .slope import BISECTIONS, Floats, Slope, TwoArgument, check_slope, smoothed_slope
 from .steps import checked_rows, coefficient, kind, vector
-
-SUM_LEAF = 4096
-"""Rows that may be added one after the other, as in `dpsco.privacy.summation`."""
 
 _STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between the two passes
 
@@ -130,7 +128,7 @@ def coefficients_sum(rows: Rows, coefficients: Floats, *, compiled: bool | None 
         _accumulate(checked[start:stop], given[start:stop], total, serve)
         return total
 
-    return _pairwise(leaf, 0, n)
+    return _pairwise(leaf, n)
 
 
 def _clipped_sum(
@@ -163,11 +161,11 @@ def _clipped_sum(
                 block = np.asarray(block, dtype=np.float64)  # once for both passes
             with np.errstate(all="ignore"):  # a warning could tell something of the rows
                 slopes = _slopes(block, label[part], slope, weighted, serve)
-            cut = coefficients(slopes, norm[part], bound, compiled=serve)
-            _accumulate(block, cut, total, serve)
+                cut = coefficients(slopes, norm[part], bound, compiled=serve)
+                _accumulate(block, cut, total, serve)
         return total
 
-    return _pairwise(leaf, 0, n)
+    return _pairwise(leaf, n)
 
 
 def _slopes(
@@ -207,13 +205,14 @@ def _width(rows: Rows) -> int:
     return int(rows.shape[1])
 
 
-def _pairwise(leaf: Callable[[int, int], Floats], start: int, stop: int) -> Floats:
+def _pairwise(leaf: Callable[[int, int], Floats], rows: int) -> Floats:
     """Combine the sums of leaves of SUM_LEAF rows pairwise."""
-    leaves = -(-(stop - start) // SUM_LEAF)
-    if leaves <= 1:
-        return leaf(start, stop)
-    middle = start + (leaves + 1) // 2 * SUM_LEAF
-    return _pairwise(leaf, start, middle) + _pairwise(leaf, middle, stop)
+    if rows <= SUM_LEAF:
+        return leaf(0, rows)
+    total = PairwiseSum()
+    for start in range(0, rows, SUM_LEAF):
+        total.add(leaf(start, min(start + SUM_LEAF, rows)))
+    return total.result()
 
 
 # -- the two passes over rows ----------------------------------------------------------------------

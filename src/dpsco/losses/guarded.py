@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import ParameterError
+
+_LOCK = threading.RLock()  # the list of warning filters belongs to all threads
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let no warning leave: one could tell something of the rows."""
+    with _LOCK, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,7 @@ class Guarded:
     def __call__(self, margin: Any, label: Any) -> Any:
         """Return the function's value within the bound, NaN where it fails."""
         shape = np.broadcast_shapes(np.shape(margin), np.shape(label))
-        with np.errstate(all="ignore"):
+        with quiet():
             try:
                 found = np.broadcast_to(np.asarray(self.function(margin, label), float), shape)
             except Exception:
@@ -74,7 +87,7 @@ def run_guarded(owner: str, function: Callable[..., Any], *arguments: Any) -> An
     The new one is raised outside the handler, so that not even its context holds the old one.
     """
     try:
-        with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        with quiet():
             return function(*arguments)
     except Exception as error:
         kind = type(error).__name__

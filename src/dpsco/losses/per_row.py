@@ -91,7 +91,10 @@ class PerRowLoss(VectorLoss):
     @property
     def trusted(self) -> tuple[str, ...]:
         """What no check can prove."""
-        said = (f"{self.name}: the gradient of a row depends on that row and the weights alone",)
+        said = (
+            f"{self.name}: the gradient of a row depends on that row and the weights alone, to "
+            "float64 rounding whatever rows are with it",
+        )
         return (*said, f"{self.name}: convex in the weights") if self._given[3] else said
 
     @property

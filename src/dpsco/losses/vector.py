@@ -45,6 +45,9 @@ class Structure:
 class VectorLoss(ABC):
     """A loss f(w, x, y) with a gradient per row. Subclasses are frozen records."""
 
+    labels: ClassVar[Literal["none", "classes", "any"]] = "any"
+    """"none": it reads no labels; "classes": declared ones, numbered; "any": whatever there is."""
+
     convex: ClassVar[bool] = True
     rank_one: ClassVar[bool] = False
     """Whether `coefficients` are offered."""
@@ -94,6 +97,8 @@ class SquaredDistance(VectorLoss):
     >>> SquaredDistance().gradients([1.0, 2.0], np.array([[0.0, 0.5]]))
     array([[1. , 1.5]])
     """
+
+    labels = "none"
 
     @property
     def structure(self) -> Structure:
@@ -148,6 +153,7 @@ class Softmax(VectorLoss):
     """
 
     classes: int
+    labels = "classes"
     rank_one: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -12,43 +12,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-SUM_LEAF = 4096
-"""Rows that may be added one after the other; longer sums combine such leaves pairwise."""
+from ..kernels.pairwise import SUM_LEAF, PairwiseSum
 
-
-class PairwiseSum:
-    """A sum of leaves, combined pairwise as they come: memory for log2(leaves) vectors.
-
-    Each leaf is the sum of up to SUM_LEAF rows. Leaves meet like the digits of a binary counter, so
-    that a leaf takes part in at most ``log2(leaves) + 1`` additions.
-
-    >>> total = PairwiseSum()
-    >>> for leaf in ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]):
-    ...     total.add(np.array(leaf))
-    >>> total.result()
-    array([ 9., 12.])
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[NDArray[np.float64]] = []  # sums of 2^k leaves, larger k first
-        self._leaves = 0
-
-    def add(self, leaf: NDArray[np.float64]) -> None:
-        """Add the sum of the next rows."""
-        part = leaf
-        carry = self._leaves
-        while carry & 1:
-            part = self._parts.pop() + part
-            carry >>= 1
-        self._parts.append(part)
-        self._leaves += 1
-
-    def result(self) -> NDArray[np.float64]:
-        """Return the sum of all leaves so far; at least one is needed."""
-        total = self._parts[-1]
-        for part in reversed(self._parts[:-1]):
-            total = part + total
-        return np.asarray(total, dtype=np.float64)
+__all__ = ["SUM_LEAF", "PairwiseSum", "rounding_slack", "sum_rows"]
 
 
 def sum_rows(rows: ArrayLike) -> NDArray[np.float64]:
