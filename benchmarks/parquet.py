@@ -3,8 +3,10 @@
 Run as ``python -m benchmarks.parquet [ROWS]``; 50 million rows of 20 float32 features and a label,
 4.2 GB in a temporary folder (set TMPDIR to choose the disk). Each measurement is a process of its
 own; they take turns, and the least wall time of the rounds counts, so that other load disturbs the
-ratio little. The file comes from the page cache if it fits there. Targets: at least half of the
-speed of PyArrow, peak memory below 1 GiB.
+ratio little. The file comes from the page cache if it fits there. The yardstick is PyArrow at its
+best: batches of 65,536 rows decoded in parallel, buffers of 64 KiB and no buffering ahead
+(``pre_buffer=False``), which is several times as fast as its defaults. Targets: at least half of
+that speed, peak memory below 1 GiB.
 """
 
 from __future__ import annotations
@@ -42,19 +44,21 @@ def generate(path: Path, rows: int) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def plain(path: str) -> int:
+def plain(path: str, **settings: object) -> int:
     """Read every column with PyArrow alone, and touch each page of it."""
     import pyarrow.parquet as pq
 
     rows, total = 0, 0.0
-    settings = {
-        "pre_buffer": False,
-        "buffer_size": BATCH,
-    }  # those of dpsco; faster than the default
+    settings = settings or {"pre_buffer": False, "buffer_size": BATCH}
     for batch in pq.ParquetFile(path, **settings).iter_batches(batch_size=BATCH):
         rows += len(batch)
         total += sum(float(column.to_numpy()[::1024].sum()) for column in batch.columns)
     return rows
+
+
+def defaults(path: str) -> int:
+    """Do the same as PyArrow opens a file by default: whole row groups are loaded ahead."""
+    return plain(path, pre_buffer=True)
 
 
 def _source(path: str):
@@ -81,7 +85,12 @@ def gradient(path: str) -> int:
     return source.n
 
 
-PROGRAMS = {PLAIN: plain, "dpsco, clipped rows": blocks, "dpsco, gradient sum": gradient}
+PROGRAMS = {
+    PLAIN: plain,
+    "PyArrow, defaults": defaults,
+    "dpsco, clipped rows": blocks,
+    "dpsco, gradient sum": gradient,
+}
 
 
 def measure(path: Path, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
@@ -103,8 +112,8 @@ def measure(path: Path, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
 
 
 def child(name: str, path: str) -> None:
-    """Run one program once, imports and a first look at the file not counted."""
-    _source(path).rows(0, 1)
+    """Run one program once; imports, machine code and a first look at the file not counted."""
+    _source(path).rows(0, 4096)
     wall, cpu = time.perf_counter(), time.process_time()
     rows = PROGRAMS[name](path)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -129,7 +138,8 @@ def main(rows: int = ROWS) -> None:
     print(f"{'':<26}{'wall s':>8}{'ns/row':>8}{'CPU ns':>8}{'speed':>8}{'peak MiB':>10}")
     for name, found in results.items():
         speed = base / found["wall"]
-        missed = "  MISSED" if speed < 0.5 or found["mib"] >= 1024 else ""
+        missed = speed < 0.5 or found["mib"] >= 1024
+        missed = "  MISSED" if name.startswith("dpsco") and missed else ""
         times = f"{found['wall']:>8.2f}{found['wall'] / rows * 1e9:>8.0f}"
         cpu = f"{found['cpu'] / rows * 1e9:>8.0f}"
         print(f"{name:<26}{times}{cpu}{speed:>8.2f}{found['mib']:>10.0f}{missed}")

@@ -416,17 +416,21 @@ def test_no_value_raises_or_exceeds_the_norm(entries, dtype):
     ("column", "array", "words"),
     [
         (Number("a", 0, 1), pa.array(["secret"]), ["'a'", "numbers", "string"]),
-        (Number("a", 0, 1), pa.array([["secret"]]), ["'a'", "numbers", "list<"]),
+        (Number("a", 0, 1), pa.array([["secret"]]), ["'a'", "numbers", "list"]),
         (Number("a", 0, 1), pa.array([datetime.date(1999, 7, 31)]), ["'a'", "date32"]),
         (Number("a", 0, 1), pa.array([datetime.datetime(1999, 7, 31)]), ["'a'", "timestamp"]),
-        (Number("a", 0, 1), pa.array([{"b": 1}]), ["'a'", "struct<"]),
+        (Number("a", 0, 1), pa.array([{"b": 1}]), ["'a'", "struct"]),
         (Number("a", 0, 1), pa.array([b"secret"]), ["'a'", "binary"]),
-        (Number("a", 0, 1), pa.array(["secret"]).dictionary_encode(), ["'a'", "dictionary<"]),
+        (
+            Number("a", 0, 1),
+            pa.array(["secret"]).dictionary_encode(),
+            ["'a'", "dictionary of text"],
+        ),
         (Flag("a"), pa.array(["yes"]), ["'a'", "numbers", "string"]),
         (Category("a", ("x",)), pa.array([17]), ["'a'", "text", "int64"]),
         (Category("a", (1, 2)), pa.array(["secret"]), ["'a'", "numbers", "string"]),
         (Hashed("a", 5), pa.array([0.5]), ["'a'", "text or integers", "double"]),
-        (Hashed("a", 5), pa.array([[17]]), ["'a'", "text or integers", "list<"]),
+        (Hashed("a", 5), pa.array([[17]]), ["'a'", "text or integers", "list"]),
     ],
 )
 def test_wrong_types_are_refused_by_column_and_type(column, array, words):
@@ -470,6 +474,72 @@ def test_objects_are_read_as_text_whatever_they_hold(values):
         assert "secret" not in str(refusal.value)
     rows = TableEncoder(Schema((Ignore("a"), Flag("b")))).encode(frame.assign(b=True))[0]
     assert rows.tolist() == [[1], [1]]
+
+
+ODD_WORDS = ["x", "\ud800", None, 17, "zzz", ("t",)]
+ODD_ROWS = [[1, 0], [0, 0], [0, 0], [0, 0], [0, 1], [0, 0]]
+
+
+def odd_frames():
+    objects = pd.Series(ODD_WORDS, dtype=object)
+    known = pd.Index(["x", "\ud800", 17, "zzz", ("t",)], dtype=object, tupleize_cols=False)
+    words = [word if isinstance(word, str) else None for word in ODD_WORDS]
+    yield pd.DataFrame({"a": objects})
+    yield pd.DataFrame({"a": pd.Series(pd.Categorical(objects, categories=known))})
+    yield pd.DataFrame({"a": pd.Series(words, dtype="string[python]")})
+    yield pl.DataFrame({"a": pl.Series(ODD_WORDS, dtype=pl.Object)})
+
+
+@pytest.mark.parametrize("frame", list(odd_frames()))
+def test_text_without_a_utf8_form_is_missing(frame):
+    rows = TableEncoder(Schema((Category("a", ("x",), other=True),)), sparse=False).encode(frame)[0]
+    assert rows.tolist() == ODD_ROWS
+    hashed = TableEncoder(Schema((Hashed("a", 50),)), sparse=False).encode(frame)[0]
+    assert hashed.sum(axis=1).tolist() == [1, 0, 0, 0, 1, 0]
+    with pytest.raises(DataError, match="column 'a' must hold numbers, its type is"):
+        TableEncoder(Schema((Number("a", 0, 1),))).encode(frame)
+
+
+def test_categories_of_other_types_are_encoded_as_before():
+    frame = pd.DataFrame({"a": pd.Categorical([3, 1, None], categories=[1, 3])})
+    rows = TableEncoder(Schema((Category("a", (1, 3)),)), sparse=False).encode(frame)[0]
+    assert rows.tolist() == [[0, 1], [1, 0], [0, 0]]
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="PyArrow without string views")
+def test_string_views_are_hashed_like_text():
+    plain = pa.array(TEXTS)
+    view = plain.cast(pa.string_view())
+    places = pa.array([5, 4, 3, 2, 1, 0])
+    expected = encode(Hashed("a", 97), plain)
+    assert np.array_equal(encode(Hashed("a", 97), view), expected)
+    assert np.array_equal(encode(Hashed("a", 97), view.slice(1, 3)), expected[1:4])
+    dictionary = pa.DictionaryArray.from_arrays(places, view)
+    assert np.array_equal(encode(Hashed("a", 97), dictionary), expected[::-1])
+    raw = pa.array([b"\xff\xfe", b"ok"])
+    broken = pa.Array.from_buffers(pa.string(), 2, raw.buffers()).cast(pa.string_view())
+    assert encode(Category("a", ("ok",), other=True), broken).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("values", [[1 + 2j], [98765j]])
+def test_a_refusal_holds_on_to_no_value(values):
+    frame = pd.DataFrame({"a": np.array(values)})
+    with pytest.raises(DataError, match="column 'a' has the type complex128") as refusal:
+        TableEncoder(Schema((Flag("a"),))).encode(frame)
+    assert refusal.value.__context__ is None
+    with pytest.raises(DataError, match="cannot be encoded") as refusal:
+        TableEncoder(SCHEMA).encode([values])
+    assert refusal.value.__context__ is None
+
+
+def test_the_size_of_a_dictionary_is_not_told():
+    told = []
+    for count in (3, 300):  # so many categories need indices of one byte, or of two
+        frame = pd.DataFrame({"a": pd.Categorical([f"w{k}" for k in range(count)])})
+        with pytest.raises(DataError, match="dictionary of text") as refusal:
+            TableEncoder(Schema((Flag("a"),))).encode(frame)
+        told.append(str(refusal.value))
+    assert told[0] == told[1]
 
 
 def test_what_is_no_frame_is_refused():

@@ -1,6 +1,7 @@
 """Frames give the rows that arrays give; types are refused by name, values never."""
 
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -186,6 +187,114 @@ def test_a_label_of_objects_is_text_and_the_rest_is_missing():
     assert block.labels[block.present].tolist() == [-1.0, 1.0, 1.0]
     with pytest.raises(DataError, match=r"column 'y'.*astype"):
         from_frame(frame)  # as a feature it would have to be a number
+
+
+OFFSETS = pa.py_buffer(np.array([0, 2, 5, 7], dtype=np.int32).tobytes())
+
+
+def broken_text(raw=b"noyes\xff\xfe"):
+    """Return three labels, the last of which is no UTF-8; nothing checks that."""
+    return pa.Array.from_buffers(pa.string(), 3, [None, OFFSETS, pa.py_buffer(raw)])
+
+
+def broken_frames():
+    broken, x = broken_text(), [1.0, 2.0, 3.0]
+    categories = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), broken)
+    yield pa.table({"x": x, "y": broken})
+    yield pa.table({"x": x, "y": pa.chunked_array([broken.slice(0, 1), broken.slice(1)])})
+    yield pa.table({"x": x, "y": categories})
+    if hasattr(pa, "string_view"):
+        yield pa.table({"x": x, "y": broken.cast(pa.string_view())})
+    for array in (broken, categories):
+        on_arrow = pd.arrays.ArrowExtensionArray(pa.chunked_array([array]))
+        yield pd.DataFrame({"x": x, "y": pd.Series(on_arrow)})
+
+
+@pytest.mark.parametrize("frame", list(broken_frames()))
+def test_labels_that_are_no_utf8_are_missing(frame):
+    block = rows_of(from_frame(frame, label="y"), label=Classes("no", "yes"))
+    assert block.present.tolist() == [True, True, False]
+    assert block.labels[:2].tolist() == [-1.0, 1.0]
+
+
+ODD_WORDS = ["no", "yes", None, 98765, "yes", "\ud800", ("t",), "no\0", float("nan")]
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "string", "polars"])
+def test_objects_and_categories_of_them_are_text(kind):
+    if kind == "polars":
+        frame = pl.DataFrame({"x": [1.0] * 9, "y": pl.Series(ODD_WORDS, dtype=pl.Object)})
+    else:
+        labels = pd.Series(ODD_WORDS, dtype=object)
+        if kind == "category":
+            known = pd.Index([word for word in ODD_WORDS if word == word and word], dtype=object)
+            labels = pd.Series(pd.Categorical(labels, categories=known.unique()))
+            assert labels.cat.categories.dtype == object
+        if kind == "string":
+            words = [word if isinstance(word, str) else None for word in ODD_WORDS]
+            labels = pd.Series(words, dtype="string[python]")
+        frame = pd.DataFrame({"x": np.ones(9), "y": labels})
+    table = from_frame(frame, label="y")
+    assert table.labels == "text"
+    block = rows_of(table, label=Classes("no", "yes"))
+    assert block.present.tolist() == [True, True, False, False, True] + [False] * 4
+    assert block.labels[block.present].tolist() == [-1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("other", [None, 98765, ("t",), "zzz"])
+def test_what_else_is_among_categories_of_text_decides_nothing(other):
+    """After ``astype("category")`` the categories come from the rows."""
+    frames = [
+        pd.DataFrame({"x": np.ones(2), "y": pd.Series(["no", last], dtype="category")})
+        for last in ("yes", other)
+    ]
+    blocks = [rows_of(from_frame(f, label="y"), label=Classes("no", "yes")) for f in frames]
+    assert [block.present.tolist() for block in blocks] == [[True, True], [True, False]]
+
+
+def listing_frames():
+    names = pl.Enum(["Ann Smith", "Bob"])
+    x = [1.0, 2.0]
+    yield pl.DataFrame({"x": x, "odd": pl.Series(["Ann Smith", "Bob"], dtype=names)})
+    yield pd.DataFrame({"x": x, "odd": pd.Categorical(["Ann Smith", "Bob"])})
+    yield pd.DataFrame({"x": x, "odd": pd.arrays.SparseArray([0.0, 98765.0], fill_value=98765.0)})
+    yield pa.table({"x": x, "odd": pa.array(["Ann Smith", "Bob"]).dictionary_encode()})
+
+
+@pytest.mark.parametrize("frame", list(listing_frames()))
+def test_types_that_list_values_are_named_without_them(frame):
+    from dpsco.data.encoder import TableEncoder
+    from dpsco.data.schema import Number, Schema
+
+    encoder = TableEncoder(Schema((Number("x", 0, 1), Number("odd", 0, 1))))
+    for arguments in ({}, {"encoder": encoder}):
+        with pytest.raises(DataError, match="'odd'") as caught:
+            from_frame(frame, **arguments)
+        assert caught.value.__context__ is None
+        for secret in ("Ann", "98765", "int8", "int32"):
+            assert secret not in str(caught.value)
+
+
+def test_an_error_of_a_library_is_not_passed_on(monkeypatch):
+    from dpsco.data import columns
+
+    def fail(array):
+        raise ValueError("98765")
+
+    monkeypatch.setattr(columns, "numbers", fail)
+    with pytest.raises(DataError, match="column 'a' has the type double") as caught:
+        from_frame(pa.table({"a": [98765.0]}))
+    assert caught.value.__context__ is None
+    assert "98765" not in str(caught.value)
+
+
+def test_many_columns_are_told_apart_quickly():
+    wide = pa.table(dict.fromkeys(map(str, range(20_000)), [1.0]))
+    from dpsco.data.columns import open_frame
+
+    start = time.process_time()
+    open_frame(wide, "from_frame")
+    assert time.process_time() - start < 1.0
 
 
 def test_names_are_checked():

@@ -46,7 +46,7 @@ class Leafy(Source):
 
 
 def test_a_table_shows_its_shape_and_nothing_else():
-    table = from_arrays([[123.25, 1.0], [77.5, 2.0]], [1, -1])
+    table = from_arrays([[123.25, 1.0], [77.5, 2.0]], np.array([1, -1]))
     assert repr(table) == "<MemoryTable: 2 x 2, float64, labels: number>"
     assert (table.n, table.d, table.labels) == (2, 2, "number")
     source = table.bounded(BOUNDS)

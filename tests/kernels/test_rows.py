@@ -32,6 +32,18 @@ def test_slices_share_and_agree_with_scipy(part):
     cut.check()
 
 
+@pytest.mark.parametrize("part", [slice(0, 4), slice(2, 4)])
+def test_dense_rows(part):
+    found = rows()[part].dense()
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, DENSE[part])
+
+
+def test_no_value_is_shown():
+    cut = rows(values=np.array([98765.0, 2.0, 3.0, 4.0, 5.0, 6.0]))[1:]
+    assert repr(cut) == str(cut) == "<SparseRows: 3 rows of 3 float64 numbers>"
+
+
 def test_scipy_copies_no_columns():
     whole = rows()
     assert np.shares_memory(whole.matrix().indices, whole.columns)
@@ -63,12 +75,23 @@ def test_every_loop_refuses_arrays_that_do_not_fit(change, message):
         ({"width": 2}, "columns from 0 to 1"),
         ({"columns": np.array([0, 2, 1, 0, 1, -1], dtype=np.int32)}, "columns from 0 to 2"),
         ({"columns": np.array([0, 2, 1, 0, 1, 1], dtype=np.int32)}, "distinct columns"),
+        ({"columns": np.array([0, 2, 1, 1, 0, 1], dtype=np.int32)}, "distinct columns"),
+        ({"columns": np.array([0, 0, 1, 0, 1, 2], dtype=np.int32)}, "distinct columns"),
     ],
 )
 def test_a_matrix_is_checked_where_it_comes_in(change, message):
     rows().check()
     with pytest.raises(ParameterError, match=message):
         rows(**change).check()
+
+
+def test_columns_need_not_be_sorted_and_rows_may_be_empty():
+    rows(columns=np.array([2, 0, 1, 2, 1, 0], dtype=np.int32)).check()
+    offsets = np.array([0, 0, 2, 2, 2, 3, 6, 6], dtype=np.int64)
+    rows(offsets=offsets).check()
+    rows(offsets=offsets)[1:4].check()
+    nothing = np.zeros(3, dtype=np.int64)
+    rows(offsets=nothing).check()
 
 
 def test_steps_are_refused():

@@ -6,6 +6,7 @@
 | lengths           | norms of many rows with their error; rescaling that is exact       |
 | block             | `Block`: a few clipped rows                                        |
 | table, frames     | `from_arrays`, `from_frame`: raw tables, whose rows are not read   |
+| arrays, columns   | what they read: arrays, lists, sparse matrices; columns of frames  |
 | parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
 | shuffle, stream   | rows on disk in a secret order, or in the given one                |
 | schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |

@@ -7,6 +7,7 @@ they stumbled on, so none of them is passed on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,6 +52,13 @@ def family(kind: Any) -> str:
     return next((name for name, found in tests.items() if found), "other")
 
 
+def type_name(kind: Any) -> str:
+    """Return the name of a type of any library without its details, which may list values."""
+    name = re.split(r"[^\w ]", str(kind))[0]
+    entries = getattr(kind, "value_type", None) if name == "dictionary" else None
+    return name if entries is None else f"dictionary of {family(entries)} entries"
+
+
 def accepted(column: Column | Label) -> tuple[str, ...]:
     """Return the families of types that a declared column may have."""
     if isinstance(column, (Category, ClassLabel)):
@@ -86,7 +94,7 @@ def mismatches(
         if column.name not in kinds:
             problems.append(f"column {column.name!r} is missing; expected {_words(column)}")
         elif family(kinds[column.name]) not in accepted(column):
-            problems.append(wrong_type(column.name, _words(column), str(kinds[column.name])))
+            problems.append(wrong_type(column.name, _words(column), type_name(kinds[column.name])))
     extra = [name for name in kinds if name not in schema.names]
     if extra:
         listed = ", ".join(map(repr, extra))
@@ -144,8 +152,7 @@ def _text_codes(array: Any, values: Sequence[Value]) -> tuple[Codes, NDArray[np.
         return np.append(places, -1)[indices], np.append(absent, True)[indices]
     import pyarrow.compute as pc
 
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        array = array.cast(pa.large_string())  # string views have no lookup
+    array = _no_view(array)
     declared = pa.array(values, type=array.type)
     places = _integers(pc.index_in(array, value_set=declared), missing=-1)
     return places, np.asarray(array.is_null().to_numpy(zero_copy_only=False))
@@ -189,8 +196,8 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     if family(array.type) == "nothing":
         return [], np.full(len(array), -1)
     if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    indices, entries = _integers(array.indices, missing=-1), array.dictionary
+        array = _no_view(array).dictionary_encode()
+    indices, entries = _integers(array.indices, missing=-1), _no_view(array.dictionary)
     used = np.unique(indices)
     used = used[used >= 0]
     entries = entries.take(pa.array(used))
@@ -203,6 +210,12 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     rank = np.full(len(array.dictionary) + 1, -1)  # the last serves the missing ones
     rank[used] = np.where(known, np.cumsum(known) - 1, -1)
     return [entry for entry in listed if entry is not None], rank[indices]
+
+
+def _no_view(array: Any) -> Any:
+    """Return string views, which have no lookup, as text; any other array as it is."""
+    view = getattr(pyarrow().types, "is_string_view", lambda _: False)
+    return array.cast(pyarrow().large_string()) if view(array.type) else array
 
 
 def _integers(array: Any, *, missing: int) -> Codes:

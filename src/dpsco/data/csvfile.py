@@ -28,7 +28,8 @@ def from_csv(
     """Return a table of the rows of a CSV file with a header line, UTF-8, comma-separated.
 
     The file is read once here, to count its rows. An empty entry is missing; so is, where a number
-    is declared, whatever is not one (true, false, yes and no count as 1 and 0).
+    is declared, whatever is not one (true, false, yes and no count as 1 and 0). Empty lines are
+    left out, but in a file of one column, where each is a row with a missing entry.
 
     Args:
         path: the file.
@@ -86,21 +87,25 @@ class CsvFile:
             null_values=[""],
             strings_can_be_null=True,
         )
+        # The line of a missing entry in a file of one column is empty: it is a row all the same.
+        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self._header) > 1)
         try:
             with csv.open_csv(
                 str(self._path),
                 read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
-                parse_options=csv.ParseOptions(newlines_in_values=True),
+                parse_options=parse,
                 convert_options=convert,
             ) as reader:
                 yield from reader
-        except (OSError, ValueError, NotImplementedError, KeyError) as problem:
-            if isinstance(problem, DataError):
-                raise
-            raise DataError(  # Arrow's message quotes the line
-                f"cannot read {self._path}: a line has more or fewer entries than the header, or "
-                "an entry is larger than a mebibyte."
-            ) from None
+            return
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, NotImplementedError, pa.ArrowException):
+            pass  # Arrow's message quotes the line: no error made here may hold on to it
+        raise DataError(
+            f"cannot read {self._path}: a line has more or fewer entries than the header, or an "
+            "entry is larger than a mebibyte."
+        )
 
     def _typed(self, batch: Any) -> Any:
         """Return a batch with numbers where numbers are declared, text elsewhere."""

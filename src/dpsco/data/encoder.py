@@ -22,6 +22,7 @@ from ..kernels.rows import Rows, SparseRows
 from .arrow import codes, distinct, numbers, pyarrow, require
 from .block import join_rows
 from .bounds import Bounds
+from .columns import arrow_column
 from .labels import Classes, LabelRule
 from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
 
@@ -296,28 +297,14 @@ def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
     try:
         frame = nw.from_native(table, eager_only=True)
     except Exception:  # names appear twice, a lazy frame, no frame at all
+        frame = None
+    if frame is None:
         raise DataError(
             f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
             "with distinct column names (call collect() on a lazy one)."
-        ) from None
+        )
     names = [name for name in frame.columns if name not in ignored]
-    return pa.table({str(name): _series(frame, table, name) for name in names})
-
-
-def _series(frame: Any, native: Any, name: str) -> Any:
-    """Return one column of a frame as Arrow data; Python objects as text, the rest as missing."""
-    kind = getattr(native[name], "dtype", None)
-    if str(kind).lower() == "object":  # how older pandas holds text
-        entries = native[name].tolist()
-        words = [entry if isinstance(entry, str) else None for entry in entries]
-        return pyarrow().array(words, type=pyarrow().string())
-    try:
-        return frame[name].to_arrow()
-    except Exception:  # Arrow's message may quote a value
-        raise DataError(
-            f"column {name!r} has the type {kind}, which cannot be encoded: give it a type of its "
-            f"own first, such as frame.astype({{{name!r}: 'string'}}) or 'float64'."
-        ) from None
+    return pa.table({str(name): arrow_column(frame.get_column(name), name) for name in names})
 
 
 def _batches(arrow: Any) -> list[Any]:

@@ -170,9 +170,20 @@ def label_kind(labels: NDArray[Any] | None) -> Literal["none", "number", "text"]
     if labels.dtype.kind == "U":
         return "text"
     raise DataError(
-        f"labels must be numbers or strings, got an array of type {labels.dtype}. "
+        f"labels must be numbers or strings, got an array of {array_type(labels.dtype)}. "
         "Convert them first: y.astype(float), or y.astype(str) with Classes(...)."
     )
+
+
+def array_type(dtype: np.dtype[Any]) -> str:
+    """Return what an array holds, in words: the type of text would tell the longest entry."""
+    words = {"U": "text", "S": "bytes", "T": "StringDType", "V": "records", "O": "Python objects"}
+    return words.get(dtype.kind) or str(dtype.name).split("[")[0]
+
+
+def reads_text(rule: LabelRule) -> bool:
+    """Return whether the rule reads strings; otherwise it reads numbers."""
+    return isinstance(rule, Classes) and rule.text
 
 
 def check_kind(rule: LabelRule, kind: str) -> None:
@@ -187,7 +198,7 @@ def check_kind(rule: LabelRule, kind: str) -> None:
             f"the bounds declare label={rule!r}, but the table has no labels. Make the table with "
             "y (or label=...), or leave label out of the bounds."
         )
-    text = isinstance(rule, Classes) and rule.text
+    text = reads_text(rule)
     if kind != "none" and text != (kind == "text"):
         wanted = "strings" if text else "numbers"
         found = "strings" if kind == "text" else "numbers"

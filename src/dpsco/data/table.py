@@ -1,7 +1,7 @@
 """Raw tables. Their rows cannot be read: `Table.bounded` is the only door, and it clips.
 
-`from_arrays` takes NumPy arrays, lists and SciPy's sparse matrices; `from_frame` and `from_parquet`
-make tables of other things.
+`from_arrays` takes NumPy arrays, lists, SciPy's sparse matrices and data frames; `from_frame` and
+`from_parquet` say more about columns.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from .._validate import choice
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
 from ..privacy.randomness import Randomness
+from .arrays import dense_rows, is_sparse, label_array, list_rows, numbers_of, sparse_rows, words_of
 from .block import Block, Indices, Mask, take_rows
 from .bounds import Bounds
-from .labels import check_kind, label_kind
+from .labels import check_kind, label_kind, reads_text
 from .source import MemorySource, Source
 
 Order = Literal["secret", "stream"]
-LabelKind = Literal["none", "number", "text"]
+LabelKind = Literal["none", "number", "text", "list"]
 
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
 
@@ -53,7 +54,7 @@ class Table(ABC):
 
     @property
     def labels(self) -> LabelKind:
-        """What the labels are: "none", "number" or "text"."""
+        """What the labels are: "none", "number", "text", or "list": what the bounds declare."""
         return self._labels
 
     def bounded(
@@ -85,7 +86,8 @@ class Table(ABC):
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
                 "Randomness.secure(), or leave it out."
             )
-        check_kind(bounds.label, self._labels)
+        listed = "text" if reads_text(bounds.label) else "number"
+        check_kind(bounds.label, listed if self._labels == "list" else self._labels)
         bounds.width(self._d)
         if order == "stream":
             return self._source(bounds, None)
@@ -106,12 +108,21 @@ class Table(ABC):
 class MemoryTable(Table):
     """Raw rows in memory, dense or sparse; shares them with the caller until they are bounded."""
 
-    def __init__(self, X: Rows, y: NDArray[Any] | None = None, missing: Mask | None = None) -> None:
+    def __init__(
+        self,
+        X: Rows,
+        y: NDArray[Any] | tuple[Any, ...] | None = None,
+        missing: Mask | None = None,
+    ) -> None:
         n, d = X.shape
-        super().__init__(n, d, X.dtype, label_kind(y))
+        super().__init__(n, d, X.dtype, "list" if isinstance(y, tuple) else label_kind(y))
         self._X, self._y, self._missing = X, y, missing
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        if isinstance(self._y, tuple):
+            text = reads_text(bounds.label)
+            labels = words_of(self._y) if text else (numbers_of(self._y), None)
+            return MemoryTable(self._X, *labels)._source(bounds, shuffle)
         order = None
         if shuffle is not None:
             order = shuffle.child("order of the rows").permutation(self._n)
@@ -129,7 +140,7 @@ class MemoryTable(Table):
     def _raw(self, which: Any) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
         """Return some raw rows: a slice of them shares memory, a choice is a copy."""
         X = self._X[which] if isinstance(which, slice) else take_rows(self._X, which)
-        y = None if self._y is None else self._y[which]
+        y = self._y[which] if isinstance(self._y, np.ndarray) else None
         return X, y, None if self._missing is None else self._missing[which]
 
     def _dense(self, bounds: Bounds, order: Indices | None) -> Block:
@@ -140,8 +151,7 @@ class MemoryTable(Table):
         compiled = bounds.worthwhile(n, self._d)
         for part, which in self._pieces(order, self._d):
             block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
-            labels[part], norms[part] = block.labels, block.norms
-            present[part] = block.present
+            labels[part], norms[part], present[part] = block.labels, block.norms, block.present
         return Block(rows, labels, norms, present, bounds.norm)
 
     def _sparse(self, bounds: Bounds, order: Indices | None) -> Block:
@@ -166,100 +176,65 @@ class MemoryTable(Table):
 
 
 def from_arrays(X: Any, y: Any = None) -> Table:
-    """Return a table of an array or sparse matrix of features, and labels if there are any.
+    """Return a table of an array, sparse matrix or frame of features, and labels if there are any.
 
     Args:
-        X: (n, d) numbers of any type: NumPy array of any strides, nested lists, or a SciPy sparse
-            matrix or array of any format, which is never made dense.
-        y: n numbers or strings.
+        X: (n, d) numbers of any type: NumPy array of any strides, SciPy sparse matrix or array of
+            any format, which is never made dense, list of rows, or a data frame (see `from_frame`)
+            whose columns are all features.
+        y: n labels: NumPy array, list, or column of a data frame, in the order of the rows. What a
+            list holds is only read when the table is bounded: strings if the bounds declare
+            classes of text, numbers otherwise.
+
+    What is missing makes a null row; so does an entry of a list that is no number (or, among labels
+    of text, no string).
 
     Raises:
         DataError: wrong shape or type. No error depends on a value.
+        MissingExtraError: a data frame is given, and narwhals is not installed.
 
-    >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], ["no", "yes"])
+    >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], np.array(["no", "yes"]))
     <MemoryTable: 2 x 2, float64, labels: text>
     """
-    rows = _sparse(X) if _is_sparse(X) else _dense(X)
-    labels = None if y is None else _label_array(y)
+    rows = _rows(X)
+    labels, missing = _labels(y)
     if labels is not None and len(labels) != len(rows):
         raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
-    return MemoryTable(rows, labels)
+    return MemoryTable(rows, labels, missing)
 
 
-def _dense(X: Any) -> NDArray[Any]:
-    """Return numbers in two axes, without a copy where they are an array already."""
-    array = _array("X", X)
-    if array.ndim == 1:
-        raise DataError(
-            f"X must have two axes (rows, columns), got one of length {len(array)}. Pass "
-            "X.reshape(-1, 1) for a single feature, X.reshape(1, -1) for a single row."
-        )
-    if array.ndim != 2:
-        raise DataError(f"X must have two axes (rows, columns), got {array.ndim}.")
-    if array.dtype.kind not in "biuf":
-        raise DataError(
-            f"X must hold numbers, got an array of type {array.dtype}. Encode other columns with "
-            "from_frame(..., encoder=TableEncoder(...)), or convert: X.astype(float)."
-        )
-    return array
+def _rows(X: Any) -> Rows:
+    """Return the features; the type of X says how they are read."""
+    if isinstance(X, np.ndarray):
+        return dense_rows(X)
+    if isinstance(X, (list, tuple)):
+        return list_rows(X)
+    if is_sparse(X):
+        return sparse_rows(X)
+    from .columns import from_library, number_rows, open_frame
+
+    if from_library(X):
+        data = open_frame(X, "from_arrays")
+        return number_rows(data, list(data.columns))
+    raise DataError(
+        "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
+        f"{type(X).__name__}. Convert it first: numpy.asarray(X)."
+    )
 
 
-def _label_array(y: Any) -> NDArray[Any]:
-    """Return labels in one axis."""
-    array = _array("y", y)
-    if array.ndim != 1:
-        raise DataError(
-            f"y must have one axis, a label a row, got {array.ndim} axes. Pass y.ravel() if it is "
-            "a single column."
-        )
-    label_kind(array)
-    return array
+def _labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None]:
+    """Return labels, and which are missing where the labels cannot say so themselves."""
+    if y is None:
+        return None, None
+    if isinstance(y, np.ndarray):
+        return label_array(y), None
+    if isinstance(y, (list, tuple)):
+        return tuple(y), None
+    from .columns import from_library, label_column, open_series
 
-
-def _array(name: str, values: Any) -> NDArray[Any]:
-    """Return ``values`` as an array; refuse what has no single type, and masks."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise DataError(
-            f"{name} is a masked array, whose mask would be lost. Pass {name}.filled(numpy.nan)."
-        )
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise DataError(f"{name} must be rectangular: its rows differ in length.") from None
-    if array.dtype.kind == "O":
-        raise DataError(
-            f"{name} is an array of Python objects. Convert it to numbers or strings first, or "
-            "use from_frame for a data frame with missing values or several types."
-        )
-    return array
-
-
-def _is_sparse(X: Any) -> bool:
-    """Return whether X is one of SciPy's sparse matrices, without importing SciPy for others."""
-    if not type(X).__module__.startswith("scipy.sparse"):
-        return False
-    from scipy.sparse import issparse
-
-    return bool(issparse(X))
-
-
-def _sparse(X: Any) -> SparseRows:
-    """Return the matrix as sparse rows; entries given twice are added, as SciPy reads them."""
-    if X.ndim != 2:
-        raise DataError(f"X must have two axes (rows, columns), got {X.ndim}.")
-    if X.dtype.kind not in "biuf":
-        raise DataError(f"X must hold numbers, got a sparse matrix of type {X.dtype}.")
-    if X.shape[1] >= 2**31 - 1:
-        raise DataError(f"a sparse table has fewer than 2**31 - 1 columns, got {X.shape[1]}.")
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-    matrix = X.tocsr().astype(dtype, copy=False)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        with np.errstate(all="ignore"):
-            matrix.sum_duplicates()
-    return SparseRows(
-        matrix.data,
-        matrix.indices.astype(np.int32, copy=False),
-        matrix.indptr.astype(np.int64, copy=False),
-        int(matrix.shape[1]),
+    if from_library(y):
+        return label_column(open_series(y), "y")
+    raise DataError(
+        "y must be a NumPy array, a list or a column of a data frame, got "
+        f"{type(y).__name__}. Convert it first: numpy.asarray(y)."
     )

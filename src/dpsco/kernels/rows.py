@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ParameterError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SparseRows:
     """Rows in compressed form; row k has ``values[offsets[k]:offsets[k + 1]]`` at ``columns``.
 
@@ -55,6 +55,10 @@ class SparseRows:
         parts = (self.values[begin:end], self.columns[begin:end], offsets)
         return csr_matrix(parts, shape=self.shape)
 
+    def dense(self) -> NDArray[Any]:
+        """Return the rows as an array in two axes."""
+        return np.asarray(self.matrix().toarray())
+
     def check_shape(self) -> None:
         """Refuse arrays of the wrong type or length; quick, so that every loop can ask.
 
@@ -96,12 +100,27 @@ class SparseRows:
         columns = self.columns[begin:end]
         if columns.size and (columns.min() < 0 or columns.max() >= self.width):
             raise ParameterError(f"SparseRows needs columns from 0 to {self.width - 1}.")
-        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        places = np.sort(owners * self.width + columns)
-        if np.any(places[1:] == places[:-1]):
+        if not self._rising(columns) and self._doubled(columns):
             raise ParameterError(
                 "SparseRows needs distinct columns within a row; sum the duplicates first."
             )
+
+    def _rising(self, columns: NDArray[np.int32]) -> bool:
+        """Return whether columns rise within every row, and so are distinct."""
+        rises = columns[1:] > columns[:-1]
+        first = self.offsets[1:-1] - self.offsets[0]  # where rows begin, but for the first one
+        rises[first[(first > 0) & (first < len(columns))] - 1] = True
+        return bool(rises.all())
+
+    def _doubled(self, columns: NDArray[np.int32]) -> bool:
+        """Return whether a row has a column twice."""
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        order = np.lexsort((columns, owners))
+        owners, columns = owners[order], columns[order]
+        return bool(np.any((owners[1:] == owners[:-1]) & (columns[1:] == columns[:-1])))
+
+    def __repr__(self) -> str:
+        return f"<SparseRows: {len(self)} rows of {self.width} {self.dtype} numbers>"
 
 
 Rows = NDArray[Any] | SparseRows
