@@ -172,7 +172,7 @@ def sum_candidates(X: Any, y: Any, d: int) -> Race:
 def sparse_sums() -> None:
     """Clipped sums over sparse rows in leaves, beside SciPy's two products."""
     print("clipped sums, sparse, ns a non-zero")
-    head = ("products", "logistic", "hinge", "two-point", "twin")
+    head = ("products", "in cache", "logistic", "hinge", "two-point", "twin")
     print(f"  {'type':<9}{'d':>8}{'nnz':>5}" + "".join(f"{name:>10}" for name in head))
     from scipy.sparse import csr_matrix
 
@@ -188,8 +188,13 @@ def sparse_sums() -> None:
             narrow, short = w.astype(dtype), c.astype(dtype)
             parts = [slice(start, start + SUM_LEAF) for start in range(0, n, SUM_LEAF)]
             leaves = [csr_matrix(rows[part].matrix()) for part in parts]
+            whole = csr_matrix(rows.matrix())
 
-            def products(leaves=leaves, parts=parts, w=narrow, c=short) -> None:
+            def products(whole=whole, w=narrow, c=short) -> None:
+                whole @ w
+                whole.T @ c
+
+            def in_cache(leaves=leaves, parts=parts, w=narrow, c=short) -> None:
                 for leaf, part in zip(leaves, parts, strict=True):
                     leaf @ w
                     leaf.T @ c[part]
@@ -207,6 +212,7 @@ def sparse_sums() -> None:
             found = race(
                 {
                     "products": products,
+                    "in cache": in_cache,
                     "logistic": lambda one=one: one(logistic, True),
                     "hinge": lambda one=one: one(hinge, True),
                     "two-point": two,
@@ -219,7 +225,9 @@ def sparse_sums() -> None:
 def report_sums(label: str, head: tuple[str, ...], found: dict[str, float], count: int) -> None:
     cells = "".join(f"{1e9 * found[name] / count:10.2f}" for name in head)
     base = found["products"]
-    print(label + cells + "".join(verdict(found[k] / base, SUM_TARGET) for k in head[1:3]))
+    print(
+        label + cells + "".join(verdict(found[k] / base, SUM_TARGET) for k in ("logistic", "hinge"))
+    )
 
 
 def verdict(ratio: float, target: float) -> str:

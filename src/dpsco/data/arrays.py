@@ -169,11 +169,11 @@ def sparse_rows(X: Any) -> SparseRows:
         values, columns = _within(values.astype(dtype, copy=False), columns, X.shape[1])
         matrix = csr_matrix((values, columns.astype(np.int32), offsets), shape=X.shape)
         if not matrix.has_canonical_format:  # of a new matrix: found out, not remembered
-            matrix = matrix.copy()
+            matrix = matrix.copy()  # the values may be the caller's
             matrix.sum_duplicates()
     found = SparseRows(
         np.ascontiguousarray(matrix.data),
-        matrix.indices.astype(np.int32),
+        matrix.indices.astype(np.int32, copy=False),  # a copy already
         matrix.indptr.astype(np.int64),
         int(X.shape[1]),
     )

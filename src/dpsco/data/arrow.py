@@ -196,7 +196,7 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     if family(array.type) == "nothing":
         return [], np.full(len(array), -1)
     if not pa.types.is_dictionary(array.type):
-        array = _no_view(array).dictionary_encode()
+        array = array.dictionary_encode()
     indices, entries = _integers(array.indices, missing=-1), _no_view(array.dictionary)
     used = np.unique(indices)
     used = used[used >= 0]

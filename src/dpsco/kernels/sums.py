@@ -1,10 +1,10 @@
 """Sums of bounded rank-one gradients: ``sum_i c_i x_i`` with one number c_i a row.
 
-Each leaf of rows is read in stages, small enough that its rows stay in the cache: margins ``X w``,
-slopes, clipped coefficients, then ``X^T c``. No per-row gradient is ever formed. The slopes are the
-loss's own NumPy function in both implementations, which evaluates a whole block with vector
-instructions; what is compiled are the passes over the rows. Products and sums are float64, also
-for float32 rows.
+Each leaf of dense rows is read in stages, small enough that the rows stay in the cache: margins
+``X w``, slopes, clipped coefficients, then ``X^T c``. No per-row gradient is ever formed. The
+slopes are the loss's own NumPy function in both implementations, which evaluates a whole block with
+vector instructions; what is compiled are the passes over the rows. Products and sums are float64,
+also for float32 rows.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def _clipped_sum(
     if bound < 0.0:
         raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
     serve = _choose(compiled, n, d, len(points) * (BISECTIONS if slope.smoothing else 1))
-    stage = max(64, _STAGE // max(1, _width(rows) * rows.dtype.itemsize))
+    stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache for themselves
+    if not isinstance(rows, SparseRows):
+        stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
 
     def leaf(start: int, stop: int) -> Floats:
         total = np.zeros(d)
@@ -196,13 +198,6 @@ def _evaluate(slope: Slope, margins: Floats, labels: Floats, serve: bool) -> Flo
 
 def _choose(compiled: bool | None, rows: int, width: int, points: int) -> bool:
     return compiler.chosen(compiled, _twin_seconds(rows, width, points))
-
-
-def _width(rows: Rows) -> int:
-    """Return the entries of a row, on average."""
-    if isinstance(rows, SparseRows):
-        return int(rows.offsets[-1] - rows.offsets[0]) // max(1, len(rows))
-    return int(rows.shape[1])
 
 
 def _pairwise(leaf: Callable[[int, int], Floats], rows: int) -> Floats:
