@@ -365,7 +365,7 @@ def test_damaged_files_are_named(tmp_path, file):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"cannot read .*bad\.parquet") as refusal:
             from_parquet(path, label="y")
-        assert refusal.value.__suppress_context__
+        assert refusal.value.__context__ is None
 
 
 def test_one_damaged_file_among_many_is_named(tmp_path, file):

@@ -102,17 +102,23 @@ def opened(path: Path) -> Iterator[Any]:
     pyarrow()
     from pyarrow import parquet
 
+    kind = ""
     try:
         with parquet.ParquetFile(str(path), buffer_size=_BUFFER, pre_buffer=False) as file:
             yield file
+    except DataError:
+        raise
     except (OSError, ValueError, NotImplementedError, EOFError) as problem:
-        if isinstance(problem, DataError):
-            raise
-        raise DataError(
+        kind = type(problem).__name__
+    if kind:
+        refusal = DataError(
             f"cannot read {path}: it is not a Parquet file, is truncated or damaged, changed while "
-            "it was read, or uses a feature that this PyArrow does not have "
-            f"({type(problem).__name__})."
-        ) from None
+            f"it was read, or uses a feature that this PyArrow does not have ({kind})."
+        )
+        try:
+            raise refusal
+        finally:  # what PyArrow said may quote a value: not even the context may hold it
+            refusal.__context__ = None
 
 
 def read_batches(

@@ -165,18 +165,9 @@ class Ramp(MarginLoss):
         return 1.0 / self.width
 
 
-def _tukey_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
-    residual = np.minimum(np.maximum(margin - label, -first), first)
-    inside = 1.0 - (residual / first) * (residual / first)
-    return residual * inside * inside
-
-
 @dataclass(frozen=True)
-class Tukey(MarginLoss):
-    """Tukey's biweight ``c^2/6 (1 - (1 - (r/c)^2)^3)`` up to ``|r| = c``, then constant.
-
-    ``|phi'| <= 16 c / (25 sqrt 5)``, ``-4/5 <= phi'' <= 1``.
-    """
+class _Robust(MarginLoss):
+    """What bounded losses of a residual share: like ``r^2 / 2`` at 0, level beyond c."""
 
     threshold: float = 1.0  # c
     labels: ClassVar[LabelKind] = "real"
@@ -184,6 +175,32 @@ class Tukey(MarginLoss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threshold", positive("threshold", self.threshold))
+
+    def curvature_bound(self, label: float, margin: float) -> float:
+        """Return 1, attained at residual 0."""
+        return 1.0
+
+    def hoelder(self) -> Hoelder:
+        """Return smoothness on the whole line."""
+        return Hoelder(1.0, 1.0)
+
+    def value_at_zero(self, label: float) -> float:
+        """Return phi at a residual of the label bound."""
+        return float(self.value(0.0, label))
+
+
+def _tukey_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
+    residual = np.minimum(np.maximum(margin - label, -first), first)
+    inside = 1.0 - (residual / first) * (residual / first)
+    return residual * inside * inside
+
+
+@dataclass(frozen=True)
+class Tukey(_Robust):
+    """Tukey's biweight ``c^2/6 (1 - (1 - (r/c)^2)^3)`` up to ``|r| = c``, then constant.
+
+    ``|phi'| <= 16 c / (25 sqrt 5)``, ``-4/5 <= phi'' <= 1``.
+    """
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi."""
@@ -206,18 +223,6 @@ class Tukey(MarginLoss):
         """Return 16 c / (25 sqrt 5), or less where residuals stay below c / sqrt 5."""
         return _slope_at(self, min(label + margin, self.threshold / math.sqrt(5.0)))
 
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1, attained at residual 0."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return smoothness on the whole line."""
-        return Hoelder(1.0, 1.0)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return phi at a residual of the label bound."""
-        return float(self.value(0.0, label))
-
     def weak_convexity(self) -> float:
         """Return 4/5."""
         return 0.8
@@ -230,18 +235,11 @@ def _geman_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class GemanMcClure(MarginLoss):
+class GemanMcClure(_Robust):
     """``(c^2/2) r^2 / (r^2 + c^2)``: grows like ``r^2 / 2``, levels off at ``c^2 / 2``.
 
     ``|phi'| <= 3 sqrt 3 c / 16``, ``-1/4 <= phi'' <= 1``.
     """
-
-    threshold: float = 1.0  # c
-    labels: ClassVar[LabelKind] = "real"
-    convex: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", positive("threshold", self.threshold))
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi."""
@@ -261,18 +259,6 @@ class GemanMcClure(MarginLoss):
         """Return 3 sqrt 3 c / 16, or less where residuals stay below c / sqrt 3."""
         return _slope_at(self, min(label + margin, self.threshold / math.sqrt(3.0)))
 
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1, attained at residual 0."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return smoothness on the whole line."""
-        return Hoelder(1.0, 1.0)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return phi at a residual of the label bound."""
-        return float(self.value(0.0, label))
-
     def weak_convexity(self) -> float:
         """Return 1/4."""
         return 0.25
@@ -285,18 +271,11 @@ def _welsch_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Welsch(MarginLoss):
+class Welsch(_Robust):
     """``(c^2/2) (1 - exp(-(r/c)^2))``, the loss of correntropy.
 
     ``|phi'| <= c / sqrt(2 e)``, ``-2 exp(-3/2) <= phi'' <= 1``.
     """
-
-    threshold: float = 1.0  # c
-    labels: ClassVar[LabelKind] = "real"
-    convex: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", positive("threshold", self.threshold))
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi."""
@@ -315,18 +294,6 @@ class Welsch(MarginLoss):
     def slope_bound(self, label: float, margin: float) -> float:
         """Return c / sqrt(2 e), or less where residuals stay below c / sqrt 2."""
         return _slope_at(self, min(label + margin, self.threshold / math.sqrt(2.0)))
-
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1, attained at residual 0."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return smoothness on the whole line."""
-        return Hoelder(1.0, 1.0)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return phi at a residual of the label bound."""
-        return float(self.value(0.0, label))
 
     def weak_convexity(self) -> float:
         """Return 2 exp(-3/2)."""
