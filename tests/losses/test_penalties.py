@@ -366,3 +366,11 @@ REFUSED = [
 def test_refusals_name_the_argument(make, word):
     with pytest.raises(ParameterError, match=word):
         make()
+
+
+def test_subnormal_groups_vanish_quietly():
+    penalty = GroupPenalty([(0, 1), (2,)], 1.0)
+    for tiny in (5e-324, 2.2e-309):
+        assert penalty.prox(np.full(3, tiny), 1.0).tolist() == [0.0, 0.0, 0.0]
+    unshrunk = GroupPenalty([(0, 1), (2,)], (0.0, 1.0)).prox(np.array([5e-324, 0.0, 3.0]), 1.0)
+    assert unshrunk.tolist() == [5e-324, 0.0, 2.0]

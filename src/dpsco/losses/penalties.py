@@ -224,8 +224,8 @@ class GroupPenalty(Penalty):
         v = as_point(point, step)
         order, sizes, norms = self._norms(v)
         threshold = step * np.asarray(self.strengths)
-        # where the norm is 0 so is the group: any factor will do
-        factors = np.maximum(0.0, 1.0 - threshold / np.where(norms > 0.0, norms, 1.0))
+        kept = norms > threshold  # the others vanish; dividing by their norms could overflow
+        factors = np.where(kept, 1.0 - threshold / np.where(kept, norms, 1.0), 0.0)
         found = np.empty_like(v)
         found[order] = v[order] * np.repeat(factors, sizes)
         return found
