@@ -37,7 +37,7 @@ layers: $(DEV)
 unit: $(DEV)
 	$(BIN)/python -m pytest -n 2 -q
 
-bench: $(DEV)  ## measured ratios: noise against PCG64, calibration, import time
+bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and every generated file
