@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpsco.data.bounds import Bounds
 from dpsco.data.encoder import TableEncoder
+from dpsco.data.frames import from_frame
 from dpsco.data.labels import Classes
 from dpsco.data.schema import (
     Category,
@@ -588,3 +589,34 @@ def test_speed():
     start = time.process_time()
     encoder.encode(table)
     assert time.process_time() - start < 2.0
+
+
+def test_bounds_must_read_labels_as_the_schema_made_them():
+    """Classes are numbered by the encoder: another rule would make most rows null rows."""
+    frame = pd.DataFrame({"a": [1.0, 2.0], "y": pd.array(["no", "yes"], dtype="string")})
+    encoder = TableEncoder(Schema((Number("a", 0, 3),), label=ClassLabel("y", ("no", "yes"))))
+    table = from_frame(frame, encoder=encoder)
+    for rule in ("sign", Classes(1, 2), Classes("no", "yes"), 3.0):
+        with pytest.raises(DataError, match=r"Use bounds = encoder\.bounds"):
+            table.bounded(Bounds(2.0, label=rule))
+    assert table.bounded(encoder.bounds()).rows().present.all()
+    numbers = TableEncoder(Schema((Flag("y"),), label=NumberLabel("a", 0, 3)))
+    ranged = from_frame(frame.assign(y=True), encoder=numbers)
+    assert ranged.bounded(Bounds(2.0, label=(0.0, 1.0))).n == 2  # a narrower range is fine
+
+
+@pytest.mark.parametrize("encoder", [Schema((Flag("a"),)), "schema.json", 3])
+def test_what_is_no_encoder_is_refused(encoder):
+    with pytest.raises(ParameterError, match=r"encoder must be a TableEncoder"):
+        from_frame(pd.DataFrame({"a": [True]}), encoder=encoder)
+
+
+@pytest.mark.parametrize("schema", [{"a": 1}, [Number("a", 0, 1)], None])
+def test_what_is_no_schema_is_refused(schema):
+    with pytest.raises(ParameterError, match=r"TableEncoder needs a Schema"):
+        TableEncoder(schema)
+
+
+def test_odd_types_are_refused():
+    with pytest.raises(ParameterError, match="float32 or float64"):
+        TableEncoder(Schema((Flag("a"),)), dtype="foo")

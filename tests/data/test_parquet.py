@@ -475,12 +475,19 @@ def test_wrong_use(tmp_path, file):
         from_parquet(file, features="x0")
     with pytest.raises(DataError, match=r"no column 'z'.*x0, x1"):
         from_parquet(file, features=["z"])
-    with pytest.raises(DataError, match="more than once"):
+    with pytest.raises(ParameterError, match="twice: 'x0'"):
         from_parquet(file, features=["x0", "x0"])
-    with pytest.raises(DataError, match="more than once"):
+    with pytest.raises(ParameterError, match="twice: 'y'"):
         from_parquet(file, features=["x0", "y"], label="y")
-    with pytest.raises(DataError, match="no column to use"):
+    with pytest.raises(DataError, match="features is empty"):
         from_parquet(file, features=[])
+    with pytest.raises(ParameterError, match="features must be a list"):
+        from_parquet(file, features=5)
+    with pytest.raises(ParameterError, match="encoder must be a TableEncoder"):
+        from_parquet(file, encoder=encoder.schema)
+    for path in (None, 3, [file], ""):  # the empty name would be the folder one is in
+        with pytest.raises(ParameterError, match="path must be"):
+            from_parquet(path)
     with pytest.raises(DataError, match="no file or folder"):
         from_parquet(tmp_path / "none")
     with pytest.raises(DataError, match="no file whose name ends in"):

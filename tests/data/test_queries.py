@@ -495,3 +495,14 @@ def test_sparse_softmax_forms_one_product_a_leaf(monkeypatch):
     rows = from_arrays(X, np.zeros(50)).bounded(Bounds(1.0, label=Classes(0, 1, 2)))
     rows.sum(ClippedGradient(Softmax(3), np.zeros(600_000), 1.0))
     assert len(calls) == 1
+
+
+def test_a_query_says_what_it_enforces_and_trusts():
+    query = ClippedGradient(Logistic(), np.zeros(2), 0.5, LINF)
+    assert query.enforced == ("a row's gradient has linf norm at most 0.5, by clipping",)
+    assert query.trusted == ()
+    assert VertexScores(query, L1Ball(1.0)).enforced == query.enforced
+    own = PerRowLoss(lambda w, X, y: X, name="mine")
+    difference = ClippedDifference(own, np.zeros(2), np.ones(2), 1.0, 1.0, 2.0)
+    assert "l2 norm at most 2" in difference.enforced[0]
+    assert difference.trusted == own.trusted != ()

@@ -55,7 +55,7 @@ def test_a_table_shows_its_shape_and_nothing_else():
     with pytest.raises(TypeError, match="raw rows"):
         pickle.dumps(table)
     public = {name for name in dir(table) if not name.startswith("_")}
-    assert public == {"n", "d", "dtype", "labels", "bounded"}
+    assert public == {"n", "d", "dtype", "labels", "bounded", "declare"}
 
 
 @pytest.mark.parametrize(
@@ -289,3 +289,24 @@ def test_float32_rows_are_summed_in_float64():
     found = source.sum(ClippedGradient(Squared(), np.zeros(1), 10.0))
     assert source.rows().rows.dtype == np.float32
     assert found[0] == pytest.approx(n * float(np.float32(0.1)), rel=1e-13)
+
+
+def test_a_sum_needs_a_query_and_a_source_stays_here():
+    rows = from_arrays(np.eye(2), np.ones(2)).bounded(Bounds(1.0, label="sign"))
+    for wrong in (Logistic(), np.sum, None):
+        with pytest.raises(ParameterError, match="needs a query that states its bound"):
+            rows.sum(wrong)
+        with pytest.raises(ParameterError, match="needs a query"):
+            rows.sum_at(wrong, [0])
+    with pytest.raises(TypeError, match="private rows"):
+        pickle.dumps(rows)
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8])
+def test_labels_that_are_never_minus_one_are_no_signs(kind):
+    """Half of the rows would be null rows without a word; the type is public, so it can be said."""
+    table = from_arrays(np.eye(2), np.array([1, 0], dtype=kind))
+    with pytest.raises(DataError, match=r"never -1.*Classes"):
+        table.bounded(Bounds(1.0, label="sign"))
+    rows = table.bounded(Bounds(1.0, label=Classes(0, 1)), order="stream").rows()
+    assert rows.labels.tolist() == [1.0, -1.0]

@@ -1155,3 +1155,16 @@ def test_a_full_sample_is_every_row():
     ledger = opened(poisson, fixed)
     for sample in (ledger.poisson(**arguments(poisson)), ledger.fixed_size(**arguments(fixed))):
         assert sample.indices.tolist() == list(range(100, 112))
+
+
+def test_wrong_arguments_are_named():
+    release = GaussianRelease(1.0, 10.0, rows=(0, 5))
+    budget = ApproxDP(1.0, 1e-6)
+    with pytest.raises(ParameterError, match="budget must be a budget"):
+        Ledger(release, 1.0)
+    with pytest.raises(ParameterError, match="budget must be a budget"):
+        gaussian_sigma(1.0, bound=1.0, rows=(0, 5))
+    for name in ("enforced", "trusted"):
+        for wrong in ("a row is small", 3):  # one letter a line would be in the certificate
+            with pytest.raises(ParameterError, match=f"{name} must be a list of sentences"):
+                Ledger(release, budget, **{name: wrong})

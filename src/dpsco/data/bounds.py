@@ -104,7 +104,7 @@ class Bounds:
     @property
     def enforced(self) -> tuple[str, ...]:
         """What `apply` enforces, in sentences for a certificate."""
-        norm = f"l{self.norm.p:g}" if isinstance(self.norm, Lp) else repr(self.norm)
+        norm = describe_norm(self.norm)
         features = f"a row's features have {norm} norm at most {self.feature_norm:g}, by rescaling"
         column = (
             () if self.intercept is None else (f"the intercept's column is {self.intercept:g}",)
@@ -306,6 +306,11 @@ def _round_down(value: float, dtype: np.dtype[Any]) -> Any:
 def _storing(dtype: np.dtype[Any]) -> float:
     """Return what rounding to the type of the rows may add to a length, relatively."""
     return 2.0**-23 if dtype == np.float32 else 0.0
+
+
+def describe_norm(norm: Norm) -> str:
+    """Return a norm's name for a sentence: l2, or its record."""
+    return f"l{norm.p:g}" if isinstance(norm, Lp) else repr(norm)
 
 
 def _store(record: Any, name: str, value: Any) -> None:

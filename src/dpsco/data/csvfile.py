@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .arrow import accepted, pyarrow, require
+from .arrow import accepted, mismatches, pyarrow
 from .encoder import TableEncoder
 from .files import csv_header, stamp
 from .schema import Schema
@@ -46,20 +46,45 @@ def from_csv(
     return StreamTable(str(path), file, EncodedColumns(encoder), spill)
 
 
+def header_problems(schema: Schema, header: Sequence[str]) -> list[str]:
+    """Return, a sentence each, how the first line of a CSV file differs from a schema.
+
+    Where fewer than half of the names that must be there are, the line is taken for a row, and
+    nothing of it is quoted.
+    """
+    needed = {column.name for column in schema.encoded}
+    needed |= set() if schema.label is None else {schema.label.name}
+    here = len(needed & set(header))
+    if 2 * here >= len(needed):
+        pa = pyarrow()
+        kinds = {name: pa.null() for name in schema.names}  # text can be read as any of them
+        return mismatches(schema, [(name, kinds.get(name, pa.string())) for name in header])
+    if {*filter(None, schema.names)} & {*header}:
+        what = f"only {here} of the {len(needed)} declared names that must be there stand(s) in "
+        what += f"the first line, which has {len(header)} entries"
+    else:
+        what = f"none of the {len(header)} entries of the first line is a declared name"
+    return [
+        f"{what}; is there a header line, is it comma-separated? (The line is not shown: it may "
+        "be a row)"
+    ]
+
+
 class CsvFile:
     """The rows of one CSV file."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
-        pa = pyarrow()
+        pyarrow()
         self._path, self._header = path, csv_header(path)
         self._numbers = {
             column.name
             for column in (*schema.encoded, *([] if schema.label is None else [schema.label]))
             if "text" not in accepted(column)
         }
-        kinds = {name: pa.null() for name in schema.names}  # text can be read as any of them
-        found = [(name, kinds.get(name, pa.string())) for name in self._header]
-        require(schema, found, f"the file {path}", label=True)
+        problems = header_problems(schema, self._header)
+        if problems:
+            listed = "; ".join(problems)
+            raise DataError(f"the file {path} does not match the schema: {listed}.")
         self._stamp = stamp(path)
         self.rows = sum(len(batch) for batch in self._open(self._header[:1]))
 

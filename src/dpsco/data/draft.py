@@ -8,6 +8,7 @@ and is meant to be read and corrected by somebody who knows the domain.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import numpy as np
 from .._validate import choice, integer
 from ..errors import DataError, ParameterError
 from .arrow import family, mismatches, numbers, pyarrow
+from .csvfile import header_problems
 from .encoder import to_arrow
-from .files import csv_header, is_csv, parquet_files, read_footers, read_whole
+from .files import csv_header, is_csv, parquet_files, read_footers, read_whole, require_file
 from .schema import (
     Category,
     ClassLabel,
@@ -36,6 +38,7 @@ from .schema import (
 MOST_CATEGORIES = 64
 _MOST_CLASSES = 32  # different whole numbers that still look like classes
 _MOST_BUCKETS = 1 << 12
+_NEARLY_ALL = 0.9  # share of different texts above which text may be an identifier
 _MOST_SHOWN = 6  # values of a category that a summary lists
 
 
@@ -50,6 +53,8 @@ def draft_schema(
 ) -> Schema:
     """Guess a schema from public or synthetic rows.
 
+    A column with no name, of a type that is not used, or whose entries are all missing is ignored.
+
     Args:
         frame: a pandas, Polars or PyArrow table.
         label: the name of the label's column, or None.
@@ -60,7 +65,8 @@ def draft_schema(
 
     Raises:
         ParameterError: the rows are not declared public, or the label is not among the columns.
-        DataError: a column has no usable type.
+        DataError: there are no rows, a name stands twice, no column can be used, or the label has
+            a type or values that cannot be used.
 
     Example:
         >>> import pyarrow as pa
@@ -69,6 +75,37 @@ def draft_schema(
         age  number: 10 to 90
         y    label, sign: -1 or 1
     """
+    return draft(
+        frame,
+        label=label,
+        public=public,
+        rounded=rounded,
+        most_categories=most_categories,
+        label_kind=label_kind,
+    ).schema
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted schema, and what its reader should know about some columns."""
+
+    schema: Schema
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([describe(self.schema), *(f"note: {note}" for note in self.notes)])
+
+
+def draft(
+    frame: Any,
+    *,
+    label: str | None,
+    public: bool = False,
+    rounded: bool = True,
+    most_categories: int = MOST_CATEGORIES,
+    label_kind: str = "auto",
+) -> Draft:
+    """Guess a schema as `draft_schema` does, and say what was noticed on the way."""
     require_public("draft_schema", "public=True", public)
     choice("label_kind", label_kind, ("auto", "number", "classes", "sign"))
     most = integer("most_categories", most_categories)
@@ -76,14 +113,18 @@ def draft_schema(
     if not hasattr(table, "to_batches"):
         table = pyarrow().Table.from_batches([table])
     names = table.schema.names
+    _require_distinct(names, "the table")
     if label is not None and label not in names:
         raise ParameterError(f"label {label!r} is not among the columns: {', '.join(names)}.")
-    columns = tuple(
-        _column(name, table.column(name), rounded, most) for name in names if name != label
-    )
-    if label is None:
-        return Schema(columns)
-    return Schema(columns, _label(label, table.column(label), rounded, label_kind))
+    if table.num_rows == 0:
+        raise DataError("a schema is drafted from rows, and there is none below the column names.")
+    data = {name: table.column(name) for name in names if name != label}
+    columns = {name: _column(name, column, rounded, most) for name, column in data.items()}
+    notes = [note for name in data if (note := _note(columns[name], data[name]))]
+    if all(isinstance(column, Ignore) for column in columns.values()):
+        raise DataError(f"no column can be used as a feature: {'; '.join(notes) or 'none given'}.")
+    rule = None if label is None else _label(label, table.column(label), rounded, label_kind)
+    return Draft(Schema(tuple(columns.values()), rule), tuple(notes))
 
 
 def require_public(who: str, how: str, public: object) -> None:
@@ -99,11 +140,15 @@ def require_public(who: str, how: str, public: object) -> None:
 def _column(name: str, data: Any, rounded: bool, most: int) -> Column:
     """Guess what a column holds."""
     kind = family(data.type)
+    if not name:
+        return Ignore(name)
     if kind == "boolean":
         return Flag(name)
     if kind == "text":
         values = _distinct(data)
-        if 0 < len(values) <= most:
+        if not values:
+            return Ignore(name)
+        if len(values) <= most:
             return Category(name, tuple(sorted(values)), other=True)
         buckets = 1 << max(1, 2 * len(values) - 1).bit_length()
         return Hashed(name, min(buckets, _MOST_BUCKETS))
@@ -115,21 +160,57 @@ def _column(name: str, data: Any, rounded: bool, most: int) -> Column:
     return Ignore(name)
 
 
+def _note(column: Column, data: Any) -> str:
+    """Return what the reader of a draft should know of a column, or nothing."""
+    name = f"column {column.name!r}"
+    if isinstance(column, Hashed):
+        different, there = len(_distinct(data)), len(data) - data.null_count
+        if different <= _NEARLY_ALL * there:
+            return ""
+        return (
+            f"{name} has {different} different texts in {there} rows: a name or an identifier, "
+            'which says nothing about other rows? Then make its kind "ignore"'
+        )
+    if not isinstance(column, Ignore):
+        return ""
+    if not column.name:
+        return "the column without a name, such as the index that pandas writes, is ignored"
+    if family(data.type) == "text":
+        return (
+            f"{name} is ignored: all its entries are missing, or Python objects that are no text "
+            "(if they are numbers, give the column a type of numbers)"
+        )
+    if family(data.type) == "nothing":
+        return f"{name} is ignored: all its entries are missing"
+    return f"{name} is ignored: its type {data.type} is none of numbers, text and booleans"
+
+
 def _label(name: str, data: Any, rounded: bool, wanted: str) -> Label:
     """Guess the rule of a label."""
     kind = family(data.type)
+    if not name:
+        raise DataError("the label's column has no name: give it one.")
+    if data.null_count == len(data):
+        raise DataError(f"the label {name!r} is missing in every row.")
     if wanted == "auto":
         wanted = "number"
         if kind in ("text", "boolean"):
             wanted = "classes"
         elif kind == "integer":
-            values = set(_distinct(data, most=_MOST_CLASSES + 1))
-            few = 2 <= len(values) <= _MOST_CLASSES
-            wanted = "sign" if values == {-1, 1} else "classes" if few else "number"
+            found = set(_distinct(data, most=_MOST_CLASSES + 1))
+            few = 2 <= len(found) <= _MOST_CLASSES
+            wanted = "sign" if found == {-1, 1} else "classes" if few else "number"
     if wanted == "classes":
         if kind == "boolean":
             return ClassLabel(name, (False, True))
-        return ClassLabel(name, tuple(sorted(_distinct(data))))
+        values = _distinct(data)
+        if len(values) < 2:
+            raise DataError(
+                f"the label {name!r} has {len(values)} different value(s) in these rows, and "
+                "classes need at least 2: draft from rows that have them all, or write the label "
+                "by hand."
+            )
+        return ClassLabel(name, tuple(sorted(values)))
     if kind not in ("integer", "real", "boolean"):
         raise DataError(f"the label {name!r} has type {data.type}: it cannot be a {wanted}.")
     if wanted == "sign":
@@ -179,8 +260,10 @@ def describe(schema: Schema) -> str:
     items: list[Column | Label] = [*schema.columns]
     if schema.label is not None:
         items.append(schema.label)
-    room = max(len(item.name) for item in items)
-    return "\n".join(f"{item.name:<{room}}  {_words(item)}" for item in items)
+    names = [item.name or "''" for item in items]
+    room = max(map(len, names))
+    lines = zip(names, items, strict=True)
+    return "\n".join(f"{name:<{room}}  {_words(item)}" for name, item in lines)
 
 
 def _words(item: Column | Label) -> str:
@@ -203,19 +286,54 @@ def _words(item: Column | Label) -> str:
 def read_public(path: str | Path) -> Any:
     """Return a whole CSV or Parquet file, or folder of Parquet files, of public rows.
 
+    An empty entry of a CSV file is missing, as it is for `from_csv`.
+
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or the files of a folder have columns of different types.
     """
+    pa = pyarrow()
     if not is_csv(path):
-        return pyarrow().concat_tables(
-            [read_whole(file) for file in parquet_files(path)], promote_options="default"
-        )
+        return _concatenated([(file, read_whole(file)) for file in parquet_files(path)])
+    import pyarrow.compute as pc
     from pyarrow import csv
 
+    require_file(path)
     try:
-        return csv.read_csv(str(path))
+        table = csv.read_csv(str(path))
     except (OSError, ValueError) as problem:  # the rows are public: the reason may be told
         raise DataError(f"cannot read {path}: {problem}") from None
+    columns = [
+        pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+        if family(column.type) == "text"
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.schema.names)
+
+
+def _concatenated(tables: list[tuple[Path, Any]]) -> Any:
+    """Return the tables of a folder's files as one."""
+    pa = pyarrow()
+    known: dict[str, Any] = {}
+    for path, table in tables:
+        _require_distinct(table.schema.names, f"{path}")
+        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            first = known.setdefault(name, kind)
+            if pa.types.is_null(first):
+                known[name] = kind
+            elif kind != first and not pa.types.is_null(kind):
+                raise DataError(
+                    f"{path}: column {name!r} has type {kind}, and {first} in the files before; "
+                    "write the files with one type, or draft from one of them."
+                )
+    return pa.concat_tables([table for _, table in tables], promote_options="default")
+
+
+def _require_distinct(names: list[str], where: str) -> None:
+    """Refuse a table in which a name stands twice."""
+    twice = [repr(name) for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise DataError(f"{where} has more than one column named {', '.join(twice)}.")
 
 
 @dataclass(frozen=True)
@@ -248,11 +366,8 @@ def check_file(schema: Schema, path: str | Path) -> FileCheck:
         DataError: the file cannot be read.
     """
     if is_csv(path):
-        text = pyarrow().string()
-        kinds = {name: pyarrow().null() for name in schema.names}
-        found = [(name, kinds.get(name, text)) for name in csv_header(path)]
-        problems = tuple(f"{path}: {problem}" for problem in mismatches(schema, found))
-        return FileCheck(1, None, problems)
+        found = header_problems(schema, csv_header(path))
+        return FileCheck(1, None, tuple(f"{path}: {problem}" for problem in found))
     footers = read_footers(path)
     problems = tuple(
         f"{footer.path}: {problem}"

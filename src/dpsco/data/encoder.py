@@ -60,8 +60,16 @@ class TableEncoder:
         sparse: bool | None = None,
         dtype: DTypeLike = np.float64,
     ) -> None:
+        if not isinstance(schema, (Schema, str, Path)):
+            raise ParameterError(
+                "TableEncoder needs a Schema or the path of a schema file, got "
+                f"{type(schema).__name__}."
+            )
         self.schema = schema if isinstance(schema, Schema) else Schema.load(schema)
-        self.dtype = np.dtype(dtype)
+        try:
+            self.dtype = np.dtype(dtype)
+        except TypeError:
+            raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
         names = [_names(column) for column in self.schema.encoded]
@@ -69,6 +77,16 @@ class TableEncoder:
         self.feature_names: tuple[str, ...] = tuple(name for slot in names for name in slot)
         wide = self.width > _DENSE_WIDTH and self.width > _SPARSE_GAIN * self.slots
         self.sparse = wide if sparse is None else bool(sparse)
+
+    @property
+    def label_rule(self) -> LabelRule:
+        """How `Bounds` reads the labels that `encode` returns."""
+        label = self.schema.label
+        if label is None:
+            return None
+        if isinstance(label, ClassLabel):
+            return Classes(range(len(label.values)))
+        return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
 
     @property
     def width(self) -> int:
@@ -102,7 +120,7 @@ class TableEncoder:
         """
         if feature_norm is None:
             feature_norm = self._largest(norm)
-        return Bounds(feature_norm, label=self._label_rule(), norm=norm, intercept=intercept)
+        return Bounds(feature_norm, label=self.label_rule, norm=norm, intercept=intercept)
 
     def encode(self, table: Any) -> tuple[Any, Floats | None]:
         """Return rows and labels of a pandas, Polars or PyArrow table or record batch.
@@ -189,15 +207,6 @@ class TableEncoder:
             return np.where(found >= 0, found.astype(np.float64), np.nan)
         return numbers(array).astype(np.float64)
 
-    def _label_rule(self) -> LabelRule:
-        """Return the rule of `Bounds` for the labels that `encode` returns."""
-        label = self.schema.label
-        if label is None:
-            return None
-        if isinstance(label, ClassLabel):
-            return Classes(range(len(label.values)))
-        return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
-
     def _largest(self, norm: Norm) -> float:
         """Return a bound on the norm of an encoded row."""
         if norm == L2:
@@ -216,6 +225,15 @@ class TableEncoder:
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
         return f"<TableEncoder: {self.slots} columns to {self.width}, {kind} {self.dtype}>"
+
+
+def check_encoder(encoder: Any) -> None:
+    """Refuse what is no encoder, such as the schema itself."""
+    if not isinstance(encoder, TableEncoder):
+        raise ParameterError(
+            f"encoder must be a TableEncoder, got {type(encoder).__name__}. Make one from a schema "
+            "or its file: TableEncoder(schema)."
+        )
 
 
 _Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there

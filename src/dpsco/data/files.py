@@ -168,16 +168,35 @@ def read_whole(path: Path) -> Any:
         return file.read()
 
 
+def require_file(path: str | Path) -> None:
+    """Refuse a CSV file that is not there, and a folder.
+
+    Raises:
+        DataError: there is no such file, or it is a folder.
+    """
+    if os.path.isdir(path):
+        raise DataError(
+            f"{path} is a folder: from_csv reads one file, and from_parquet folders of Parquet "
+            "files."
+        )
+    if not os.path.exists(path):
+        raise DataError(f"there is no file {path}.")
+
+
 def csv_header(path: str | Path) -> list[str]:
     """Return the names in the first line of a CSV file; what follows is not looked at.
 
     Raises:
-        DataError: the file cannot be read, or begins with no line of UTF-8 text.
+        DataError: there is no such file, or it begins with no line of UTF-8 text.
     """
+    require_file(path)
     try:
         with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
             names = next(csv.reader(file))
         "".join(names).encode()  # fails if the names themselves are no UTF-8
+        return names
     except (OSError, UnicodeError, csv.Error, StopIteration):
-        raise DataError(f"cannot read a header of column names from {path}.") from None
-    return names
+        pass  # it may quote the line, which may be a row: no error made here may hold on to it
+    raise DataError(
+        f"cannot read a header of column names from {path}: its first line must be UTF-8 text."
+    )

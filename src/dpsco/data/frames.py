@@ -7,14 +7,12 @@ missing label, and so its row a null row; nothing that a column holds raises an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import DataError, ParameterError
 from .columns import label_column, number_rows, open_frame
+from .encoder import TableEncoder, check_encoder
 from .table import MemoryTable, Table, from_arrays
-
-if TYPE_CHECKING:
-    from .encoder import TableEncoder
 
 
 def from_frame(
@@ -51,7 +49,8 @@ def from_frame(
                 "from_frame takes label and features from the encoder's schema: leave them out, or "
                 "leave out the encoder."
             )
-        return from_arrays(*encoder.encode(frame))
+        check_encoder(encoder)
+        return from_arrays(*encoder.encode(frame)).declare(encoder.label_rule)
     data = open_frame(frame, "from_frame")
     chosen = _chosen(list(data.columns), label, features)
     rows = number_rows(data, chosen)

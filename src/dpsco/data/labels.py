@@ -208,6 +208,16 @@ def check_kind(rule: LabelRule, kind: str) -> None:
         )
 
 
+def check_declared(rule: LabelRule, declared: LabelRule) -> None:
+    """Refuse a rule that would misread labels which an encoder has made numbers of."""
+    numbers = isinstance(rule, (float, tuple)) and isinstance(declared, (float, tuple))
+    if rule != declared and not numbers:  # a narrower range is fine, another list of classes not
+        raise DataError(
+            f"the encoder's schema makes labels for label={declared!r}, but the bounds declare "
+            f"label={rule!r}. Use bounds = encoder.bounds(...)."
+        )
+
+
 def clean_labels(
     rule: LabelRule, labels: NDArray[Any] | None, count: int, missing: Mask | None = None
 ) -> tuple[Floats, Mask]:
@@ -215,6 +225,11 @@ def clean_labels(
     check_kind(rule, label_kind(labels))
     if labels is None or rule is None:
         return np.zeros(count), np.ones(count, dtype=bool)
+    if rule == "sign" and labels.dtype.kind in "bu":
+        raise DataError(
+            f"label='sign' reads -1 and 1, but labels of type {labels.dtype} are never -1. Declare "
+            "Classes(False, True), or Classes(0, 1)."
+        )
     if label_kind(labels) == "number":
         with np.errstate(all="ignore"):  # a long double may overflow: that row is null
             labels = np.asarray(labels, dtype=np.float64)

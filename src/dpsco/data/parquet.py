@@ -6,13 +6,14 @@ read. Reading later cannot fail because of a value, only because a file is damag
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, ParameterError
 from .arrow import family, pyarrow, require, wrong_type
-from .encoder import TableEncoder
+from .encoder import TableEncoder, check_encoder
 from .files import Footer, read_batches, read_footers
 from .stream import Decoder, EncodedColumns, PlainColumns, StreamTable
 
@@ -68,10 +69,13 @@ def from_parquet(
             "from_parquet takes features and label, or an encoder whose schema names them, not "
             "both. Leave out features and label."
         )
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise ParameterError(f"path must be that of a file or folder, got {path!r}.")
     footers = read_footers(path)
     if encoder is None:
         decoder: Decoder = _plain(footers, features, label)
     else:
+        check_encoder(encoder)
         for footer in footers:
             require(encoder.schema, footer.columns, f"the file {footer.path}", label=True)
         decoder = EncodedColumns(encoder)
@@ -91,12 +95,16 @@ def _plain(
         raise ParameterError(f"features must be a list of names, got the text {features!r}.")
     names = [name for name, _ in first.columns if name != label]
     if features is not None:
-        names = list(features)
+        names = _listed(features)
     if not names:
-        raise DataError(f"the file {first.path} has no column to use as a feature.")
+        raise DataError(
+            f"a table needs a feature: features is empty, or {first.path} has no column but the "
+            "label."
+        )
     wanted = names if label is None else [*names, label]
     if len(set(wanted)) < len(wanted):
-        raise DataError(f"the columns {wanted} name one more than once.")
+        twice = ", ".join(sorted({repr(name) for name in wanted if wanted.count(name) > 1}))
+        raise ParameterError(f"a column is a feature once, and not the label too; twice: {twice}.")
     for footer in footers:
         for name in wanted:
             _one_column(footer, name)
@@ -113,6 +121,16 @@ def _plain(
     return PlainColumns(
         [(name, kinds[name]) for name in names], None if label is None else (label, kinds[label])
     )
+
+
+def _listed(features: Any) -> list[str]:
+    """Return the names that were given."""
+    try:
+        return list(features)
+    except TypeError:
+        raise ParameterError(
+            f"features must be a list of column names, got {type(features).__name__}."
+        ) from None
 
 
 def _one_column(footer: Footer, name: str) -> None:

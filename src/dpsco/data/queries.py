@@ -32,6 +32,7 @@ from ..kernels.sums import slope_difference_sum, slope_sum
 from ..losses.base import MarginLoss
 from ..losses.vector import VectorLoss
 from .block import Block, Floats
+from .bounds import describe_norm
 from .labels import require_labels
 from .lengths import check_limit, chunks, clip_rows, upper_lengths
 from .vertices import VertexSet, vertex_set
@@ -64,13 +65,51 @@ class Query(ABC):
         """Return the answer, a linear function of the sums over all leaves."""
         return total
 
+    @property
+    @abstractmethod
+    def enforced(self) -> tuple[str, ...]:
+        """What the query enforces, in sentences for a certificate."""
+
+    @property
+    @abstractmethod
+    def trusted(self) -> tuple[str, ...]:
+        """What it takes on trust, likewise."""
+
     @abstractmethod
     def check(self, source: Source) -> None:
         """Refuse a source whose rows have another length."""
 
 
+class _Clipped(Query):
+    """What the gradient queries share: one row contributes at most ``clip`` in ``norm``."""
+
+    loss: Loss
+    clip: float
+    norm: Norm
+
+    @property
+    def bound(self) -> float:
+        """``clip``."""
+        return self.clip
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The clip."""
+        norm = describe_norm(self.norm)
+        return (f"a row's gradient has {norm} norm at most {self.clip:g}, by clipping",)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss takes on trust."""
+        return self.loss.trusted
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights, or for other labels."""
+        _check_size(self.loss, self.size, source)
+
+
 @dataclass(frozen=True, eq=False)
-class ClippedGradient(Query):
+class ClippedGradient(_Clipped):
     """The loss's gradient at ``weights``, each row's rescaled to at most ``clip`` in ``norm``.
 
     A row whose gradient is not finite, and a null row, contribute zero.
@@ -94,11 +133,6 @@ class ClippedGradient(Query):
         _check(self, ("weights",))
 
     @property
-    def bound(self) -> float:
-        """``clip``."""
-        return self.clip
-
-    @property
     def size(self) -> int:
         """The number of weights."""
         return len(self.weights)
@@ -117,13 +151,9 @@ class ClippedGradient(Query):
             )
         return _vector_sum(self.loss, ((1.0, self.weights),), self.clip, self.norm, block)
 
-    def check(self, source: Source) -> None:
-        """Refuse a source whose rows ask for another number of weights."""
-        _check_size(self.loss, self.size, source)
-
 
 @dataclass(frozen=True, eq=False)
-class ClippedDifference(Query):
+class ClippedDifference(_Clipped):
     """``first_factor * gradient(first) - second_factor * gradient(second)``, clipped as one.
 
     The two gradients of a row are combined before they are clipped: that is what telescoping sums
@@ -152,11 +182,6 @@ class ClippedDifference(Query):
             )
 
     @property
-    def bound(self) -> float:
-        """``clip``."""
-        return self.clip
-
-    @property
     def size(self) -> int:
         """The number of weights."""
         return len(self.first)
@@ -179,15 +204,12 @@ class ClippedDifference(Query):
         terms = ((self.first_factor, self.first), (-self.second_factor, self.second))
         return _vector_sum(self.loss, terms, self.clip, self.norm, block)
 
-    def check(self, source: Source) -> None:
-        """Refuse a source whose rows ask for another number of weights."""
-        _check_size(self.loss, self.size, source)
-
 
 @dataclass(frozen=True, eq=False)
 class VertexScores(Query):
     """The scores of a polytope's vertices on the sum of a clipped gradient or difference.
 
+    A score is ``<v - m, g>`` with a fixed public point m: a shift common to all changes no choice.
     ``bound`` is the spread (largest minus smallest) of one row's scores: at most the diameter of
     the vertices, in the norm dual to the gradient's, times the gradient's bound. No score of one
     row is larger than that either.
@@ -253,6 +275,16 @@ class VertexScores(Query):
     def finish(self, total: Floats) -> Floats:
         """Return the scores of the summed gradient."""
         return self.candidates.scores(total)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The gradient's clip, from which the spread of the scores follows."""
+        return self.gradient.enforced
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss takes on trust."""
+        return self.gradient.trusted
 
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights."""
@@ -347,7 +379,9 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         raise ParameterError(f"{name} must be a vector of numbers.") from None
     if array.ndim != 1 or array.size == 0:
-        raise ParameterError(f"{name} must be a vector, got shape {array.shape}.")
+        raise ParameterError(
+            f"{name} must be a vector, got shape {array.shape}. Flatten a matrix: W.reshape(-1)."
+        )
     if not np.all(np.isfinite(array)):
         raise ParameterError(f"{name} must be finite: project weights before they are used.")
     array.flags.writeable = False

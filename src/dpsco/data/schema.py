@@ -32,6 +32,7 @@ VERSION = 1
 
 Value = str | int | float | bool
 MOST_BUCKETS = 1 << 24
+_LARGEST = 1.7976931348623157e308  # an integer beyond it is no float64
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,13 @@ class _Named:
     """What every column and label has."""
 
     name: str
+    kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not _encodable(self.name):
+        if not isinstance(self.name, str) or not _encodable(self.name):
             raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
+        if not self.name and self.kind != "ignore":
+            raise ParameterError("only a column of kind 'ignore' may have the field 'name' empty.")
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,14 @@ class Number(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = _check_range(self.name, self.low, self.high)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        _check_range(self)
         if self.missing is None or self.missing == "indicator":
             return
         field = f"column {self.name!r}, field 'missing'"
         value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
-        if not low <= value <= high:
-            raise ParameterError(f"{field} must lie in the range [{low}, {high}], got {value!r}.")
+        if not self.low <= value <= self.high:
+            ends = f"[{self.low}, {self.high}]"
+            raise ParameterError(f"{field} must lie in the range {ends}, got {value!r}.")
         object.__setattr__(self, "missing", value)
 
 
@@ -122,7 +125,7 @@ class Flag(_Named):
 
 @dataclass(frozen=True)
 class Ignore(_Named):
-    """A column that may be in the table and is never read."""
+    """A column that may be in the table and is never read; the one kind that may have no name."""
 
     kind: ClassVar[str] = "ignore"
 
@@ -137,9 +140,7 @@ class NumberLabel(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = _check_range(self.name, self.low, self.high)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        _check_range(self)
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,9 @@ class Schema:
         """
         try:
             record = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-        except (json.JSONDecodeError, RecursionError) as problem:
+        except ParameterError:
+            raise
+        except (ValueError, RecursionError) as problem:  # also an integer of too many digits
             raise ParameterError(f"a schema must be JSON: {problem}.") from None
         _check_keys("the schema", record, {"version", "columns"}, {"label"})
         if record["version"] != VERSION or isinstance(record["version"], bool):
@@ -349,13 +352,14 @@ def _check_bool(name: str, field: str, value: Any) -> None:
         raise ParameterError(f"column {name!r}, field {field!r} must be true or false.")
 
 
-def _check_range(name: str, low: Any, high: Any) -> tuple[float, float]:
-    """Return the ends of a range as floats."""
-    field = f"column {name!r}, field 'range'"
-    low, high = real(field, low), real(field, high)
+def _check_range(item: Number | NumberLabel) -> None:
+    """Refuse a range that is none, and make its ends floats."""
+    field = f"column {item.name!r}, field 'range'"
+    low, high = real(field, item.low), real(field, item.high)
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
         raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
-    return low, high
+    object.__setattr__(item, "low", low)
+    object.__setattr__(item, "high", high)
 
 
 def _check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
@@ -364,7 +368,7 @@ def _check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]
     if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
         raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
     texts = sum(isinstance(value, str) for value in values)
-    numbers = sum(isinstance(v, (int, float)) and -math.inf < v < math.inf for v in values)
+    numbers = sum(isinstance(v, (int, float)) and abs(v) <= _LARGEST for v in values)
     if len(values) not in (texts, numbers):
         raise ParameterError(f"{field} must be all text or all finite numbers.")
     if len(set(values)) != len(values):  # True equals 1, which a column cannot tell apart either

@@ -117,7 +117,7 @@ class Source(ABC):
                 (`dpsco.kernels.sums.worthwhile`). Who takes many sums asks for all of them.
         """
         start, stop = self._range(start, stop)
-        query.check(self)
+        self._check(query)
         return self._total(query, self._leaves(start, stop), stop - start, compiled)
 
     def sum_at(self, query: Query, indices: ArrayLike, *, compiled: bool | None = None) -> Floats:
@@ -131,7 +131,7 @@ class Source(ABC):
         chosen = self._indices(indices)
         if len(np.unique(chosen)) < len(chosen):
             raise ParameterError("sum_at counts a row once, but an index occurs twice in indices.")
-        query.check(self)
+        self._check(query)
         parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
         leaves = (self._take(part) for part in parts)
         return self._total(query, leaves, len(chosen), compiled)
@@ -146,6 +146,20 @@ class Source(ABC):
         return Objective(self, loss, start, stop, **terms)
 
     # -- within ------------------------------------------------------------------------------------
+
+    def _check(self, query: Query) -> None:
+        """Refuse what states no bound, and queries that do not fit these rows."""
+        from .queries import Query as Bounded
+
+        if not isinstance(query, Bounded):
+            raise ParameterError(
+                "a sum needs a query that states its bound, such as ClippedGradient(loss, weights, "
+                f"clip), got {type(query).__name__}."
+            )
+        query.check(self)
+
+    def __getstate__(self) -> Any:
+        raise TypeError(f"{self!r} holds private rows and is not pickled.")
 
     def _total(
         self, query: Query, leaves: Iterator[Block], count: int, compiled: bool | None

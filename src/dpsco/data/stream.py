@@ -24,7 +24,7 @@ from .arrow import codes, family, numbers
 from .block import Block, Mask, join_rows
 from .bounds import Bounds
 from .encoder import TableEncoder
-from .labels import Classes
+from .labels import Classes, LabelRule
 from .shuffle import shuffled
 from .source import Source
 from .table import LabelKind, Table
@@ -108,6 +108,7 @@ class EncodedColumns:
         schema = encoder.schema
         names = [column.name for column in schema.encoded]
         self._encoder = encoder
+        self.rule: LabelRule = encoder.label_rule
         self.columns = tuple(names if schema.label is None else [*names, schema.label.name])
         self.width, self.dtype = encoder.width, encoder.dtype
         self.labels: LabelKind = "none" if schema.label is None else "number"
@@ -128,6 +129,8 @@ class StreamTable(Table):
     def __init__(self, name: str, files: Files, decoder: Decoder, spill: str | Path | None) -> None:
         super().__init__(files.rows, decoder.width, decoder.dtype, decoder.labels)
         self._name, self._files, self._decoder, self._spill = name, files, decoder, spill
+        if isinstance(decoder, EncodedColumns):
+            self.declare(decoder.rule)
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         source = StreamSource(self._files, self._decoder, bounds)

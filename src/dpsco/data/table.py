@@ -20,7 +20,7 @@ from ..privacy.randomness import Randomness
 from .arrays import dense_rows, is_sparse, label_array, list_rows, numbers_of, sparse_rows, words_of
 from .block import Block, Indices, Mask, take_rows
 from .bounds import Bounds
-from .labels import check_kind, label_kind, reads_text
+from .labels import LabelRule, check_declared, check_kind, label_kind, reads_text
 from .source import MemorySource, Source
 
 Order = Literal["secret", "stream"]
@@ -36,6 +36,12 @@ class Table(ABC):
         if n < 1 or d < 1:
             raise DataError(f"a table needs at least one row and one column, got {n} x {d}.")
         self._n, self._d, self._dtype, self._labels = n, d, dtype, labels
+        self._declared: tuple[LabelRule] | None = None  # what an encoder's schema says of labels
+
+    def declare(self, rule: LabelRule) -> Table:
+        """Say by which rule the labels were encoded; bounds with another one are refused."""
+        self._declared = (rule,)
+        return self
 
     @property
     def n(self) -> int:
@@ -86,6 +92,8 @@ class Table(ABC):
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
                 "Randomness.secure(), or leave it out."
             )
+        if self._declared is not None:
+            check_declared(bounds.label, self._declared[0])
         listed = "text" if reads_text(bounds.label) else "number"
         check_kind(bounds.label, listed if self._labels == "list" else self._labels)
         bounds.width(self._d)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from .. import _validate
-from ..errors import AssumptionError
+from ..errors import AssumptionError, ParameterError
 from .accounting import Cost, cost
 from .budget import Budget
 from .prefix_sums import PrefixMechanism
@@ -47,6 +47,10 @@ def calibrate(
     last digits; others by interpolation in a bracket, to a relative ``tolerance``.
     """
     tolerance = _validate.probability("tolerance", tolerance)
+    if not isinstance(budget, Budget):
+        raise ParameterError(
+            f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {budget!r}."
+        )
 
     def price(noise: float) -> Cost:
         return cost(build(noise), adjacency=budget.adjacency, unit=budget.unit)

@@ -87,6 +87,13 @@ class Ledger(_Unique):
         odometer: Purse | None = None,
         label: str = "run",
     ) -> None:
+        if not isinstance(budget, Budget):
+            raise ParameterError(
+                f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {budget!r}."
+            )
+        for name, sentences in (("enforced", enforced), ("trusted", trusted)):
+            if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+                raise ParameterError(f"{name} must be a list of sentences, got {sentences!r}.")
         self.planned = flatten(releases)
         self.budget = budget
         self.cost: Cost = cost(self.planned, adjacency=budget.adjacency, unit=budget.unit)
@@ -94,7 +101,8 @@ class Ledger(_Unique):
         if not spent <= allowed:
             raise BudgetError(
                 f"the planned releases cost {spent:.6g} of a budget of {allowed:.6g} ({budget}). "
-                "Calibrate the noise with dpsco.privacy.calibration, or raise the budget."
+                "Calibrate the noise (privacy.gaussian_sigma, privacy.calibrate), or raise the "
+                "budget."
             )
         self._randomness = Randomness.secure() if randomness is None else randomness
         if not isinstance(self._randomness, Randomness):
