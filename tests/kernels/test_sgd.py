@@ -15,7 +15,7 @@ from dpsco.errors import MissingExtraError, ParameterError
 from dpsco.kernels import compiler, sparse
 from dpsco.kernels.rows import SparseRows
 from dpsco.kernels.sgd import sgd_pass
-from dpsco.kernels.slope import Slope, two_argument
+from dpsco.kernels.slope import Slope, smoothed_slope, two_argument
 
 TOLERANCE = 1e-12
 
@@ -384,3 +384,68 @@ def test_refusals(change, message):
     } | change
     with pytest.raises(ParameterError, match=message):
         sgd_pass(**job)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_overflow_on_sparse_rows_ends_in_the_ball(compiled):
+    """A recurrence that holds no number must not switch the projection off."""
+    rows = SparseRows(np.array([1e200, 1.0]), np.array([0, 1], dtype=np.int32), np.array([0, 2]), 2)
+    slope = Slope(two_argument(lambda margin, label: -label))
+    last, _ = sgd_pass(
+        rows, np.ones(1), slope, np.zeros(2), 1.0, radius=1.0, compiled=compiled,
+        order=np.zeros(3, dtype=np.int64),
+    )  # fmt: skip
+    assert np.linalg.norm(last) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("ratio", [1e4, 1e6, 1e8])
+def test_a_far_centre_with_ridge_on_sparse_rows(compiled, ratio):
+    """The squared distance from a far centre would be lost in a difference of large squares."""
+    rng = np.random.default_rng(5)
+    n, d = 60, 40
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3)
+    centre = np.full(d, ratio / math.sqrt(d))
+    y = rng.standard_normal(n)
+    slope = Slope(two_argument(lambda margin, label: -5.0 if label > 0 else -4.0))
+    options = {"ridge": 1e-3, "radius": 1.0, "centre": centre, "order": np.arange(300) % n}
+    sparse = sgd_pass(sparse_rows(X), y, slope, centre, 0.05, compiled=compiled, **options)
+    dense = sgd_pass(X, y, slope, centre, 0.05, compiled=False, **options)
+    assert np.linalg.norm(sparse[0] - centre) <= 1.0 + 1e-6
+    np.testing.assert_allclose(sparse[0] - centre, dense[0] - centre, atol=1e-13 * ratio)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_slope_that_is_not_a_number_counts_as_none_also_when_smoothed(compiled):
+    def broken(margin, label):
+        return margin * np.nan if abs(margin) > 2.0 else np.tanh(margin)
+
+    slope = Slope(two_argument(broken), smoothing=4.0, bound=1.0)
+    for start in (3.0, -3.0):
+        last, _ = sgd_pass(
+            np.ones((2, 1)), np.zeros(2), slope, np.full(1, start), 0.1, compiled=compiled
+        )
+        assert last[0] == start
+    assert np.isnan(smoothed_slope(slope, [3.0, -3.0], [0.0, 0.0])).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("radius", 1e-101), ("radius", 1e101), ("steps", math.nan), ("steps", math.inf)],
+)
+def test_numbers_whose_squares_are_none_are_refused(name, value):
+    arguments = {"steps": 0.1, "radius": 1.0, name: value}
+    steps = arguments.pop("steps")
+    with pytest.raises(ParameterError, match=name):
+        sgd_pass(
+            np.eye(2), np.ones(2), Slope(two_argument(np.add)), np.zeros(2), steps, **arguments
+        )
+
+
+def test_rows_of_the_other_byte_order():
+    X = np.arange(6.0).reshape(3, 2)
+    slope = Slope(two_argument(lambda margin, label: margin - label))
+    for compiled in (False, True):
+        found = sgd_pass(X.astype(">f8"), np.ones(3), slope, np.zeros(2), 0.01, compiled=compiled)
+        right = sgd_pass(X, np.ones(3), slope, np.zeros(2), 0.01, compiled=compiled)
+        np.testing.assert_array_equal(found[0], right[0])

@@ -252,10 +252,10 @@ def test_compiled_and_twin_agree(loss):
         np.testing.assert_allclose(one, two, rtol=1e-12)
 
 
-def fails_far_out(u, y):
-    if abs(u) > 100.0:
+def fails_far_out(u, y):  # between the public margins at which a slope is tried
+    if 101.0 <= abs(u) <= 600.0:
         raise ValueError("a margin of 123.456 was private")
-    return 9.0 * math.tanh(u) if abs(u) > 50.0 else math.tanh(u)
+    return 9.0 * math.tanh(u) if 50.0 < abs(u) < 90.0 else math.tanh(u)
 
 
 def test_compiled_slopes_are_clipped_and_silent():
@@ -288,8 +288,11 @@ def test_results_of_a_wrong_shape_are_taken_one_by_one():
 
 
 def test_warnings_say_nothing_of_the_rows():
-    loss = make(cosh_value, lambda u, y: np.sinh(u - y) / np.cosh(u - y))
-    assert np.isnan(loss.slope([1e4], 0.0)).all()  # inf / inf, without a warning
+    def slope(u, y):
+        return np.tanh(u - y) + 0.0 * np.exp(u * (np.abs(u - 5e3) < 1e3))
+
+    loss = make(cosh_value, slope)
+    assert np.isnan(loss.slope([5e3], 0.0)).all()  # 0 times inf, without a warning
     rows = PerRowLoss(lambda w, X, y: np.exp(X) - 1.0)
     assert np.isinf(rows.gradients(np.zeros(1), np.array([[1e4]]), [0.0])).all()
 
@@ -497,18 +500,53 @@ def test_warnings_of_a_users_function_do_not_leave():
     """Its words may hold a private value. (In this suite a warning is an error.)"""
 
     def chatty(margin, label):
-        if np.any(np.abs(margin) > 40.0):  # beyond the public grid
+        if np.any(np.abs(margin - 200.0) < 50.0):  # between the public margins
             warnings.warn(f"odd margin {margin}", stacklevel=1)
         return np.tanh(margin - label)
 
     loss = CustomLoss(
         lambda u, y: np.logaddexp(u - y, y - u), chatty, slope_bound=1.0, convex=True, labels="real"
     )
-    assert loss.slope(np.array([1.0, 99.0]), np.zeros(2))[1] == 1.0
-    assert loss.slope(99.0, 0.0) == 1.0
+    assert loss.slope(np.array([1.0, 200.0]), np.zeros(2))[1] == 1.0
+    assert loss.slope(200.0, 0.0) == 1.0
 
     def gradient(w, X, y):
         warnings.warn(f"row {X}", stacklevel=1)
         return X
 
     assert PerRowLoss(gradient).gradients(np.zeros(2), np.ones((1, 2)), [0.0]).tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("slope", "words"),
+    [
+        (lambda u, y: -y / (1.0 + math.exp(y * u)), "no number: OverflowError.*every finite"),
+        (lambda u, y: -y / (1.0 + np.exp(y * u)) + 0.0 * np.exp(u), "must be finite"),
+    ],
+)
+def test_a_slope_must_be_defined_far_away_too(slope, words):
+    """It would count as 0 there, in one loop and not in the other, and be monotone no longer."""
+    with pytest.raises(ParameterError, match=words):
+        CustomLoss(
+            lambda u, y: np.logaddexp(0.0, -y * u),
+            slope,
+            slope_bound=1.0,
+            convex=True,
+            labels="sign",
+        )
+
+
+def test_claims_are_searched_far_away_too():
+    def turns(u, y):
+        return np.tanh(u - y) * (abs(u) < 50.0)
+
+    def value(u, y):
+        return np.log(np.cosh(np.minimum(np.abs(u - y), 300.0)))
+
+    with pytest.raises(ParameterError, match=r"is not convex.*between margins"):
+        CustomLoss(value, turns, slope_bound=1.0, convex=True, labels="real")
+    with pytest.raises(ParameterError, match="slope_bound"):
+        CustomLoss(
+            value, lambda u, y: np.tanh(u - y) + 1.0 * (u > 50.0), slope_bound=1.0, convex=True,
+            labels="real",
+        )  # fmt: skip

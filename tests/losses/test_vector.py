@@ -340,3 +340,14 @@ def test_records():
         assert isinstance(loss, VectorLoss)
         assert loss.trusted == ()
         assert pickle.loads(pickle.dumps(loss)) == loss
+
+
+def test_one_overflowing_row_does_not_spoil_a_hessian():
+    loss, X = Softmax(2), np.array([[1e308], [1.0]])
+    found = loss.hessian_product(np.array([1e2, -1e2]), X, np.ones(2))
+    assert np.isfinite(found).all()
+
+
+def test_constants_overflow_to_infinity():
+    for loss in (Softmax(3), SquaredDistance()):
+        assert loss.constants(feature=1e200, radius=1.0).lipschitz > 0.0

@@ -45,8 +45,8 @@ class _Named:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _encodable(self.name):
             raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
-        if not self.name and self.kind != "ignore":
-            raise ParameterError("only a column of kind 'ignore' may have the field 'name' empty.")
+        if not (self.name or self.kind == "ignore"):
+            raise ParameterError("the field 'name' may be empty for kind 'ignore' alone.")
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Number(_Named):
         field = f"column {self.name!r}, field 'missing'"
         value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
         if not self.low <= value <= self.high:
-            ends = f"[{self.low}, {self.high}]"
-            raise ParameterError(f"{field} must lie in the range {ends}, got {value!r}.")
+            raise ParameterError(f"{field} must lie in [{self.low}, {self.high}], got {value!r}.")
         object.__setattr__(self, "missing", value)
 
 
@@ -188,11 +187,9 @@ class Schema:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        for column in self.columns:
-            if not isinstance(column, Column):
-                raise ParameterError(
-                    f"columns must be schema columns, got {type(column).__name__}."
-                )
+        for item in self.columns:
+            if not isinstance(item, Column):
+                raise ParameterError(f"columns must be schema columns, got {type(item).__name__}.")
         if self.label is not None and not isinstance(self.label, Label):
             raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
         for name, times in Counter(self.names).items():

@@ -122,7 +122,7 @@ def smoothed_slope(slope: Slope, margins: ArrayLike, labels: ArrayLike) -> Float
     The envelope's slope g solves ``phi'(margin - g / beta) = g``, whose left side falls as g grows:
     `BISECTIONS` halvings of [-bound, bound] find it. Searching for g rather than for the point
     ``margin - g / beta`` loses no digits where the margin is large. A margin that is not finite
-    has no slope: NaN.
+    has no slope: NaN; nor has one near which the function has none.
 
     Reference:
         Bassily, Guzman, Menart 2021, Algorithm 3, with the corrected comparison.
@@ -136,6 +136,7 @@ def smoothed_slope(slope: Slope, margins: ArrayLike, labels: ArrayLike) -> Float
         reach = slope.bound
         for _ in range(BISECTIONS):
             reach = 0.5 * reach
-            above = slope(margin - found / slope.smoothing, label) > found
-            found = found + reach * (2.0 * above - 1.0)
+            value = np.asarray(slope(margin - found / slope.smoothing, label), dtype=float)
+            found = found + reach * (2.0 * (value > found) - 1.0)
+            found = np.where(np.isnan(value), np.nan, found)
     return np.asarray(found, dtype=float)

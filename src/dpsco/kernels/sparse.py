@@ -6,10 +6,10 @@ row's columns only. The distance ``||z||`` follows from ``||v||^2`` and ``<v, ce
 up to date by a recurrence. The sum of the iterates is ``spent * v - debt`` and a multiple of the
 centre, where ``spent`` sums the scales so far and ``debt`` collects ``spent`` times each change.
 
-Every so often, when the scale leaves its range, and before a change that dwarfs v (whose debt would
-swallow the digits of the sum), all this is settled: w and the sum are written out and the
-recurrences start afresh. Rounding therefore cannot drift, and settling costs a few numbers a step
-on average.
+Every so often, when the scale leaves its range, when the shift is long beside the ball's radius,
+and before a change that dwarfs v (whose debt would swallow the digits of the sum), all this is
+settled: w and the sum are written out and the recurrences start afresh. Rounding therefore cannot
+drift, and settling costs a few numbers a step on average.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ Integers = NDArray[np.int64]
 
 RANGE = 256.0  # of the scale, either way; the sum loses about as many units in the last place
 SHORTEST, LONGEST = 64, 8192  # steps between two settlements
+FAR = 1e4  # squared shifts beyond so many squared radii would cancel in the distance
 SHARE = 8  # of a settlement's d numbers, that one step pays for
 
 
@@ -51,7 +52,7 @@ def twin(job: Job) -> tuple[Floats, Floats]:
         g = job.cut(state.scale * along + (1.0 + state.shift) * across, row)
         length = float(x @ x)
         state.shrink(1.0 - step * job.ridge)
-        if state.due(step * g * step * g * length):
+        if state.due(step * g * step * g * length, job.radius):
             state.settle()
             along = float(x @ state.v[columns])
         by = -step * g / state.scale
@@ -87,12 +88,14 @@ class _State:
         self.shift = factor * self.shift + (factor - 1.0)
         self.steps_left -= 1
 
-    def due(self, jump: float) -> bool:
+    def due(self, jump: float, radius: float) -> bool:
         """Return whether to settle before a change of the iterate of this squared length."""
         if self.steps_left == 0 or not (1.0 / RANGE < abs(self.scale) < RANGE):
             return True
+        if self.shift * self.shift * self.reach > FAR * radius * radius:
+            return True
         least = RANGE * self.scale
-        return jump > least * least * self.square
+        return not jump <= least * least * self.square
 
     def settle(self) -> None:
         """Write out the iterate (less the centre) and the sum, and begin afresh."""
@@ -110,8 +113,8 @@ class _State:
         """Bring the iterate back into the ball."""
         square = self.scale * self.scale * self.square
         square += self.shift * (2.0 * self.scale * self.cross + self.shift * self.reach)
-        if square > radius * radius:
-            factor = radius / math.sqrt(square)
+        if not square <= radius * radius:  # a square that is no number: to the centre
+            factor = radius / math.sqrt(square) if square < math.inf else 0.0
             self.scale *= factor
             self.shift *= factor
 
@@ -153,7 +156,7 @@ def _lazy_pass(
         step = steps[t if steps.size > 1 else 0]
         shrink(numbers, 1.0 - step * ridge)
         left -= 1
-        if left == 0 or due(numbers, step * g * step * g * length):
+        if left == 0 or due(numbers, step * g * step * g * length, radius, reach):
             settle(total, centre, state, numbers)
             left = interval(weights.size)
             along, _, _ = products(values, columns, offsets[i], offsets[i + 1], state, centre)
@@ -217,12 +220,14 @@ def shrink(numbers: Floats, factor: float) -> None:
     numbers[1] = factor * numbers[1] + (factor - 1.0)
 
 
-def due(numbers: Floats, jump: float) -> bool:
+def due(numbers: Floats, jump: float, radius: float, reach: float) -> bool:
     """Return whether to settle before a change of this squared length; compiled into the loop."""
     if not (1.0 / RANGE < abs(numbers[0]) < RANGE):
         return True
+    if numbers[1] * numbers[1] * reach > FAR * radius * radius:
+        return True
     least = RANGE * numbers[0]
-    return bool(jump > least * least * numbers[4])
+    return not jump <= least * least * numbers[4]
 
 
 def project(numbers: Floats, radius: float, reach: float) -> None:
@@ -230,8 +235,8 @@ def project(numbers: Floats, radius: float, reach: float) -> None:
     scale, shift = numbers[0], numbers[1]
     square = scale * scale * numbers[4]
     square += shift * (2.0 * scale * numbers[5] + shift * reach)
-    if square > radius * radius:
-        factor = radius / math.sqrt(square)
+    if not square <= radius * radius:  # a square that is no number: to the centre
+        factor = radius / math.sqrt(square) if square < np.inf else 0.0
         numbers[0] *= factor
         numbers[1] *= factor
 

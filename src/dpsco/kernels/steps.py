@@ -54,6 +54,8 @@ class Job:
         self.steps = np.atleast_1d(np.asarray(steps, dtype=np.float64))
         if np.ndim(steps) > 0:
             self.steps = vector("steps", steps, self.count)
+        if not np.all(np.isfinite(self.steps)):
+            raise ParameterError("steps must be finite.")
         self.limits = _limits(norms, clip, n)
         self.noise = _NO_TABLE if noise is None else _table("noise", noise, self.count, self.d)
         self.noisy = noise is not None
@@ -61,6 +63,10 @@ class Job:
         self.radius = real("radius", radius)
         if self.radius < 0.0:
             raise ParameterError(f"radius must be zero or positive, got {radius!r}.")
+        if self.radius not in (0.0, math.inf) and not 1e-100 <= self.radius <= 1e100:
+            raise ParameterError(  # its square must be a number
+                f"radius must lie between 1e-100 and 1e100, or be 0 or inf, got {radius!r}."
+            )
         self.centre = _NONE if centre is None else vector("centre", centre, self.d)
 
     def twin_seconds(self) -> float:
@@ -150,8 +156,10 @@ def coefficient(
         reach = bound
         for _ in range(BISECTIONS):
             reach = 0.5 * reach
-            above = function(margin - found / smoothing, label, first, second) > found
-            found = found + reach if above else found - reach
+            value = function(margin - found / smoothing, label, first, second)
+            found = found + reach if value > found else found - reach
+            if value != value:
+                found = np.nan
     found = found if abs(found) < np.inf else 0.0
     return min(max(found, -limit), limit)
 
@@ -269,7 +277,7 @@ def checked_rows(rows: Rows) -> Rows:
             "rows must be a two-dimensional array of float32 or float64 or SparseRows, got "
             f"{getattr(rows, 'ndim', 0)} dimensions of {getattr(rows, 'dtype', type(rows))}."
         )
-    return np.ascontiguousarray(rows)
+    return np.ascontiguousarray(rows, dtype=np.dtype(rows.dtype.char))  # in the machine's order
 
 
 def kind(rows: Rows) -> str:

@@ -21,6 +21,10 @@ GRID_LABELS: dict[str, tuple[float, ...]] = {
 _STEP = 1e-6  # of the difference quotients, relative to max(1, |margin|)
 _LOOSE = 1e-6  # agreement of a slope with difference quotients
 _TIGHT = 1e-8  # agreement of a slope with a complex step
+_FAR = np.array([30.0, 100.0, 800.0, 1e4, 1e8, 1e16, 1e100])
+_EVERYWHERE = (
+    "It must be defined for every finite margin: np.exp(np.minimum(u, 700.0)) rather than exp(u)."
+)
 
 
 def grid_margins() -> Floats:
@@ -43,6 +47,7 @@ def check_claims(claims: Claims) -> None:
         slope = _evaluate(claims, "slope", margins, label)
         _check_derivative(claims, margins, label, steps, value, slope)
         _check_slopes(claims, margins, label, slope)
+        _check_far(claims, label)
     _check_value_at_zero(claims)
 
 
@@ -56,9 +61,11 @@ def _evaluate(claims: Claims, which: str, margins: Floats, label: float) -> Floa
             with np.errstate(all="ignore"):
                 found[k] = float(function(margin, label))
         except Exception as error:  # the grid is public, so the cause may be shown
-            raise ParameterError(f"{place} is no number: {type(error).__name__}.") from error
+            raise ParameterError(
+                f"{place} is no number: {type(error).__name__}. {_EVERYWHERE}"
+            ) from error
         if not math.isfinite(found[k]):
-            raise ParameterError(f"{place} must be finite, got {found[k]!r}.")
+            raise ParameterError(f"{place} must be finite, got {found[k]!r}. {_EVERYWHERE}")
     return found
 
 
@@ -97,6 +104,31 @@ def _complex_step(function: Any, margins: Floats, label: float) -> Floats:
         except Exception:  # many good functions know real numbers only
             return np.full(len(margins), np.nan)
     return found
+
+
+def _check_far(claims: Claims, label: float) -> None:
+    """Refuse a slope that fails, leaves its bound or falls where margins are large.
+
+    Weights may grow, and a slope that were undefined there would count as 0 for such rows: the
+    clipped slope would no longer belong to a convex loss, and loops could come to differ.
+    """
+    margins = np.concatenate([-_FAR[::-1], _FAR])
+    slope = _evaluate(claims, "slope", margins, label)
+    k = int(np.argmax(np.abs(slope)))
+    if abs(slope[k]) > claims.slope_bound * (1.0 + 1e-12):
+        raise ParameterError(
+            f"slope_bound of {claims.name} is {claims.slope_bound:g}, but at margin "
+            f"{margins[k]:g}, label {label:g} the slope is {slope[k]:g}. Pass the true bound, or "
+            "inf."
+        )
+    fall = slope[:-1] - slope[1:]
+    if claims.convex and np.any(fall > 1e-12 * np.maximum(1.0, np.abs(slope[1:]))):
+        k = int(np.argmax(fall))
+        raise ParameterError(
+            f"{claims.name} is not convex: its slope falls from {slope[k]:g} to {slope[k + 1]:g} "
+            f"between margins {margins[k]:g} and {margins[k + 1]:g}, label {label:g}. Pass "
+            "convex=False."
+        )
 
 
 def _check_slopes(claims: Claims, margins: Floats, label: float, slope: Floats) -> None:

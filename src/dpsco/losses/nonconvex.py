@@ -207,7 +207,9 @@ class Tukey(_Robust):
         u, y = as_floats(margin, label)
         square = (np.minimum(np.abs(u - y), self.threshold) / self.threshold) ** 2
         # 1 - (1 - t)^3 without the cancellation that would spoil small residuals
-        return np.asarray(self.threshold**2 / 6.0 * square * (3.0 - 3.0 * square + square**2))
+        return np.asarray(
+            self.threshold * self.threshold / 6.0 * square * (3.0 - 3.0 * square + square**2)
+        )
 
     def kernel(self) -> Slope:
         """Return phi'."""
@@ -244,7 +246,7 @@ class GemanMcClure(_Robust):
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi."""
         square = _scaled_square(margin, label, self.threshold)
-        return np.asarray(self.threshold**2 / 2.0 * square / (1.0 + square))
+        return np.asarray(self.threshold * self.threshold / 2.0 * square / (1.0 + square))
 
     def kernel(self) -> Slope:
         """Return phi'."""
@@ -280,7 +282,7 @@ class Welsch(_Robust):
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi."""
         square = np.minimum(_scaled_square(margin, label, self.threshold), 700.0)
-        return np.asarray(self.threshold**2 / 2.0 * -np.expm1(-square))
+        return np.asarray(self.threshold * self.threshold / 2.0 * -np.expm1(-square))
 
     def kernel(self) -> Slope:
         """Return phi'."""

@@ -132,7 +132,7 @@ class SquaredDistance(VectorLoss):
             weak_convexity=0.0,
             hoelder=Hoelder(1.0, 1.0),
             gradient_at_zero=feature,
-            value_at_zero=feature**2 / 2.0,
+            value_at_zero=0.5 * feature * feature,
             curvature=1.0,
             hessian_rank=FULL_RANK,
             convex=True,
@@ -201,9 +201,11 @@ class Softmax(VectorLoss):
     def hessian_product(self, weights: ArrayLike, X: Rows, vector: ArrayLike) -> Floats:
         """Return (sum of the rows' Hessians) times ``vector``; labels play no part in it."""
         scores, along = self._scores(weights, X), self._scores(vector, X)
-        p = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-        p /= np.sum(p, axis=1, keepdims=True)
-        bent = p * (along - np.sum(p * along, axis=1, keepdims=True))
+        with np.errstate(all="ignore"):
+            p = np.exp(scores - np.max(scores, axis=1, keepdims=True))
+            p /= np.sum(p, axis=1, keepdims=True)
+            bent = p * (along - np.sum(p * along, axis=1, keepdims=True))
+        bent[~np.isfinite(bent).all(axis=1)] = 0.0  # scores that overflow: as in the gradients
         matrix = X.matrix() if isinstance(X, SparseRows) else np.asarray(X, dtype=float)
         return np.asarray(matrix.T @ bent).reshape(-1)
 
@@ -237,10 +239,10 @@ class Softmax(VectorLoss):
         curvature = min(0.5, self.largest_probability(margin))
         return Constants(
             lipschitz=feature * self.coefficient_bound(margin),
-            smoothness=feature**2 * curvature,
+            smoothness=feature * (feature * curvature),
             strong_convexity=0.0,
             weak_convexity=0.0,
-            hoelder=Hoelder(1.0, 0.5 * feature**2),
+            hoelder=Hoelder(1.0, 0.5 * feature * feature),
             gradient_at_zero=feature * self.coefficient_bound(0.0),
             value_at_zero=math.log(self.classes),
             curvature=curvature,

@@ -26,6 +26,9 @@ from .extents import ball_extent, box_extent, unit
 _STEPS = 200  # far above the number ever needed (about 10)
 
 
+_THINNEST = 1e-100  # shortest over longest axis: squares of the quotient are still numbers
+
+
 class Ellipsoid(Domain):
     """{w: (w - centre)^T matrix^-1 (w - centre) <= 1}.
 
@@ -56,6 +59,11 @@ class Ellipsoid(Domain):
             lengths, frame, given = _checked_axes(axes), None, None
         else:
             lengths, frame, given = _decomposed(matrix)
+        if np.min(lengths) < _THINNEST * np.max(lengths):
+            raise ParameterError(
+                f"{'axes' if given is None else 'matrix'} must not differ by more than a factor "
+                f"{1 / _THINNEST:g} in length: drop the shortest ones from the problem."
+            )
         d = len(lengths)
         middle = np.zeros(d) if centre is None else finite_vector("centre", centre)
         if len(middle) != d:
