@@ -181,7 +181,7 @@ def test_draft_prints_json_alone_without_output_file(public, capsys):
 )
 def test_draft_refusals(public, problem, capsys):
     assert cli.main(["schema", "draft", str(public), "--public", *problem]) == 2
-    assert capsys.readouterr().err.startswith("dpsco schema: ")
+    assert capsys.readouterr().err.startswith("dpsco schema draft: ")
 
 
 def test_check_accepts_what_fits(schema, public, tmp_path, capsys):
@@ -228,6 +228,6 @@ def test_check_of_what_cannot_be_read(schema, tmp_path, capsys):
     for arguments in ([schema, bad], [schema, tmp_path / "none.parquet"], [bad, bad]):
         assert cli.main(["schema", "check", *map(str, arguments)]) == 2
         shown = capsys.readouterr().err
-        assert shown.startswith("dpsco schema: ")
+        assert shown.startswith("dpsco schema check: ")
         assert "secret" not in shown
     assert cli.main(["schema", "draft", str(bad), "--public"]) == 2

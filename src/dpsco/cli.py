@@ -1,44 +1,93 @@
 """The command line: ``dpsco demo``, ``dpsco verify FILE``, ``dpsco schema draft|check``.
 
-Exit codes: 0 done, 1 a certificate does not hold or a file does not match its schema, 2 wrong use
-or an unreadable file.
+Exit codes: 0 done, 1 a certificate does not hold or a file does not match its schema, 2 wrong use,
+a missing extra, or a file that cannot be read or written, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ._version import __version__
-from .errors import DpscoError
+from .errors import DataError, DpscoError
+
+_BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE has ended
 
 _EXAMPLES = """examples:
   dpsco demo --output demo-output            fit a private model on a made-up table
   dpsco verify demo-output/certificate.json  recompute its cost with two accountants
   dpsco schema draft made-up.csv --label income --public -o schema.json
   dpsco schema check schema.json private.parquet   names and types only; no row is read
+
+exit codes:
+  0    done
+  1    the certificate does not hold, or the file does not match its schema
+  2    wrong use, a missing extra, or a file that cannot be read or written
+  141  the reader of the output, such as head, went away
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    who = "dpsco"
     try:
-        code: int = options.run(options)
+        try:
+            options = _parser().parse_args(arguments)
+            who = " ".join(filter(None, [who, options.command, getattr(options, "action", None)]))
+            code: int = options.run(options)
+        finally:  # here and not at exit, where an error could not be caught
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except DpscoError as problem:
-        print(f"dpsco {options.command}: {problem}", file=sys.stderr)
-        return 2
+        return _refuse(who, str(problem))
+    except BrokenPipeError:
+        _silence()
+        return _BROKEN_PIPE
+    except OSError as problem:
+        _silence()
+        return _refuse(who, f"cannot write the output: {problem.strerror or problem}.")
     return code
+
+
+def _refuse(who: str, problem: str) -> int:
+    """Say what is wrong, if there is anywhere left to say it, and return the exit code."""
+    with contextlib.suppress(OSError):
+        print(f"{who}: {problem}", file=sys.stderr)
+    return 2
+
+
+def _silence() -> None:
+    """Send what is still to be printed nowhere, or Python would fail on it again at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, sys.stdout.fileno())
+        finally:
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is written into an error that names it."""
+    try:
+        yield
+    except OSError as problem:
+        where = problem.filename or path
+        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
 
 
 def _demo(options: argparse.Namespace) -> int:
     from . import demo
 
     outcome = demo.run(epsilon=options.epsilon, numeric=options.numeric)
-    weights, certificate = outcome.save(options.output)
+    with _writing(options.output):
+        weights, certificate = outcome.save(options.output)
     print(outcome)
     print(f"\n{outcome.certificate.verify(second_witness=not options.single)}")
     print(f"\nweights:     {weights}\ncertificate: {certificate}")
@@ -68,10 +117,10 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _draft(options: argparse.Namespace) -> int:
-    from .data.draft import describe, draft_schema, read_public, require_public
+    from .data.draft import draft, read_public, require_public
 
     require_public("draft", "--public", options.public)
-    schema = draft_schema(
+    found = draft(
         read_public(options.file),
         label=options.label,
         public=True,
@@ -79,13 +128,15 @@ def _draft(options: argparse.Namespace) -> int:
         most_categories=options.categories,
         label_kind=options.label_kind,
     )
-    summary = f"{describe(schema)}\n\nA draft: check every line against what is publicly known."
+    summary = f"{found}\n\nA draft: check every line against what is publicly known."
     if options.output is None:
         print(summary, file=sys.stderr)
-        print(schema.to_json(), end="")
-    else:
-        schema.save(options.output)
-        print(f"{summary}\nschema: {options.output}")
+        print(found.schema.to_json(), end="")
+        return 0
+    replaced = " (replaced the file that was there)" if options.output.is_file() else ""
+    with _writing(options.output):
+        found.schema.save(options.output)
+    print(f"{summary}\nschema: {options.output}{replaced}")
     return 0
 
 
@@ -147,7 +198,13 @@ def _schema_commands(schema: argparse.ArgumentParser) -> None:
         action="store_true",
         help="state that the rows are public or synthetic: ranges and categories are read off them",
     )
-    draft.add_argument("-o", "--output", type=Path, metavar="SCHEMA", help="file to write to")
+    draft.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="SCHEMA",
+        help="file to write to; one that is there is replaced",
+    )
     draft.add_argument(
         "--round",
         action=argparse.BooleanOptionalAction,
@@ -158,7 +215,11 @@ def _schema_commands(schema: argparse.ArgumentParser) -> None:
         "--categories", type=int, default=64, metavar="N", help="most values before text is hashed"
     )
     draft.add_argument(
-        "--label-kind", choices=("auto", "number", "classes", "sign"), default="auto"
+        "--label-kind",
+        choices=("auto", "number", "classes", "sign"),
+        default="auto",
+        help="what the label is: a number in a range, one of a list of values, or -1 and 1 "
+        "(default auto: by its type and values)",
     )
     draft.set_defaults(run=_draft)
 

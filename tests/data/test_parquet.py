@@ -351,7 +351,7 @@ def test_csv_refusals(tmp_path, text, words):
         from_csv(path, encoder=encoder)
     assert "secret" not in str(refusal.value)
     assert "a.csv" in str(refusal.value)
-    with pytest.raises(DataError, match="header"):
+    with pytest.raises(DataError, match="there is no file"):
         from_csv(tmp_path / "none.csv", encoder=encoder)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import DataError
 from .arrow import accepted, mismatches, pyarrow
-from .encoder import TableEncoder
+from .encoder import TableEncoder, check_encoder
 from .files import csv_header, stamp
 from .schema import Schema
 from .stream import EncodedColumns, StreamTable
@@ -40,6 +40,7 @@ def from_csv(
         DataError: the file cannot be read, its header does not match the schema, a line has too
             many or too few entries, or there are no rows.
     """
+    check_encoder(encoder)
     file = CsvFile(Path(path), encoder.schema)
     if file.rows == 0:
         raise DataError(f"{path} has no rows.")
