@@ -1,6 +1,7 @@
 """The command line as a user meets it: output, files, exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -110,9 +111,10 @@ def test_bad_epsilon_is_a_clear_refusal(tmp_path, capsys):
     assert not (tmp_path / "no").exists()
 
 
-def test_module_entry_point():
+@pytest.mark.parametrize("module", ["dpsco", "dpsco.cli"])
+def test_module_entry_point(module):
     shown = subprocess.run(
-        [sys.executable, "-m", "dpsco.cli", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True
     )
     assert shown.stdout.startswith("dpsco ")
 
@@ -231,3 +233,72 @@ def test_check_of_what_cannot_be_read(schema, tmp_path, capsys):
         assert shown.startswith("dpsco schema check: ")
         assert "secret" not in shown
     assert cli.main(["schema", "draft", str(bad), "--public"]) == 2
+
+
+def test_check_prints_no_row_of_a_file_without_header(schema, tmp_path, capsys):
+    path = tmp_path / "nohead.csv"
+    path.write_text("12345,Alice SECRET,no\n")
+    for extra in ([], ["--json"]):
+        assert cli.main(["schema", "check", str(schema), str(path), *extra]) == 1
+        shown = capsys.readouterr()
+        assert "none of the 3 entries of the first line" in shown.out
+        assert "SECRET" not in shown.out + shown.err
+        assert "12345" not in shown.out + shown.err
+
+
+def test_draft_without_pyarrow_says_what_to_install(public, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert cli.main(["schema", "draft", str(public), "--public"]) == 2
+    assert "pip install 'dpsco[parquet]'" in capsys.readouterr().err
+
+
+def test_draft_prints_its_notes_and_says_what_it_replaces(public, schema, capsys):
+    command = ["schema", "draft", str(public), "--label", "y", "--public", "-o", str(schema)]
+    assert cli.main(command) == 0
+    shown = capsys.readouterr().out
+    assert "note: column 'joined' is ignored" in shown
+    assert f"{schema} (replaced" in shown
+
+
+@pytest.mark.parametrize("place", ["", "none/schema.json", "public.csv/schema.json", "x" * 999])
+def test_draft_into_an_impossible_place(public, tmp_path, place, capsys):
+    command = ["schema", "draft", str(public), "--label", "y", "--public", "-o"]
+    assert cli.main([*command, str(tmp_path / place)]) == 2
+    assert capsys.readouterr().err.startswith(f"dpsco schema draft: cannot write {tmp_path}")
+
+
+@pytest.mark.parametrize("place", ["public.csv", "public.csv/more", "x" * 999])
+def test_demo_into_an_impossible_place(public, tmp_path, place, outcome, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "run", lambda **_: outcome)
+    assert cli.main(["demo", "--single", "--output", str(tmp_path / place)]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"dpsco demo: cannot write {tmp_path}")
+    assert shown.out == ""
+
+
+def run_into(file, *arguments):
+    """Run the command with its output, buffered as it is for users, going to a file."""
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        [sys.executable, "-m", "dpsco", *map(str, arguments)],
+        stdout=file, stderr=subprocess.PIPE, text=True, check=False, env=buffered,
+    )  # fmt: skip
+
+
+def test_a_reader_that_goes_away_is_no_error(certificate):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        for arguments in (["verify", "--single", certificate], ["--help"]):
+            done = run_into(writer, *arguments)
+            assert (done.returncode, done.stderr) == (141, "")
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_told(certificate):
+    with open("/dev/full", "w") as full:
+        done = run_into(full, "verify", "--single", certificate)
+    assert done.returncode == 2
+    assert done.stderr == "dpsco verify: cannot write the output: No space left on device.\n"

@@ -133,7 +133,7 @@ def _draft(options: argparse.Namespace) -> int:
         print(summary, file=sys.stderr)
         print(found.schema.to_json(), end="")
         return 0
-    replaced = " (replaced the file that was there)" if options.output.is_file() else ""
+    replaced = " (replaced the file that was there)" if os.path.isfile(options.output) else ""
     with _writing(options.output):
         found.schema.save(options.output)
     print(f"{summary}\nschema: {options.output}{replaced}")

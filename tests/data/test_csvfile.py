@@ -7,7 +7,8 @@ from dpsco.data import csvfile
 from dpsco.data.bounds import Bounds
 from dpsco.data.csvfile import from_csv
 from dpsco.data.encoder import TableEncoder
-from dpsco.data.schema import Number, Schema
+from dpsco.data.files import csv_header
+from dpsco.data.schema import Flag, Ignore, Number, Schema, SignLabel
 from dpsco.errors import DataError
 
 ONE = TableEncoder(Schema((Number("x", 0, 4),)))
@@ -47,3 +48,67 @@ def test_errors_hold_on_to_no_line(tmp_path, line, late):
     assert error.__context__ is None
     assert error.__cause__ is None
     assert "secret" not in str(error)
+
+
+FIVE = Schema(
+    (Number("id", 0, 9), Flag("a"), Flag("b"), Flag("no"), Ignore(""), Ignore("Alice SECRET")),
+    SignLabel("y"),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("12345,Bob SECRET,yes", "none of the 3 entries of the first line is a declared name"),
+        (",Bob SECRET,yes", "none of the 3 entries"),  # the empty name is no sign of a header
+        ("id;a;b;no;SECRET", "none of the 1 entries"),
+        ("12345,Bob SECRET,no", "only 1 of the 5 declared names"),  # by chance
+        ("12345,Alice SECRET,yes", "only 0 of the 5 declared names"),
+        ("SECRET,SECRET,SECRET", "none of the 3 entries"),
+    ],
+)
+def test_a_first_line_that_is_a_row_is_not_quoted(tmp_path, line, words):
+    path = tmp_path / "a.csv"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=words) as refusal:
+        from_csv(path, encoder=TableEncoder(FIVE))
+    shown = str(refusal.value)
+    assert "is there a header line, is it comma-separated?" in shown
+    assert "SECRET" not in shown
+    assert "12345" not in shown
+    assert refusal.value.__context__ is None
+
+
+def test_a_header_with_a_wrong_name_is_told_in_full(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,a,b,yes,y\n1,1,1,1,1\n")
+    with pytest.raises(DataError, match=r"'no' is missing.*not declared: 'yes'"):
+        from_csv(path, encoder=TableEncoder(FIVE))
+
+
+@pytest.mark.parametrize("start", [b"SECRET\xff,b\n", b"", b'"' + b"SECRET" * 30_000])
+def test_header_errors_hold_on_to_nothing(tmp_path, start):
+    path = tmp_path / "a.csv"
+    path.write_bytes(start)
+    with pytest.raises(DataError, match="cannot read a header") as refusal:
+        csv_header(path)
+    assert refusal.value.__context__ is None
+    assert refusal.value.__cause__ is None
+    assert "SECRET" not in str(refusal.value)
+
+
+def test_what_is_no_file_is_told_apart(tmp_path):
+    with pytest.raises(DataError, match=r"there is no file .*none\.csv"):
+        from_csv(tmp_path / "none.csv", encoder=ONE)
+    with pytest.raises(DataError, match="is a folder: from_csv reads one file"):
+        from_csv(tmp_path, encoder=ONE)
+
+
+def test_the_index_that_pandas_writes_can_be_ignored(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",x\n0,4\n1,0\n,\n")
+    with pytest.raises(DataError, match="not declared: ''"):
+        from_csv(path, encoder=ONE)
+    table = from_csv(path, encoder=TableEncoder(Schema((Ignore(""), Number("x", 0, 4)))))
+    assert table.n == 3
+    assert table.bounded(Bounds(9.0), order="stream").rows().rows.ravel().tolist() == [1, -1, 0]

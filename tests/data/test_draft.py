@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsco.data.draft import check_file, describe, draft_schema, read_public, round_outward
+from dpsco.data.csvfile import from_csv
+from dpsco.data.draft import (
+    check_file,
+    describe,
+    draft,
+    draft_schema,
+    read_public,
+    round_outward,
+)
 from dpsco.data.encoder import TableEncoder
 from dpsco.data.schema import (
     Category,
@@ -24,7 +33,7 @@ from dpsco.data.schema import (
     NumberLabel,
     SignLabel,
 )
-from dpsco.errors import DataError, ParameterError
+from dpsco.errors import DataError, MissingExtraError, ParameterError
 
 
 def column(values, kind=None, **options):
@@ -162,3 +171,114 @@ def test_unreadable_public_files_are_named(tmp_path):
     for name in ("a.csv", "b.parquet", "none.csv"):
         with pytest.raises(DataError, match=name.replace(".", r"\.")):
             read_public(tmp_path / name)
+
+
+def drafted(tmp_path, text, label=None):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    return draft(read_public(path), label=label, public=True), path
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("a.csv", "a.parquet"):
+        with pytest.raises(MissingExtraError, match=r"dpsco\[parquet\]"):
+            read_public(tmp_path / name)
+
+
+def test_files_of_different_types_are_named(tmp_path):
+    pq.write_table(pa.table({"a": pa.nulls(1), "b": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [1.0], "c": ["x"]}), tmp_path / "b.parquet")
+    table = read_public(tmp_path)  # a column that is absent, or has no type yet, is no conflict
+    assert table.to_pydict() == {"a": [None, 1.0], "b": [1, None], "c": [None, "x"]}
+    pq.write_table(pa.table({"a": ["s"]}), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match=r"c\.parquet: column 'a' has type string, and double"):
+        read_public(tmp_path)
+
+
+def test_names_that_stand_twice_are_named(tmp_path):
+    with pytest.raises(DataError, match="more than one column named 'a', ''"):
+        drafted(tmp_path, "a,a,b,,\n1,2,3,4,5\n")
+
+
+def test_a_column_without_a_name_is_ignored_with_a_note(tmp_path):
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"x": [0.0, 4.0]}).to_csv(path)
+    found = draft(read_public(path), label=None, public=True)
+    assert found.schema.columns == (Ignore(""), Number("x", 0, 4))
+    assert "''  ignore" in str(found)
+    assert "note: the column without a name" in str(found)
+    assert check_file(found.schema, path).ok
+    assert from_csv(path, encoder=TableEncoder(found.schema)).n == 2
+    with pytest.raises(DataError, match="label's column has no name"):
+        draft_schema(read_public(path), label="", public=True)
+
+
+@pytest.mark.parametrize("values", [[1, 2.5, 3], [None, None, None]])
+def test_objects_that_are_no_text_are_ignored_with_a_note(values):
+    frame = pd.DataFrame({"a": pd.Series(values, dtype=object), "b": [True, False, True]})
+    found = draft(frame, label=None, public=True)
+    assert found.schema.columns == (Ignore("a"), Flag("b"))
+    assert "note: column 'a' is ignored: all its entries are missing, or Python obj" in str(found)
+
+
+def test_notes_say_why_a_column_is_ignored():
+    day = datetime.date(2020, 1, 1)
+    table = pa.table({"d": [day], "n": pa.nulls(1), "b": [True]})
+    notes = draft(table, label=None, public=True).notes
+    assert "column 'd' is ignored: its type date32[day]" in notes[0]
+    assert "column 'n' is ignored: all its entries are missing" in notes[1]
+    assert len(notes) == 2
+    with pytest.raises(DataError, match="no column can be used as a feature: column 'd' is ign"):
+        draft(table.select(["d"]), label=None, public=True)
+
+
+def test_text_that_is_nearly_unique_gets_a_note():
+    unique, common = [f"{k}" for k in range(100)], [f"{k % 80}" for k in range(100)]
+    notes = draft(pa.table({"u": unique, "c": common}), label=None, public=True).notes
+    assert len(notes) == 1
+    assert "column 'u' has 100 different texts in 100 rows" in notes[0]
+
+
+def test_empty_entries_of_csv_files_are_no_category_and_no_class(tmp_path):
+    text = 'a,b,c,y\nu,1,,p\n,2,"",q\nNA,,,\n'
+    found, path = drafted(tmp_path, text, label="y")
+    assert found.schema.columns == (
+        Category("a", ("NA", "u"), other=True), Number("b", 1, 2, "indicator"), Ignore("c")
+    )  # fmt: skip
+    assert found.schema.label == ClassLabel("y", ("p", "q"))
+    assert check_file(found.schema, path).ok
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,y\n", "there is none below the column names"),
+        ("a,y\n1,x\n2,x\n", "1 different value.*at least 2"),
+        ("a,y\n1,\n2,\n", "label 'y' is missing in every row"),
+    ],
+)
+def test_drafts_that_cannot_be_made_say_why(tmp_path, text, words):
+    with pytest.raises(DataError, match=words):
+        drafted(tmp_path, text, label="y")
+
+
+def test_check_quotes_no_first_line_that_is_a_row(tmp_path):
+    schema = draft_schema(pa.table({"a": [1.0, 2.0], "y": [1, -1]}), label="y", public=True)
+    path = tmp_path / "a.csv"
+    path.write_text("12345,SECRET,no\n")
+    found = check_file(schema, path)
+    assert not found.ok
+    assert "none of the 3 entries of the first line is a declared name" in str(found)
+    assert "SECRET" not in str(found)
+    for missing, words in (
+        (tmp_path / "b.csv", "there is no file"),
+        (tmp_path / "c.csv", "folder"),
+    ):
+        if words == "folder":
+            missing.mkdir()
+        for read in (lambda file: check_file(schema, file), read_public):
+            with pytest.raises(DataError, match=words):
+                read(missing)

@@ -158,6 +158,9 @@ def test_every_schema_survives_json(found):
         ('{"version": 1, "columns": ["a"]}', ["column 0"]),
         ("[1]", ["object"]),
         ("{", ["JSON"]),
+        (TEXT.replace("256", "9" * 5000), []),  # more digits than Python turns into an integer
+        (TEXT.replace("1, 2, 30", "1, 1" + "0" * 400), ["'code'", "finite numbers"]),
+        (TEXT.replace('"name": "income"', '"name": ""'), ["'name'", "'ignore'"]),
         ("[" * 100_000, ["JSON"]),
     ],
 )
@@ -190,3 +193,13 @@ def test_objects_of_other_kinds_are_refused():
         Category("a", ("\ud800",))
     with pytest.raises(ParameterError, match="at least 1"):
         Category("a", "abc")
+
+
+def test_an_ignored_column_alone_may_have_no_name():
+    schema = Schema((Flag("a"), Ignore("")))
+    assert Schema.from_json(schema.to_json()) == schema
+    for make in (Flag, SignLabel, lambda name: Number(name, 0, 1), lambda name: Hashed(name, 2)):
+        with pytest.raises(ParameterError, match="may be empty for kind 'ignore' alone"):
+            make("")
+    with pytest.raises(ParameterError, match="more than once"):
+        Schema((Flag("a"), Ignore(""), Ignore("")))

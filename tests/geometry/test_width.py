@@ -168,10 +168,10 @@ def test_scaling():
 
 def test_widths_are_fast():
     _mean_lq_norm.cache_clear()
-    start = time.perf_counter()
+    start = time.process_time()
     for p in (1.01, 1.5, 30.0):
         lp_ball_width(10**6, p)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 # --- simulation -----------------------------------------------------------------------------------

@@ -166,12 +166,12 @@ def test_thousand_gaussians_are_fast():
         return [GaussianRelease(1.0 + i * 1e-6, noise, rows=ROWS) for i in range(1000)]
 
     calibrate(build, ONE)
-    start = time.perf_counter()
+    start = time.process_time()
     gaussian_sigma(ONE, bound=1.0, rows=ROWS, count=1000)
-    assert time.perf_counter() - start < 0.05  # measured: 2 ms
-    start = time.perf_counter()
+    assert time.process_time() - start < 0.2  # measured: 2 ms
+    start = time.process_time()
     calibrate(build, ONE)
-    assert time.perf_counter() - start < 0.5  # a thousand different records; measured: 60 ms
+    assert time.process_time() - start < 2.0  # a thousand different records; measured: 60 ms
 
 
 # --- other plans: never over, tight to the tolerance ----------------------------------------------

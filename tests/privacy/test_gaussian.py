@@ -186,7 +186,7 @@ def test_enormous_noise_does_not_overflow(mu):
 
 
 def test_closed_forms_are_fast():
-    start = time.perf_counter()
+    start = time.process_time()
     for epsilon, delta in GRID:
         gaussian.mu(epsilon, delta)
-    assert time.perf_counter() - start < 0.02 * len(GRID)  # measured: 1 ms each
+    assert time.process_time() - start < 0.02 * len(GRID)  # measured: 1 ms each

@@ -180,7 +180,7 @@ def require_file(path: str | Path) -> None:
             "files."
         )
     if not os.path.exists(path):
-        raise DataError(f"there is no file {path}: no header of column names can be read.")
+        raise DataError(f"there is no file {path}.")
 
 
 def csv_header(path: str | Path) -> list[str]:
