@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import data, errors, geometry, losses, privacy
+    from . import data, errors, geometry, losses, privacy, solvers
+    from .api import load_plan, plan, run, solve
     from .data import Bounds
     from .geometry import domains
+    from .plans import Result
     from .privacy import (
         GDP,
         ZCDP,
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
         Randomness,
         Unit,
     )
+    from .problem import Problem
 
 # Where each public name lives; "." is a module of its own.
 _HOMES = {
-    **dict.fromkeys(("data", "errors", "geometry", "losses", "privacy"), "."),
+    **dict.fromkeys(("data", "errors", "geometry", "losses", "privacy", "solvers"), "."),
     "domains": ".geometry",
     "Bounds": ".data",
+    "Problem": ".problem",
+    "Result": ".plans",
+    **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".api"),
 }
 
 __all__ = [
@@ -43,8 +49,15 @@ __all__ = [
     "domains",
     "losses",
     "data",
-    # the problem
+    "solvers",
+    # the path of a fit
     "Bounds",
+    "Problem",
+    "plan",
+    "run",
+    "solve",
+    "load_plan",
+    "Result",
     # the guarantee
     "ApproxDP",
     "PureDP",

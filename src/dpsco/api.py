@@ -1,0 +1,221 @@
+"""plan, run, solve: the path of every fit.
+
+`plan` decides everything from public facts; `run` reads rows through a source and lets numbers
+leave through a ledger that was opened with the plan's releases; `solve` does both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _validate
+from .data.source import Source
+from .data.table import Order, Table, from_arrays
+from .errors import AssumptionError, DataError, ParameterError
+from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost
+from .privacy.budget import Budget
+from .privacy.ledger import Ledger, Purse
+from .privacy.randomness import Randomness
+from .problem import Problem
+from .solvers import get, registry
+
+
+def plan(
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    solver: str = "auto",
+    calibration: str = "tight",
+    options: Mapping[str, Any] | None = None,
+) -> BasePlan:
+    """Return everything that a fit will do, decided without data.
+
+    Args:
+        problem: what is minimised.
+        n: number of rows, which is public.
+        d: number of features of a row, without the intercept.
+        budget: what may be spent.
+        solver: a key of the registry, or "auto" for the best one by predicted risk.
+        calibration: "tight" (proved bounds, computed numerically), "conjectured" (bounds that are
+            checked numerically only, listed as trusted), or "paper" (published constants, where
+            the accountant confirms them).
+        options: settings of the solver's own, such as {"rounds": 50}.
+
+    Raises:
+        AssumptionError: the solver's theorem does not cover the problem, or the published constants
+            do not suffice.
+        ParameterError: an argument is out of range.
+
+    >>> import dpsco as dp
+    >>> problem = dp.Problem(loss=dp.losses.Hinge(), bounds=dp.Bounds(1.0, label="sign"))
+    >>> made = plan(problem, n=10_000, d=5, budget=dp.ApproxDP(1.0, 1e-8), solver="noisy_gd")
+    >>> made.cost.epsilon(1e-8) <= 1.0
+    True
+    """
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
+    if not isinstance(budget, Budget):
+        raise ParameterError(f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {budget!r}.")
+    _validate.choice("calibration", calibration, CALIBRATIONS)
+    if solver == "auto":
+        from .select import choose
+
+        solver = choose(problem, n=n, d=d, budget=budget, calibration=calibration)
+    chosen = get(solver)
+    _check_needs(chosen, problem, n, d, budget, calibration)
+    settings = _check_options(chosen, options or {})
+    made = chosen.plan(problem, n=n, d=d, budget=budget, calibration=calibration, **settings)
+    return check_cost(made)
+
+
+def run(
+    plan: BasePlan,
+    data: Table | Source | tuple[Any, ...],
+    *,
+    order: Order = "secret",
+    randomness: Randomness | None = None,
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Carry out a plan on private rows.
+
+    Args:
+        plan: from `plan`.
+        data: a table of `dpsco.data`, a pair (X, y), or a source with the plan's bounds.
+        order: "secret" shuffles the rows of a table; "stream" keeps the given order.
+        randomness: secure by default; a seeded one marks the certificate as reproducible.
+        odometer: pays for the run out of a shared budget.
+        progress: called with (rounds done, rounds in all); it sees public numbers only.
+
+    Raises:
+        DataError: the table has another shape than the plan, or other bounds.
+        LedgerError: executed and planned releases differ; nothing is returned.
+    """
+    if not isinstance(plan, BasePlan):
+        raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
+    randomness = Randomness.secure() if randomness is None else randomness
+    table = from_arrays(*data) if isinstance(data, tuple) else data
+    _check_shape(plan, table)
+    ledger = Ledger(
+        plan.releases(),
+        plan.budget,
+        randomness=randomness,
+        enforced=plan.enforced,
+        trusted=plan.trusted,
+        odometer=odometer,
+        label=plan.solver,
+    )
+    if isinstance(table, Table):
+        source = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+    else:
+        source = table
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        weights = get(plan.solver).run(plan, source, ledger, progress or _silent)
+    certificate = ledger.close()
+    return Result(np.asarray(weights, dtype=float), certificate, plan, plan.trace())
+
+
+def solve(
+    problem: Problem,
+    data: Table | Source | tuple[Any, ...],
+    budget: Budget,
+    *,
+    solver: str = "auto",
+    calibration: str = "tight",
+    options: Mapping[str, Any] | None = None,
+    randomness: Randomness | None = None,
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
+    table = from_arrays(*data) if isinstance(data, tuple) else data
+    if not isinstance(table, (Table, Source)):
+        raise ParameterError(
+            f"solve needs a table of dpsco.data or a pair (X, y), got {type(data).__name__}."
+        )
+    d = table.d
+    if isinstance(table, Source) and isinstance(problem, Problem):
+        d -= problem.bounds.intercept is not None
+    made = plan(
+        problem,
+        n=table.n,
+        d=d,
+        budget=budget,
+        solver=solver,
+        calibration=calibration,
+        options=options,
+    )
+    return run(made, table, randomness=randomness, odometer=odometer, progress=progress)
+
+
+def load_plan(text: str) -> BasePlan:
+    """Return the plan that `BasePlan.to_json` wrote; its cost is checked again."""
+    from .codec import decode
+
+    try:
+        record = json.loads(text)
+        solver = get(record["solver"])
+        values = {name: decode(value) for name, value in record.items()}
+        made = solver.plan_type(**values)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ParameterError(f"this is not a plan of dpsco: {problem}.") from None
+    return check_cost(made)
+
+
+def _check_needs(
+    solver: Solver, problem: Problem, n: int, d: int, budget: Budget, calibration: str
+) -> None:
+    """Refuse what the solver's theorem does not cover; name solvers that do."""
+    facts = problem.facts(n, d)
+    reasons = solver.refusals(facts, budget)
+    if calibration not in solver.calibrations and not reasons:
+        words = ", ".join(map(repr, solver.calibrations))
+        reasons = (f"it has calibration {words}, not {calibration!r}",)
+    if not reasons:
+        return
+    others = [
+        key
+        for key, other in registry().items()
+        if calibration in other.calibrations and not other.refusals(facts, budget)
+    ]
+    instead = f"Solvers that apply: {', '.join(others)}." if others else "No solver here applies."
+    raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
+
+
+def _check_options(solver: Solver, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse options that the solver does not have."""
+    known = solver.options
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        has = ", ".join(known) if known else "none"
+        raise ParameterError(f"{solver.key} has no option {unknown[0]!r}; its options are: {has}.")
+    return dict(options)
+
+
+def _check_shape(plan: BasePlan, table: Any) -> None:
+    """Refuse a table that is not the one planned for."""
+    if not isinstance(table, (Table, Source)):
+        raise ParameterError(
+            f"run needs a table of dpsco.data or a pair (X, y), got {type(table).__name__}."
+        )
+    width = plan.facts.columns if isinstance(table, Source) else plan.d
+    if (table.n, table.d) != (plan.n, width):
+        raise DataError(
+            f"the plan is for {plan.n} rows of {width} columns, the table has {table.n} of "
+            f"{table.d}. Make a plan with the table's own n and d."
+        )
+    if isinstance(table, Source) and table.bounds != plan.problem.bounds:
+        raise DataError(
+            f"the plan is for {plan.problem.bounds}, but the source's rows are within "
+            f"{table.bounds}."
+        )
+
+
+def _silent(done: int, total: int) -> None:
+    """Report nothing."""
