@@ -21,6 +21,7 @@ import numpy as np
 from .. import _validate
 from ..data.queries import ClippedGradient
 from ..data.source import Source
+from ..errors import ParameterError
 from ..kernels.sums import worthwhile
 from ..plans import BasePlan, Floats, Progress, Round, Solver
 from ..privacy.budget import Budget
@@ -29,8 +30,11 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
+from .envelopes import blurred, smoothed
 
-MOST_ROUNDS = 60  # full passes by default: with momentum, more gain little
+MOMENTUM = 0.9
+ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
+WORK = 4e8  # products that a small table may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +47,34 @@ class Plan(BasePlan):
     step: float  # step size for the mean gradient
     momentum: float  # heavy-ball coefficient, in [0, 1)
     tail: int  # how many of the last iterates are averaged
+    smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
+    sharpening: float  # factor by which it grows over the second half of the rounds
 
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums, one a round."""
         return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n), count=self.rounds),)
 
     def schedule(self) -> Iterator[Round]:
-        """Yield the rounds, all alike."""
+        """Yield the rounds."""
         for t in range(self.rounds):
-            yield Round(t + 1, (0, self.n), self.step, self.sigma)
+            yield Round(t + 1, (0, self.n), self.step_at(t), self.sigma)
 
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
         query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
         return (*self.problem.bounds.enforced, *query.enforced)
+
+    def smoothing_at(self, t: int) -> float:
+        """Return the smoothing of round t: constant at first, then sharper and sharper."""
+        late = max(0.0, 2.0 * (t + 1) / self.rounds - 1.0)
+        return self.smoothing * math.pow(self.sharpening, late)
+
+    def step_at(self, t: int) -> float:
+        """Return the step size of round t: never longer than the envelope's curvature allows."""
+        if self.smoothing == 0.0:
+            return self.step
+        return min(self.step, 1.0 / (self.smoothing_at(t) * self.facts.feature**2))
 
     @property
     def risk(self) -> float:
@@ -77,17 +94,32 @@ def plan(
     step: float | None = None,
     momentum: float | None = None,
     tail: int | None = None,
+    smoothing: float | None = None,
+    sharpening: float | None = None,
 ) -> Plan:
-    """Return a plan; see the module's header for the default schedule."""
+    """Return a plan; see the module's header for the default schedule.
+
+    Args:
+        problem, n, d, budget, calibration: as in `dpsco.plan`.
+        rounds: full passes over the rows.
+        clip: bound on a row's gradient; by default its largest value at the start.
+        step: step size for the mean gradient.
+        momentum: heavy-ball coefficient, at least 0 and below 1.
+        tail: how many of the last iterates are averaged.
+        smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
+        sharpening: by which factor the smoothing grows over the second half of the rounds.
+    """
     facts = problem.facts(n, d)
-    bound = facts.gradient_bound(clip)
-    rounds = MOST_ROUNDS if rounds is None else _validate.integer("rounds", rounds)
-    sigma = gaussian_sigma(budget, bound=bound, rows=(0, n), count=rounds)
-    time = _time(facts, bound, sigma / math.sqrt(rounds))
-    momentum = 0.9 if momentum is None else _validate.non_negative("momentum", momentum)
-    longest = 1.0 / facts.smoothness if math.isfinite(facts.smoothness) else math.inf
+    bound = facts.start_gradient if clip is None else facts.gradient_bound(clip)
+    single = gaussian_sigma(budget, bound=bound, rows=(0, n))
+    time = _time(facts, single)
+    smooth = blurred(facts) if smoothing is None else smoothing
+    bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
+    rounds = _default_rounds(facts) if rounds is None else _validate.integer("rounds", rounds)
+    momentum = _default_momentum(rounds, time * bend) if momentum is None else _checked(momentum)
     if step is None:
-        step = min(time * (1 - momentum) / rounds, longest)
+        step = time * (1 - momentum) / rounds
+        step = min(step, 1.0 / bend if math.isfinite(bend) else facts.distance / bound)
     return Plan(
         solver="noisy_gd",
         problem=problem,
@@ -97,10 +129,16 @@ def plan(
         calibration=calibration,
         rounds=rounds,
         clip=bound,
-        sigma=sigma,
+        sigma=gaussian_sigma(budget, bound=bound, rows=(0, n), count=rounds),
         step=_validate.positive("step", step),
         momentum=momentum,
-        tail=max(1, rounds // 4) if tail is None else _validate.integer("tail", tail),
+        tail=_default_tail(rounds, smooth)
+        if tail is None
+        else min(_validate.integer("tail", tail), rounds),
+        smoothing=_validate.non_negative("smoothing", smooth),
+        sharpening=max(1.0, rounds / 25)
+        if sharpening is None
+        else _validate.positive("sharpening", sharpening),
     )
 
 
@@ -111,11 +149,13 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     velocity, average = np.zeros(len(weights)), np.zeros(len(weights))
     compiled = worthwhile(plan.n * plan.rounds, source.d)
     for t in range(plan.rounds):
-        query = ClippedGradient(problem.loss, weights, plan.clip)
+        loss = smoothed(plan.facts, plan.smoothing_at(t))
+        query = ClippedGradient(loss, weights, plan.clip)
         exact = source.sum(query, compiled=compiled)
         total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
         velocity = plan.momentum * velocity + total / plan.n
-        weights = problem.penalty.prox(weights - plan.step * velocity, plan.step)
+        step = plan.step_at(t)
+        weights = problem.penalty.prox(weights - step * velocity, step)
         weights = problem.domain.project(weights)
         if t >= plan.rounds - plan.tail:
             average += weights / plan.tail
@@ -125,18 +165,45 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
 def risk(facts: Facts, budget: Budget) -> float:
     """Return the predicted excess risk: the header's bound at the best integrated time."""
-    bound = facts.gradient_bound(None)
-    single = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / facts.n
-    return facts.distance * (single * math.sqrt(facts.size) + bound / math.sqrt(facts.n))
+    single = gaussian_sigma(budget, bound=facts.start_gradient, rows=(0, facts.n)) / facts.n
+    noise = facts.distance * single * math.sqrt(facts.size)
+    return noise + facts.distance * facts.start_gradient / math.sqrt(facts.n)
+
+
+def _time(facts: Facts, single: float) -> float:
+    """Return h = step * rounds, at which bias R^2/(2h) and noise h d (single/n)^2/2 are equal."""
+    return facts.distance * facts.n / (single * math.sqrt(facts.size))
+
+
+def _default_momentum(rounds: int, needed: float) -> float:
+    """Return 0.9, or more where so many steps of full length would not last.
+
+    Without momentum ``needed`` = h * smoothness steps cover the integrated time h; momentum m makes
+    each count 1/(1-m) times, after a start of as many rounds.
+    """
+    return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - 10.0 / rounds))
+
+
+def _default_tail(rounds: int, smoothing: float) -> int:
+    """Return half of the rounds; a quarter where the last ones are the sharpest."""
+    return max(1, rounds // (4 if smoothing else 2))
+
+
+def _checked(value: float) -> float:
+    """Return a momentum below 1."""
+    number = _validate.non_negative("momentum", value)
+    if number >= 1.0:
+        raise ParameterError(f"momentum must be below 1, got {number}.")
+    return number
+
+
+def _default_rounds(facts: Facts) -> int:
+    """Return how many full passes: many where they are cheap, for their noise averages out."""
+    return round(min(max(WORK / (facts.n * facts.size), ROUNDS[0]), ROUNDS[1]))
 
 
 def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(MOST_ROUNDS * facts.n)
-
-
-def _time(facts: Facts, bound: float, single: float) -> float:
-    """Return h = step * rounds, at which bias R^2/(2h) and noise h d (single/n)^2/2 are equal."""
-    return facts.distance * facts.n / (single * math.sqrt(facts.size))
+    return float(_default_rounds(facts) * facts.n)
 
 
 SOLVERS = (
@@ -147,7 +214,7 @@ SOLVERS = (
         reference="Alg 1 (full batches); Dong, Roth, Su 2019, Cor 3.3",
         setting="any loss, any domain with a projection",
         needs=(needs.EUCLIDEAN, needs.GAUSSIAN),
-        rounds=f"T (default up to {MOST_ROUNDS})",
+        rounds=f"T (default {ROUNDS[0]} to {ROUNDS[1]})",
         cost="n T gradients",
         plan=plan,
         run=run,

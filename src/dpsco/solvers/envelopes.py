@@ -1,0 +1,36 @@
+"""How much to smooth a convex margin loss with a kink, for solvers that want a smooth one.
+
+The Moreau envelope with parameter b is b-smooth in the margin and lies at most L0^2/(2 b) below
+the loss; its slopes are slopes of the loss, so no bound changes (`dpsco.losses.Smoothed`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..losses.base import MarginLoss
+from ..losses.smoothing import Smoothed
+from ..problem import Facts, Loss
+
+BLUR = 0.2  # of the labels' scale: over how much of it a kink is rounded off
+
+
+def kinked(facts: Facts) -> bool:
+    """Return whether the loss is a convex margin loss with bounded slopes that jump."""
+    bounded = facts.glm and facts.constants.convex and math.isfinite(facts.lipschitz)
+    return bounded and not math.isfinite(facts.smoothness)
+
+
+def blurred(facts: Facts) -> float:
+    """Return the smoothing that rounds a kink off over a fifth of the labels' scale, else 0."""
+    if not kinked(facts):
+        return 0.0
+    return facts.lipschitz / facts.feature / (BLUR * facts.margin_scale)
+
+
+def smoothed(facts: Facts, smoothing: float) -> Loss:
+    """Return the problem's loss, or its Moreau envelope if ``smoothing`` is positive."""
+    loss = facts.problem.loss
+    if smoothing == 0.0 or not isinstance(loss, MarginLoss):
+        return loss
+    return Smoothed(loss, smoothing, None if loss.labels == "sign" else facts.label)
