@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unit,
     )
     from .problem import Problem
+    from .select import recommend
 
 # Where each public name lives; "." is a module of its own.
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "Bounds": ".data",
     "Problem": ".problem",
     "Result": ".plans",
+    "recommend": ".select",
     **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".api"),
 }
 
@@ -58,6 +60,7 @@ __all__ = [
     "solve",
     "load_plan",
     "Result",
+    "recommend",
     # the guarantee
     "ApproxDP",
     "PureDP",
