@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 USE    := $(VENV)/.installed-all
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: help demo test lint types layers unit bench clean
+.PHONY: help demo test lint types layers unit bench bench-rates clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpsco needs Python 3.10 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else None'
@@ -39,6 +39,9 @@ unit: $(DEV)
 
 bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
 	$(BIN)/python -m benchmarks
+
+bench-rates: $(DEV)  ## excess risk against n for every solver, beside the bands of the theory
+	$(BIN)/python -m benchmarks.rates
 
 clean:  ## remove the environment and every generated file
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -131,7 +131,7 @@ def losses_beat_trivial(seeds: int) -> bool:
         def mean_loss(_: str, margin: np.ndarray, label: np.ndarray) -> float:
             return float(np.mean(loss.value(margin, label)))  # noqa: B023
 
-        X, y, _, y_test = tables.split(name, 0)
+        X, _, _, y_test = tables.split(name, 0)
         constants = np.linspace(-1.0, 1.0, 401)
         trivial = min(mean_loss(name, np.full(len(y_test), c), y_test) for c in constants)
         budget = dp.ApproxDP(1.0, 1.0 / len(X) ** 2)

@@ -302,3 +302,55 @@ def test_a_full_disk_is_told(certificate):
         done = run_into(full, "verify", "--single", certificate)
     assert done.returncode == 2
     assert done.stderr == "dpsco verify: cannot write the output: No space left on device.\n"
+
+
+# -- solvers -------------------------------------------------------------------------------------
+
+
+def test_solvers_lists_every_one_within_100_columns(capsys):
+    from dpsco.solvers import registry
+
+    assert cli.main(["solvers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    firsts = {line.split("  ")[0] for line in lines}
+    assert set(registry()) <= firsts
+    words = " ".join(" ".join(lines).split())
+    for title in ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost"):
+        assert title in words
+    assert "n T gradients" in words
+
+
+def test_solvers_as_json(capsys):
+    from dpsco.solvers import registry
+
+    assert cli.main(["solvers", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert [record["key"] for record in records] == list(registry())
+    wanted = {"key", "paper", "reference", "setting", "needs", "rounds", "cost"}
+    assert all(wanted <= set(record) for record in records)
+    assert cli.main(["solvers", "--json", "noisy_gd"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one == [record for record in records if record["key"] == "noisy_gd"]
+
+
+def test_one_solver_in_full(capsys):
+    from dpsco.solvers import registry
+
+    for key, solver in registry().items():
+        assert cli.main(["solvers", key]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines()[1:])) <= 100
+        words = " ".join(shown.split())
+        assert words.startswith(f"{key}: {solver.summary}")
+        for need in solver.needs:
+            assert need.name in words
+        for option in solver.options:
+            assert option in words
+
+
+def test_unknown_solver(capsys):
+    assert cli.main(["solvers", "nope"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("dpsco solvers: solver must be 'auto' or one of ")

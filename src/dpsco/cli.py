@@ -1,4 +1,4 @@
-"""The command line: ``dpsco demo``, ``dpsco verify FILE``, ``dpsco schema draft|check``.
+"""The command line: ``dpsco demo``, ``solvers``, ``verify FILE``, ``schema draft|check``.
 
 Exit codes: 0 done, 1 a certificate does not hold or a file does not match its schema, 2 wrong use,
 a missing extra, or a file that cannot be read or written, 141 the reader of the output went away.
@@ -22,6 +22,7 @@ _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE has ended
 _EXAMPLES = """examples:
   dpsco demo --output demo-output            fit a private model on a made-up table
   dpsco verify demo-output/certificate.json  recompute its cost with two accountants
+  dpsco solvers                              what each solver needs and costs
   dpsco schema draft made-up.csv --label income --public -o schema.json
   dpsco schema check schema.json private.parquet   names and types only; no row is read
 
@@ -91,6 +92,16 @@ def _demo(options: argparse.Namespace) -> int:
     print(outcome)
     print(f"\n{outcome.certificate.verify(second_witness=not options.single)}")
     print(f"\nweights:     {weights}\ncertificate: {certificate}")
+    return 0
+
+
+def _solvers(options: argparse.Namespace) -> int:
+    from .solvers import listing
+
+    if options.json:
+        print(json.dumps(listing.records(options.key), indent=2))
+    else:
+        print(listing.table() if options.key is None else listing.page(options.key))
     return 0
 
 
@@ -173,6 +184,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
     demo.set_defaults(run=_demo)
+
+    solvers = commands.add_parser("solvers", help="list the solvers, or describe one")
+    solvers.add_argument("key", nargs="?", metavar="KEY", help="a solver's key")
+    solvers.add_argument("--json", action="store_true", help="print a list of records as JSON")
+    solvers.set_defaults(run=_solvers)
 
     verify = commands.add_parser("verify", help="recompute the claims of a certificate")
     verify.add_argument("file", type=Path, metavar="FILE", help="certificate, a JSON file")

@@ -32,10 +32,14 @@ from dpsco.privacy.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
     flatten,
 )
 from dpsco.privacy.statement import rounded_up
@@ -76,6 +80,25 @@ PLANS = {
         ApproxDP(5.0, 1e-6),
     ),
     "shuffled": ([ShuffledRelease(1.0, 5.0, rows=ROWS)], ApproxDP(5.0, 1e-6)),
+    "stable_gaussian": (
+        [
+            StableGaussianRelease(0.5, 4.0, "replace_one", "First, of 2022", rows=(0, 20)),
+            StableGaussianRelease(0.25, 4.0, "replace_one", "Second, of 2020", rows=(15, 30)),
+        ],
+        ApproxDP(3.0, 1e-6),
+    ),
+    "stable_gamma": (
+        [StableGammaRelease(0.5, 4.0, "zero_out", "First, of 2022", rows=ROWS)],
+        PureDP(1.0, adjacency="zero_out"),
+    ),
+    "random_hits": (
+        [RandomHitsRelease(0.1, 0.01, 40, 1.5, "replace_one", "First, of 2022", rows=ROWS)],
+        ApproxDP(3.0, 1e-6),
+    ),
+    "objective_perturbation": (
+        [ObjectivePerturbationRelease(1.0, 6.0, 0.25, 10.0, 1, "glm", 1e-3, 0.02, rows=ROWS)],
+        ApproxDP(3.0, 1e-6, adjacency="zero_out"),
+    ),
 }
 EVERY_PLAN = pytest.mark.parametrize("name", PLANS)
 ENFORCED = ("rows are clipped to norm 1", "labels are clipped to [-1, 1]")
@@ -425,6 +448,10 @@ UNRELATED = {
     "poisson_gaussian": {"releases.*.rows.*"},
     "fixed_size_gaussian": {"budget.adjacency"},  # zero_out is charged as replace_one
     "shuffled": {"releases.*.rows.*"},  # too few to hide among; see below
+    "stable_gaussian": {"releases.*.rows.*", "releases", "releases.*.theorem"},  # a name is words
+    "stable_gamma": {"releases.*.rows.*", "releases.*.theorem"},
+    "random_hits": {"releases.*.theorem"},  # the number of rows counts
+    "objective_perturbation": {"releases.*.rows.*", "budget.adjacency"},  # add_remove alike
 }
 SLOW = {("shuffled", "budget.unit.rows")}  # group privacy of a shuffle takes seconds
 

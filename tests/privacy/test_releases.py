@@ -18,11 +18,15 @@ from dpsco.privacy.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
     flatten,
     from_json,
     to_json,
@@ -30,6 +34,7 @@ from dpsco.privacy.releases import (
 
 ROWS = (3, 103)
 TREE = PrefixMechanism("tree", 8)
+STABLE = {"adjacency": "zero_out", "theorem": "A theorem, of 2022"}
 EVERY = {
     GaussianRelease: {"bound": 0.1, "sigma": 2.0},
     DiscreteGaussianRelease: {"bound": 0.1, "sigma": 2.0, "step": 2.0**-10},
@@ -39,7 +44,14 @@ EVERY = {
     PoissonGaussianRelease: {"bound": 0.1, "sigma": 2.0, "rate": 0.3, "pair": "conjectured"},
     FixedSizeGaussianRelease: {"bound": 0.1, "sigma": 2.0, "size": 30},
     ShuffledRelease: {"bound": 0.1, "sigma": 2.0},
-}
+    StableGaussianRelease: {"sensitivity": 0.1, "sigma": 2.0, **STABLE},
+    StableGammaRelease: {"sensitivity": 0.1, "scale": 2.0, **STABLE},
+    RandomHitsRelease: {"hit": 0.1, "drift": 0.01, "steps": 30, "sigma": 2.0, **STABLE},
+    ObjectivePerturbationRelease: {
+        "bound": 0.1, "sigma": 2.0, "curvature": 0.25, "floor": 3.0, "rank": 2,
+        "directions": "subspace", "distance": 1e-9, "output_sigma": 1e-7, "span": 4,
+    },
+}  # fmt: skip
 CASES = [pytest.param(kind, values, id=kind.kind) for kind, values in EVERY.items()]
 WRONG_NUMBERS = [0.0, -1.0, math.nan, math.inf, "1", True, None, np.ones(2)]
 every = pytest.mark.parametrize(("kind", "values"), CASES)
@@ -56,7 +68,8 @@ def test_every_class_is_listed():
 @every
 @pytest.mark.parametrize("wrong", WRONG_NUMBERS, ids=repr)
 def test_every_amount_is_checked(kind, values, wrong):
-    for name in {"bound", "sigma", "scale", "step", "norm", "rate"} & set(values):
+    amounts = {"bound", "sigma", "scale", "step", "norm", "rate", "sensitivity", "hit", "floor"}
+    for name in (amounts | {"distance", "output_sigma"}) & set(values):
         with pytest.raises(ParameterError, match=name):
             kind(**{**values, name: wrong}, rows=ROWS)
 
@@ -66,7 +79,7 @@ def test_every_amount_is_checked(kind, values, wrong):
 def test_every_whole_number_is_checked(kind, values, wrong):
     with pytest.raises(ParameterError, match="count"):
         kind(**values, rows=ROWS, count=wrong)
-    for name in {"candidates", "size"} & set(values):
+    for name in {"candidates", "size", "steps", "rank", "span"} & set(values):
         with pytest.raises(ParameterError, match=name):
             kind(**{**values, name: wrong}, rows=ROWS)
 

@@ -15,10 +15,14 @@ from dpsco.privacy.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
 )
 from dpsco.privacy.witness import Opinion, second_opinion
 
@@ -27,6 +31,7 @@ SHARP = {
     "gaussian": GaussianRelease(1.0, 9.0, rows=ROWS, count=3),
     "prefix sums": PrefixSumRelease(1.0, 9.0, PrefixMechanism("toeplitz", 16), rows=ROWS),
     "phases": [GaussianRelease(1.0, 2.0, rows=(i, i + 1)) for i in range(3)],
+    "stable": StableGaussianRelease(1.0, 9.0, "replace_one", "a theorem", rows=ROWS),
     "passes": [GaussianRelease(1.0, 9.0 + i, rows=ROWS) for i in range(4)],
     "too many to list": [GaussianRelease(1.0, 90.0 + i, rows=ROWS) for i in range(60)],
     "too many to compose": GaussianRelease(1.0, 2e3, rows=ROWS, count=200_000),
@@ -38,6 +43,10 @@ UPPER = {
     "selection": SelectionRelease(1.0, 9.0, 5, rows=ROWS, count=50),
     "mixed": [GaussianRelease(1.0, 9.0, rows=ROWS), SelectionRelease(1.0, 9.0, 5, rows=ROWS)],
     "shuffled": ShuffledRelease(1.0, 9.0, rows=ROWS),
+    "stable gamma": StableGammaRelease(1.0, 9.0, "replace_one", "a theorem", rows=ROWS, count=9),
+    "perturbed": ObjectivePerturbationRelease(
+        1.0, 9.0, 0.25, 10.0, 1, "glm", 1e-9, 1e-6, rows=ROWS
+    ),
     "fixed size": FixedSizeGaussianRelease(1.0, 4.0, 50, rows=ROWS, count=20),
 }
 
@@ -69,6 +78,14 @@ def test_upper_routes_know_the_unit(name):
     one, three = (second_opinion(cost(UPPER[name], unit=Unit(k)), 1e-6) for k in (1, 3))
     assert three.agrees
     assert three.second > 2.9 * one.second
+
+
+def test_random_hits_have_no_second_accountant():
+    release = RandomHitsRelease(0.1, 0.01, 40, 1.5, "replace_one", "a theorem", rows=ROWS)
+    opinion = second_opinion(cost(release), 1e-6)
+    assert opinion.route == "none"
+    assert opinion.first > 0
+    assert "no second accountant" in str(opinion)
 
 
 def test_poisson_is_bounded_under_zero_out_only():

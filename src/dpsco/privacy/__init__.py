@@ -4,14 +4,18 @@
 |-------------------------------------|-----------------------------------------------------------|
 | budget                              | how much may be spent, against which neighbours, for whom |
 | releases                            | records of what may leave                                 |
+| release_base, output_releases       | their base; those that rest on a stability theorem        |
 | charges                             | what one release costs a row: adjacency applied once      |
 | accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
 | gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
+| gaussian_grid                       | Gaussian curves at many points, for mixtures              |
+| stability                           | how far neighbours move a solver's output                 |
+| perturbation, random_hits           | objective perturbation; averages over random hits         |
 | randomness, mechanisms              | secure streams; the laws of noise                         |
 | summation                           | sums of rows, and what rounding can do to them            |
 | prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
 | grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
-| ledger                              | the one door through which noisy numbers leave            |
+| ledger, ledger_parts                | the one door through which noisy numbers leave            |
 | certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
 | odometer                            | several runs under one budget                             |
 """
@@ -31,11 +35,15 @@ from .releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
 )
 from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
@@ -58,6 +66,10 @@ __all__ = [
     "PoissonGaussianRelease",
     "FixedSizeGaussianRelease",
     "ShuffledRelease",
+    "StableGaussianRelease",
+    "StableGammaRelease",
+    "RandomHitsRelease",
+    "ObjectivePerturbationRelease",
     "Composition",
     # cost and noise
     "Cost",

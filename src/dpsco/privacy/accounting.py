@@ -19,9 +19,9 @@ from scipy.special import gammaln
 
 from .. import _validate
 from ..errors import AssumptionError
-from . import amplification, gaussian, pld, renyi
+from . import gaussian, pld, renyi
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
-from .charges import Charge, charge
+from .charges import Charge, Profile, charge
 from .releases import Composition, Release, flatten
 
 Charges = tuple[tuple[Charge, int], ...]
@@ -230,8 +230,8 @@ class RowCost:
         if all(item.curve is not None for item, _ in self.charges):
             pairs = [(item.curve, count) for item, count in self.charges if item.curve]
             found.append(_renyi_bound(renyi.compose(pairs)))
-        if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].shuffled:
-            found.append(_shuffled_bound(*self.charges[0][0].shuffled))
+        if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].alone:
+            found.append(_profile_bound(self.charges[0][0].alone))
         return found or [self.numerical()]
 
     def numerical(self) -> Bound:
@@ -242,7 +242,8 @@ class RowCost:
         if len(losses) < len(self.charges) or (mixed and sampled):
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
-                "privacy loss distribution, and generalized or discrete Gaussian ones have none. "
+                "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
+                "an average over random hits must be alone on its rows, once. "
                 "Let them touch different rows, or use Gaussian noise throughout."
             )
         composed = pld.Composed(losses)
@@ -288,11 +289,10 @@ def _renyi_bound(curve: renyi.Curve) -> Bound:
     )
 
 
-def _shuffled_bound(reports: int, mu: float) -> Bound:
-    return Bound(
-        lambda delta: amplification.shuffled_epsilon(delta, reports, mu),
-        lambda eps: amplification.shuffled_delta(eps, reports, mu),
-    )
+def _profile_bound(profile: Profile) -> Bound:
+    if profile.epsilon is None:
+        return _inverted(profile.delta)
+    return Bound(profile.epsilon, profile.delta)
 
 
 def _inverted(delta_of: Callable[[float], float]) -> Bound:
@@ -301,19 +301,31 @@ def _inverted(delta_of: Callable[[float], float]) -> Bound:
 
 def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     """Return the least epsilon whose delta is at most ``delta``, from above."""
-    if delta_of(0.0) <= delta:
+    low, above = 0.0, delta_of(0.0)
+    if above <= delta:
         return 0.0
-    low, high = 0.0, 1.0
-    while delta_of(high) > delta:
-        low, high = high, 2 * high
+    high, below = 1.0, delta_of(1.0)
+    while below > delta:
+        low, above, high = high, below, 2 * high
+        below = delta_of(high)
         if high > 1e9:
             return math.inf
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if delta_of(middle) <= delta:
-            high = middle
-        else:
-            low = middle
+    reach = 0.02  # how far from the interpolated root to look, as a share of the bracket
+    while (width := high - low) > 1e-12 * high:
+        guess = 0.5 * (low + high)
+        if below > 0:  # log delta is nearly straight over a short bracket
+            guess = low + width * math.log(above / delta) / math.log(above / below)
+        near = max(reach * width, 3e-13 * high)
+        for point in (guess + near, guess - near, None):
+            if point is None:
+                point = 0.5 * (low + high) if high - low > 0.5 * width else low
+            if low < point < high:
+                value = delta_of(point)
+                if value <= delta:
+                    high, below = point, value
+                else:
+                    low, above = point, value
+        reach = 0.05 * reach if high - low < 0.3 * width else 0.02
     return high
 
 

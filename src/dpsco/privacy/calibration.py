@@ -81,7 +81,9 @@ def _search(usage: Callable[[float], float], tolerance: float, budget: Budget) -
             raise AssumptionError(
                 "no amount of noise brings this plan within the budget: some release cannot be "
                 f"paid from {budget}. Gaussian releases need a delta, generalized Gaussian ones an "
-                "(epsilon, delta) or zCDP budget, selections anything but GDP."
+                "(epsilon, delta) or zCDP budget, selections anything but GDP, averages over "
+                "random hits an (epsilon, delta) budget, and perturbed objectives that or a zCDP "
+                "budget, with a floor that leaves c = rank log(1 + curvature/floor) well below it."
             )
     while high / low > 1 + tolerance:
         for noise in _probes(low, high, above, below, tolerance):

@@ -28,6 +28,7 @@ from .releases import (
     FixedSizeGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     Release,
 )
 from .witness import second_opinion
@@ -49,6 +50,7 @@ _SAMPLE_CAVEAT = (
     "dp-accounting's privacy loss distributions round as little as measured (no proof), and the "
     "sampled rows stay secret"
 )
+_HITS_CAVEAT = "the rows drawn at the steps stay secret"
 _SEED_CAVEAT = "nobody who sees the output knows the seed of the noise"
 
 
@@ -310,6 +312,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
         (_FLOAT_CAVEAT, _numeric(planned) != "grid"),
         (_PAIR_CAVEAT, conjectured),
         (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
+        (_HITS_CAVEAT, any(isinstance(a, RandomHitsRelease) for a in planned)),
         (_SEED_CAVEAT, reproducible),
     )
     return [note for note, needed in notes if needed]

@@ -13,22 +13,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AssumptionError
-from . import gaussian, pld, renyi
+from . import amplification, gaussian, perturbation, pld, random_hits, renyi
 from .budget import Adjacency
 from .releases import (
     DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
 )
 from .summation import rounding_slack
 
+_STABLE_SLACK = 1e-9  # relative: rounding of the few operations behind a stated sensitivity
 _SAMPLED_UP_TO = 20.0  # distance in standard deviations beyond which sampling is not credited
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A privacy curve that holds for a release by itself and cannot be composed."""
+
+    delta: Callable[[float], float]
+    epsilon: Callable[[float], float] | None = None  # where it is known better than by inverting
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class Charge:
     curve: renyi.Curve | None = None  # Renyi divergences
     pure: float = math.inf  # pure epsilon
     pld: pld.Loss | None = None  # recipe for a privacy loss distribution
-    shuffled: tuple[int, float] | None = None  # reports and local mu; only if alone on its rows
+    alone: Profile | None = None  # valid if the release, once, is all that touches its rows
 
 
 def _gaussian(release: GaussianRelease, adjacency: Adjacency) -> Charge:
@@ -106,8 +119,59 @@ def _shuffled(release: ShuffledRelease, adjacency: Adjacency) -> Charge:
         rho=unshuffled.rho,
         curve=unshuffled.curve,
         pld=unshuffled.pld,
-        shuffled=(release.row_count, local),
+        alone=Profile(
+            lambda eps: amplification.shuffled_delta(eps, release.row_count, local),
+            lambda delta: amplification.shuffled_epsilon(delta, release.row_count, local),
+        ),
     )
+
+
+def _stable_gaussian(release: StableGaussianRelease, adjacency: Adjacency) -> Charge:
+    return _gaussian_charge(_stable_reach(release, adjacency) / release.sigma)
+
+
+def _stable_gamma(release: StableGammaRelease, adjacency: Adjacency) -> Charge:
+    # | |z|_2 - |z + s|_2 | <= |s|_2, so the densities' ratio is at most e^(|s|/scale).
+    e0 = _up(_stable_reach(release, adjacency) / release.scale)
+    return Charge(rho=e0 * e0 / 2, curve=renyi.pure(e0), pure=e0, pld=pld.PureLoss(e0))
+
+
+def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
+    _stable_adjacency(release, adjacency)
+    sigma = release.sigma / (1 + _STABLE_SLACK)
+
+    def delta(epsilon: float) -> float:
+        return random_hits.delta(
+            epsilon,
+            hit=release.hit,
+            drift=release.drift,
+            steps=release.steps,
+            rows=release.row_count,
+            sigma=sigma,
+        )
+
+    return Charge(alone=Profile(delta))
+
+
+def _objective_perturbation(release: ObjectivePerturbationRelease, adjacency: Adjacency) -> Charge:
+    # Inexact minimisers lie within ``distance`` of exact ones on both sides, whatever the rows.
+    output = _up(2 * release.distance * (1 + _STABLE_SLACK) / release.output_sigma)
+    replaced = adjacency is Adjacency.REPLACE_ONE
+    directions, dimensions = release.directions, release.dimension or 1
+    if directions == "glm" and replaced:
+        directions = "pair"
+    if directions == "subspace":  # two rows' gradients lie in the sum of their subspaces
+        dimensions = (release.span or 1) * (2 if replaced else 1)
+    loss = perturbation.Loss(
+        m=_up(_reach(release, adjacency) / release.sigma),
+        curvature=release.curvature,
+        floor=release.floor,
+        rank=release.rank,
+        directions=directions,
+        dimensions=dimensions,
+        output=output,
+    )
+    return Charge(rho=loss.rho, curve=loss.rdp, alone=Profile(loss.delta))
 
 
 _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
@@ -119,6 +183,10 @@ _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
     PoissonGaussianRelease: _poisson_gaussian,
     FixedSizeGaussianRelease: _fixed_size_gaussian,
     ShuffledRelease: _shuffled,
+    StableGaussianRelease: _stable_gaussian,
+    StableGammaRelease: _stable_gamma,
+    RandomHitsRelease: _random_hits,
+    ObjectivePerturbationRelease: _objective_perturbation,
 }
 
 
@@ -136,6 +204,26 @@ def charge(release: Release, adjacency: Adjacency) -> Charge:
 def _reach(release: Any, adjacency: Adjacency) -> float:
     """Return the distance between neighbouring float64 sums, rounding included."""
     return adjacency.sensitivity(release.bound) * (1 + rounding_slack(release.row_count))
+
+
+def _stable_reach(
+    release: StableGaussianRelease | StableGammaRelease, adjacency: Adjacency
+) -> float:
+    """Return the distance between neighbours, for the adjacency that it was proved under."""
+    _stable_adjacency(release, adjacency)
+    return release.sensitivity * (1 + _STABLE_SLACK)
+
+
+def _stable_adjacency(release: Any, adjacency: Adjacency) -> None:
+    """Refuse another adjacency than the one that the record's theorem was applied to."""
+    _refuse_add_remove(release, adjacency)
+    if release.adjacency != adjacency.value:
+        raise AssumptionError(
+            f"{type(release).__name__} states its distance between {release.adjacency} neighbours, "
+            f"and the budget protects {adjacency.value} ones. Compute the sensitivity for "
+            f"adjacency='{adjacency.value}', or pass a budget with adjacency="
+            f"'{release.adjacency}'."
+        )
 
 
 def _gaussian_charge(mu: float) -> Charge:

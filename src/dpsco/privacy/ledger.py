@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,8 @@ from .accounting import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
 from .discrete import discrete_gaussian
+from .ledger_parts import Purse as Purse
+from .ledger_parts import Unique, floats
 from .prefix_sums import PrefixMechanism
 from .randomness import Randomness, Stream
 from .releases import (
@@ -36,11 +38,15 @@ from .releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
+    ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
+    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
     flatten,
 )
 
@@ -49,21 +55,7 @@ Rows = tuple[int, int]
 T = TypeVar("T")
 
 
-class Purse(Protocol):
-    """Whatever can pay for releases before they happen: an odometer."""
-
-    def spend(self, releases: Iterable[Release], *, label: str) -> Any:
-        """Record the spend durably, or refuse."""
-
-
-class _Unique:
-    """Something that may leave once: a copy could leave again."""
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise LedgerError(f"a {type(self).__name__} can be neither copied nor pickled.")
-
-
-class Ledger(_Unique):
+class Ledger(Unique):
     """Planned and executed releases of one run.
 
     >>> from dpsco.privacy.budget import ApproxDP
@@ -123,14 +115,14 @@ class Ledger(_Unique):
         self._due = {release.once(): release.count for release in self.planned}
         self._open: list[PrefixSums | SampledSum] = []
         self._state = "open"
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a minimiser that calls back must meet an error, not wait
         self._process = os.getpid()
         if odometer is not None:
             odometer.spend(self.planned, label=label)
 
     def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return ``total`` plus Gaussian noise."""
-        exact = _floats(total)
+        exact = floats(total)
         release = GaussianRelease(bound, sigma, rows=rows)
         return self._execute(release, lambda stream: _with_gaussian(stream, exact, release.sigma))
 
@@ -155,7 +147,7 @@ class Ledger(_Unique):
         self, total: ArrayLike, *, bound: float, sigma: float, norm: float, rows: Rows
     ) -> Array:
         """Return a vector ``total`` plus noise shaped like the l_r ball."""
-        exact = _floats(total)
+        exact = floats(total)
         release = GeneralizedGaussianRelease(bound, sigma, norm, rows=rows)
 
         def noisy(stream: Stream) -> Array:
@@ -168,7 +160,7 @@ class Ledger(_Unique):
         self, scores: ArrayLike, *, bound: float, scale: float, rows: Rows, noise: str = "gumbel"
     ) -> int:
         """Return the index of the (noisily) smallest score."""
-        exact = _floats(scores).ravel()
+        exact = floats(scores).ravel()
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
         return self._execute(
             release, lambda stream: mechanisms.noisy_argmin(stream, exact, release.scale, noise)
@@ -176,7 +168,7 @@ class Ledger(_Unique):
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return one noisy report a row, in a secret uniformly random order."""
-        exact = _floats(reports)
+        exact = floats(reports)
         release = ShuffledRelease(bound, sigma, rows=rows)
         if exact.ndim != 2 or len(exact) != release.row_count:
             raise ParameterError(
@@ -220,6 +212,56 @@ class Ledger(_Unique):
             release, lambda stream: stream.fixed_size_sample(release.row_count, release.size)
         )
 
+    def stable(
+        self, vector: ArrayLike, release: StableGaussianRelease | StableGammaRelease
+    ) -> Array:
+        """Return a ``vector`` that neighbours move by the release's sensitivity, plus its noise."""
+        exact = floats(vector)
+
+        def noisy(stream: Stream) -> Array:
+            if isinstance(release, StableGaussianRelease):
+                return _with_gaussian(stream, exact, release.sigma)
+            return np.asarray(exact + _norm_gamma(stream, exact.size, release.scale))
+
+        _expect(release, StableGaussianRelease, StableGammaRelease)
+        if exact.ndim != 1:
+            raise ParameterError(f"a stable release takes a vector, got shape {exact.shape}.")
+        return self._execute(release.once(), noisy)
+
+    def random_hits(self, release: RandomHitsRelease) -> SampledSum:
+        """Draw secret rows, one a step; the average iterate must be released before the close."""
+        _expect(release, RandomHitsRelease)
+        return self._sampled(
+            release, lambda stream: stream.integers(release.row_count, release.steps)
+        )
+
+    def perturbed_minimiser(
+        self,
+        minimise: Callable[[Array], ArrayLike],
+        size: int,
+        release: ObjectivePerturbationRelease,
+    ) -> Array:
+        """Return the minimiser of an objective tilted by a secret b, plus noise.
+
+        ``minimise(b)`` must lie within ``release.distance`` of the exact minimiser for every b and
+        keep b to itself. Whatever it raises breaks the ledger, and it cannot use the ledger.
+        """
+        _expect(release, ObjectivePerturbationRelease)
+        length = _validate.integer("size", size)
+        if length != (release.dimension or length):
+            raise ParameterError(f"{release} was planned for another size than {length}.")
+
+        def noisy(stream: Stream) -> Array:
+            second = self._randomness.child("output noise")
+            self._state = "busy with a minimisation"
+            found = floats(minimise(mechanisms.gaussian(stream, length, release.sigma)))
+            self._state = "open"
+            if found.shape != (length,):
+                raise ParameterError(f"a minimiser of shape {(length,)} was expected.")
+            return _with_gaussian(second, found, release.output_sigma)
+
+        return self._execute(release.once(), noisy)
+
     def close(self) -> Certificate:
         """Return the certificate; raise if executed and planned releases differ."""
         with self._step():
@@ -247,7 +289,7 @@ class Ledger(_Unique):
 
     def _sampled(
         self,
-        release: PoissonGaussianRelease | FixedSizeGaussianRelease,
+        release: PoissonGaussianRelease | FixedSizeGaussianRelease | RandomHitsRelease,
         draw: Callable[[Stream], NDArray[np.int64]],
     ) -> SampledSum:
         def start(stream: Stream) -> SampledSum:
@@ -255,7 +297,7 @@ class Ledger(_Unique):
             self._open.append(opened)
             return opened
 
-        return self._execute(release, start)
+        return self._execute(release.once(), start)
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -277,7 +319,7 @@ class Ledger(_Unique):
                 raise
 
 
-class SampledSum(_Unique):
+class SampledSum(Unique):
     """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
 
     def __init__(
@@ -289,7 +331,7 @@ class SampledSum(_Unique):
 
     def release(self, total: ArrayLike) -> Array:
         """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
-        exact = _floats(total)
+        exact = floats(total)
         with self._ledger._step():
             if self.finished:
                 raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
@@ -300,7 +342,7 @@ class SampledSum(_Unique):
         return "a sampled sum"
 
 
-class PrefixSums(_Unique):
+class PrefixSums(Unique):
     """Noisy prefix sums of batch sums. Each row may enter one batch; rounds come in order."""
 
     def __init__(
@@ -320,7 +362,7 @@ class PrefixSums(_Unique):
         """Add the batch sum over ``rows`` and return the noisy prefix sum."""
         release = self._release
         start, stop = _validate.row_range("rows", rows)
-        exact = _floats(total)
+        exact = floats(total)
         if exact.shape != self._prefix.shape:
             raise ParameterError(
                 f"the batch sum must have shape {self._prefix.shape}, got {exact.shape}."
@@ -344,10 +386,14 @@ def _with_gaussian(stream: Stream, exact: Array, sigma: float) -> Array:
     return np.asarray(exact + mechanisms.gaussian(stream, exact.shape, sigma))
 
 
-def _floats(total: ArrayLike) -> Array:
-    """Return the exact value as float64; refuse what is not an array of numbers."""
-    try:
-        with np.errstate(all="ignore"):
-            return np.asarray(total, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError("a release takes an array of numbers.") from None
+def _expect(release: Any, *kinds: type[Release]) -> None:
+    if not isinstance(release, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ParameterError(f"this release takes a {names}, got {release!r}.")
+
+
+def _norm_gamma(stream: Stream, size: int, scale: float) -> Array:
+    """Return a vector of density ~ exp(-|z|_2/scale): uniform direction, Gamma(size) length."""
+    direction = mechanisms.gaussian(stream, size, 1.0)
+    length = scale * float(mechanisms.gamma(stream, float(size), 1)[0])
+    return np.asarray(direction * (length / float(np.linalg.norm(direction))))

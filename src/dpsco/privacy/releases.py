@@ -4,6 +4,7 @@ A record says everything that an accountant needs: the ``bound`` on what one row
 the adjacency's factor), the noise, the half-open range of ``rows`` that the release touches, in the
 run's own order, and how many times (``count``) it happens. Noise is always on the *sum* over rows.
 
+Releases whose noise rests on a stability theorem are in :mod:`.output_releases`, and known here.
 The meaning of a class never changes; a new meaning is a new class. An accountant refuses classes
 that it does not know.
 """
@@ -13,41 +14,43 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import _validate
 from ..errors import ParameterError
 from .discrete import MAX_SIGMA, MIN_SIGMA
+from .output_releases import (
+    ObjectivePerturbationRelease,
+    RandomHitsRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
+)
 from .prefix_sums import PrefixMechanism
+from .release_base import Release
+from .release_base import store as _store
 
-_BOUND_HINT = "It is the largest norm that one row can contribute, enforced by clipping."
-
-
-@dataclass(frozen=True)
-class Release:
-    """What every record has; use a subclass."""
-
-    kind: ClassVar[str] = ""
-    rows: tuple[int, int] = field(kw_only=True)
-    count: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _store(self, "rows", _validate.row_range("rows", self.rows))
-        _store(self, "count", _validate.integer("count", self.count))
-        for name in ("bound", "sigma", "scale", "step"):
-            if hasattr(self, name):
-                hint = _BOUND_HINT if name == "bound" else ""
-                _store(self, name, _validate.positive(name, getattr(self, name), hint=hint))
-
-    @property
-    def row_count(self) -> int:
-        """How many rows the release may touch."""
-        return self.rows[1] - self.rows[0]
-
-    def once(self) -> Release:
-        """Return the same record with count 1."""
-        return self if self.count == 1 else dataclasses.replace(self, count=1)
+__all__ = [
+    "KINDS",
+    "SELECTION_NOISES",
+    "Composition",
+    "DiscreteGaussianRelease",
+    "FixedSizeGaussianRelease",
+    "GaussianRelease",
+    "GeneralizedGaussianRelease",
+    "ObjectivePerturbationRelease",
+    "PoissonGaussianRelease",
+    "PrefixSumRelease",
+    "RandomHitsRelease",
+    "Release",
+    "SelectionRelease",
+    "ShuffledRelease",
+    "StableGammaRelease",
+    "StableGaussianRelease",
+    "flatten",
+    "from_json",
+    "to_json",
+]
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,10 @@ KINDS: dict[str, type[Release]] = {
         PoissonGaussianRelease,
         FixedSizeGaussianRelease,
         ShuffledRelease,
+        StableGaussianRelease,
+        StableGammaRelease,
+        RandomHitsRelease,
+        ObjectivePerturbationRelease,
     )
 }
 
@@ -289,8 +296,3 @@ def from_json(record: Any) -> Release:
         except TypeError as problem:
             raise ParameterError(f"this is not a prefix-sum mechanism: {problem}.") from None
     return kind(**values)
-
-
-def _store(record: Any, name: str, value: Any) -> None:
-    """Store the validated value in the frozen record."""
-    object.__setattr__(record, name, value)

@@ -30,6 +30,7 @@ def text(certificate: Certificate) -> str:
         ("numeric", [certificate.numeric]),
         ("curve", [", ".join(f"{rounded_up(e, 4)} at {d:.0e}" for d, e in claims.curve[::2])]),
         ("released", [_sentence(release) for release in certificate.releases]),
+        *([("rests on", theorems)] if (theorems := _theorems(certificate.releases)) else []),
         ("enforced", list(certificate.enforced) or ["nothing"]),
         ("trusted", list(certificate.trusted) or ["nothing"]),
         ("versions", [", ".join(f"{name} {v}" for name, v in certificate.versions.items())]),
@@ -64,9 +65,16 @@ def _amounts(budget: Budget) -> str:
     return f"{type(budget).__name__}: " + ", ".join(amounts)
 
 
+def _theorems(planned: tuple[Release, ...]) -> list[str]:
+    """Return what the stated sensitivities rest on, each once."""
+    named = [getattr(release, "theorem", None) for release in planned]
+    return list(dict.fromkeys(name for name in named if name))
+
+
 def _sentence(release: Release) -> str:
     record = releases.to_json(release)
-    shown = {k: v for k, v in record.items() if k not in ("kind", "rows", "count")}
+    hidden = ("kind", "rows", "count", "theorem")
+    shown = {k: v for k, v in record.items() if k not in hidden and v is not None}
     if "mechanism" in shown:
         shown["mechanism"] = f"{shown['mechanism']['name']}, {shown['mechanism']['rounds']} rounds"
     numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]

@@ -6,6 +6,9 @@
 | generalized, discrete, selection   | own Renyi and pure bounds | RDP of their zCDP, an upper |
 | sampled                            | PLD                       | RDP, an upper bound         |
 | sampled, replace-one Poisson       | PLD                       | none exists                 |
+| stable vectors                     | as Gaussian or selection  | as Gaussian or selection    |
+| perturbed minimisers               | own profile and Renyi     | RDP of their zCDP, an upper |
+| averages over random hits          | own mixture               | none exists                 |
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
         second = pld.Composed(((whole, 1),)).rdp_epsilon(delta)
         return Opinion("RDP", delta, first, second, sharp=False)
     second = math.inf
-    if unit_rows == 1:
+    if unit_rows == 1 and all(item.pld is not None for item, _ in row.charges):
         recipes = tuple((item.pld, count) for item, count in row.charges if item.pld is not None)
         second = pld.Composed(recipes).rdp_epsilon(delta)
     return Opinion("RDP" if second < math.inf else "none", delta, first, second, sharp=False)

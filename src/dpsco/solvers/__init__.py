@@ -11,7 +11,16 @@ from functools import lru_cache
 from ..errors import ParameterError
 from ..plans import Solver
 
-_MODULES = ("noisy_gd",)
+_MODULES = (
+    "noisy_gd",
+    "phased_sgd",
+    "output_sgd",
+    "objective_perturbation",
+    "phased_erm",
+    "single_epoch",
+    "sampled_sgd",
+    "noisy_sgd",
+)
 
 __all__ = ["get", "registry"]
 

@@ -36,6 +36,7 @@ class Pass:
     clip: float  # bound on a row's gradient, enforced
     ridge: float = 0.0
     project: bool = True
+    passes: int = 1  # how many such passes the solver takes: together they choose the loop
 
     def run(
         self,
@@ -114,4 +115,4 @@ class Pass:
     def _twin_seconds(self, source: Source, steps: int) -> float:
         """Return about how long the pass takes without compilation, from public facts."""
         bisection = self.loss.kernel().smoothing > 0.0
-        return steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))
+        return self.passes * steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))

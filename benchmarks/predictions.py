@@ -1,0 +1,89 @@
+"""How far measured excess lies from each solver's formula, on made-up tables.
+
+Prints the geometric mean of measured over predicted for every solver: the factors that
+`dpsco.select.MEASURED` holds, and how often the first choice is within a quarter of the best.
+
+    python -m benchmarks.predictions [--tables 12] [--only KEY]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+
+import numpy as np
+
+import dpsco as dp
+from dpsco import select, solvers
+
+from . import made_up
+
+EPSILONS = (0.1, 1.0, 8.0)
+
+
+def measured(seed: int, only: str | None) -> list[tuple[str, float, float, float]]:
+    """Return (solver, epsilon, predicted, measured excess) for one made-up table."""
+    classes = seed % 2 == 0
+    rng = np.random.default_rng([seed, 7])
+    losses = (dp.losses.Logistic(), dp.losses.Hinge(), dp.losses.Logistic()) if classes else ()
+    losses = losses or (dp.losses.Absolute(), dp.losses.Huber(0.2), dp.losses.Pinball(0.75))
+    loss = losses[seed // 2 % 3]
+    table = made_up.table(seed, classes=classes)
+    bounds = dp.Bounds(1.0, label="sign" if classes else 1.0)
+    radius = float(rng.choice([3.0, 10.0, 30.0]))
+    domain = dp.domains.WholeSpace() if rng.random() < 0.5 else dp.domains.L2Ball(radius)
+    problem = dp.Problem(loss=loss, bounds=bounds, domain=domain)
+    best = table.best(loss, radius if domain.bounded else math.inf)
+    n, d = table.X.shape
+    found = []
+    for epsilon in EPSILONS:
+        adjacency = "zero_out" if rng.random() < 0.5 else "replace_one"
+        budget = dp.ApproxDP(epsilon, 1.0 / n**2, adjacency=adjacency)
+        facts = problem.facts(n, d)
+        for key, solver in solvers.registry().items():
+            if (only and key != only) or solver.refusals(facts, budget):
+                continue
+            result = dp.solve(
+                problem,
+                (table.X, table.y),
+                budget,
+                solver=key,
+                randomness=dp.Randomness.seeded(seed),
+            )
+            excess = max(table.excess(loss, result.weights, best), 1e-5)
+            found.append((key, epsilon, solver.risk(facts, budget), excess))
+    return found
+
+
+def main() -> None:
+    """Print the factors, and how good the first choice is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=12)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only")
+    options = parser.parse_args()
+    logs: dict[tuple[str, float], list[float]] = defaultdict(list)
+    regrets = []
+    for seed in range(options.first, options.first + options.tables):
+        found = measured(seed, options.only)
+        for key, epsilon, risk, excess in found:
+            logs[key, epsilon].append(math.log(excess / risk))
+        for epsilon in EPSILONS:
+            cell = [(r * select.MEASURED.get(k, 1.0), x) for k, e, r, x in found if e == epsilon]
+            if cell:
+                regrets.append(min(cell)[1] / min(x for _, x in cell))
+        print(f"table {seed} done", flush=True)
+    for key in sorted({key for key, _ in logs}):
+        means = [float(np.exp(np.mean(logs[key, e]))) for e in EPSILONS if logs[key, e]]
+        every = [x for e in EPSILONS for x in logs[key, e]]
+        spread = float(np.exp(np.std(every)))
+        by_epsilon = "  ".join(f"{mean:8.3g}" for mean in means)
+        print(f'    "{key}": {np.exp(np.mean(every)):.2g},  # {by_epsilon}  spread x{spread:.2g}')
+    print(
+        f"first choice over best: median {np.median(regrets):.2f}, 90 % {np.quantile(regrets, 0.9):.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

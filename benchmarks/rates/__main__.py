@@ -1,0 +1,86 @@
+"""Run the experiments of every family: ``make bench-rates``, ``python -m benchmarks.rates``.
+
+Prints excess risk against n with its standard error, the slope, the bands, and a verdict. The exit
+code is 1 if a band is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import math
+import pkgutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from .experiment import Experiment, slope
+
+QUICK_SIZES, QUICK_REPEATS = 2, 2
+_HELPERS = {"__main__", "experiment", "instances"}
+
+
+def families() -> list[str]:
+    """Return the names of the modules that hold experiments."""
+    package = importlib.import_module(__package__ or "benchmarks.rates")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return sorted(set(names) - _HELPERS)
+
+
+def experiments(only: str | None = None) -> Iterator[Experiment]:
+    """Yield every experiment, or those of one solver or with some words in their name."""
+    package = __package__ or "benchmarks.rates"
+    for family in families():
+        for experiment in importlib.import_module(f"{package}.{family}").EXPERIMENTS:
+            if only is None or only == experiment.solver or only in experiment.name:
+                yield experiment
+
+
+def run(experiment: Experiment, *, quick: bool = False) -> list[str]:
+    """Print one experiment's measurements; return what lies outside of its bands.
+
+    A quick run takes the smallest sizes with few repetitions and judges nothing.
+    """
+    sizes = sorted(experiment.sizes)[: QUICK_SIZES if quick else None]
+    if quick:
+        repeats = min(experiment.repeats, QUICK_REPEATS)
+        experiment = dataclasses.replace(experiment, repeats=repeats)
+    print(f"{experiment.name}: {experiment.solver} on {experiment.instance.name}")
+    trivial = experiment.instance.trivial
+    print(f"  {experiment.budget}; {experiment.repeats} repeats; zero weights have {trivial:.4g}")
+    measured: dict[int, float] = {}
+    for n in sizes:
+        start = time.perf_counter()
+        measured[n], error = experiment.measure(n)
+        low, high = experiment.excess.get(n, (-math.inf, math.inf))
+        band = f"[{low:g}, {high:g}]" if n in experiment.excess else ""
+        seconds = time.perf_counter() - start
+        print(f"  n {n:>8,}  excess {measured[n]:.3e} +- {error:.1e}  {band:<22}{seconds:6.1f} s")
+    problems = [] if quick else experiment.problems(measured)
+    if len(measured) > 1:
+        print(f"  slope {slope(measured):+.2f}  {experiment.slope if not quick else ''}")
+    verdict = "not judged" if quick else "; ".join(problems) or "as it should be"
+    print(f"  {verdict}\n")
+    return problems
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for and return the exit code."""
+    parser = argparse.ArgumentParser(prog="benchmarks.rates", description=__doc__)
+    parser.add_argument("--only", metavar="KEY", help="a solver's key, or part of a name")
+    parser.add_argument("--quick", action="store_true", help="smallest sizes, no verdicts")
+    options = parser.parse_args(arguments)
+    chosen = list(experiments(options.only))
+    if not chosen:
+        print(f"no experiment is called {options.only!r}", file=sys.stderr)
+        return 2
+    missed = {item.name: found for item in chosen if (found := run(item, quick=options.quick))}
+    for name, problems in missed.items():
+        print(f"MISSED {name}: {'; '.join(problems)}")
+    print(f"{len(chosen)} experiments, {len(missed)} outside of their bands")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Checks that a solver keeps its promise: replay on neighbours, and bugs that checks must catch.
+
+| module  | holds                                                                               |
+|---------|-------------------------------------------------------------------------------------|
+| replay  | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run     |
+| planted | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
+
+Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
+rows.
+"""
+
+from .planted import BUGS, Bug, planted
+from .replay import Event, Recording, compare, noise, reach, record, replay
+
+__all__ = [
+    "record",
+    "replay",
+    "compare",
+    "noise",
+    "reach",
+    "Recording",
+    "Event",
+    "planted",
+    "BUGS",
+    "Bug",
+]

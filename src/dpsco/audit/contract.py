@@ -1,0 +1,200 @@
+"""What every solver must keep, as checks that return what is wrong, in words.
+
+They know nothing about any particular solver. Whoever writes one gets them for nothing; see
+`tests/contracts`. All of them want made-up rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy.special import chdtrc, log_ndtr
+
+from ..api import load_plan
+from ..data.table import from_arrays
+from ..errors import DpscoError, LedgerError
+from ..kernels.rows import SparseRows
+from ..plans import BasePlan
+from ..privacy.accounting import cost
+from ..privacy.budget import Adjacency, ApproxDP
+from ..privacy.releases import (
+    FixedSizeGaussianRelease,
+    GaussianRelease,
+    PrefixSumRelease,
+    Release,
+    StableGammaRelease,
+    StableGaussianRelease,
+    flatten,
+)
+from .replay import FACTORS, Data, Recording, compare, noise, record, replay
+
+FALSE_ALARM = 1e-6  # of one test of the law of the noise
+
+
+def check_plan(plan: BasePlan) -> list[str]:
+    """Check that a plan is made of public values: JSON holds all of it, and so does its trace."""
+    found = []
+    again = load_plan(plan.to_json())
+    if again != plan or again.releases() != plan.releases() or str(again) != str(plan):
+        found.append("the plan does not survive JSON")
+    if not plan.releases():
+        found.append("nothing is released, so nothing of the rows can be learnt")
+    if plan.total_rounds != len(plan.trace()):
+        found.append(f"{plan.total_rounds} rounds are announced, the trace has {len(plan.trace())}")
+    numbers = [value for line in plan.trace() for value in (line.step, line.sigma)]
+    if not all(math.isfinite(value) and value >= 0.0 for value in numbers):
+        found.append("the trace has step sizes or noise that are no numbers")
+    for start, stop in [release.rows for release in flatten(plan.releases())]:
+        if not 0 <= start < stop <= plan.n:
+            found.append(f"a release touches the rows {start} to {stop} of {plan.n}")
+    return found
+
+
+def check_cost(plan: BasePlan) -> list[str]:
+    """Check that the releases cost no more than the budget, by arithmetic of our own."""
+    spent, allowed = plan.cost.against(plan.budget)
+    found = [] if spent <= allowed else [f"the plan costs {spent:.6g} of {allowed:.6g}"]
+    releases, budget = flatten(plan.releases()), plan.budget
+    if not isinstance(budget, ApproxDP):
+        return found
+    if all(_squared_mu(release, budget.adjacency) is not None for release in releases):
+        delta = max(_delta(budget.epsilon, mu) for mu in _row_mus(releases, budget.adjacency))
+        if not delta <= budget.delta * (1 + 1e-6):
+            found.append(f"by closed form delta is {delta:.6g}, the budget has {budget.delta:.6g}")
+    elif budget.adjacency is Adjacency.REPLACE_ONE and all(map(_halves, releases)):
+        both = [
+            cost(releases, adjacency=adjacency).epsilon(budget.delta)
+            for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
+        ]
+        if not both[1] >= 1.001 * both[0]:
+            found.append(f"replacing a row costs {both[1]:.6g}, removing it {both[0]:.6g}")
+    return found
+
+
+def check_rows(plan: BasePlan, data: Data) -> list[str]:
+    """Check that what a solver reads obeys the plan's bounds, by measuring it again."""
+    bounds = plan.problem.bounds
+    table = from_arrays(*data) if isinstance(data, tuple) else data
+    block = table.bounded(bounds, order="stream").rows()
+    rows = block.rows.matrix().toarray() if isinstance(block.rows, SparseRows) else block.rows
+    largest = float(np.max(bounds.norm(np.asarray(rows, dtype=float)), initial=0.0))
+    found = []
+    if not largest <= bounds.row_norm * (1 + 1e-12):
+        found.append(f"a row has norm {largest:.6g}, its bound is {bounds.row_norm:.6g}")
+    if isinstance(bounds.label, (int, float)) and not np.all(np.abs(block.labels) <= bounds.label):
+        found.append(f"a label is larger than its bound {bounds.label:.6g}")
+    return found
+
+
+def check_replay(
+    plan: BasePlan, data: Data, neighbours: Mapping[str, Data], *, row: int | None = None
+) -> list[str]:
+    """Check that nothing but the releases looks at the rows; see `dpsco.audit.replay`.
+
+    Args:
+        plan: of the solver.
+        data: rows and labels.
+        neighbours: the same but for one row, by name. For zero-out, ``data`` has a null row there.
+        row: which one.
+    """
+    first = record(plan, data)
+    found = []
+    for name, other in neighbours.items():
+        try:
+            problems = compare(first, replay(first, other), row=row)
+        except (DpscoError, ArithmeticError) as problem:
+            problems = [f"{type(problem).__name__}: {problem}"]
+        found += [f"{name}: {problem}" for problem in problems]
+    return found
+
+
+def check_ledger(plan: BasePlan, data: Data) -> list[str]:
+    """Check that a run executes its plan, reports its rounds, and ends at finite weights."""
+    try:
+        run = record(plan, data)
+    except LedgerError as problem:
+        return [str(problem)]
+    found = []
+    if _counted(run) != {each.once(): each.count for each in flatten(plan.releases())}:
+        found.append("executed and planned releases differ")
+    if not run.rounds or run.rounds[-1][0] != run.rounds[-1][1]:
+        found.append(f"progress ended at {run.rounds[-1:]}")
+    if [done for done, _ in run.rounds] != sorted(done for done, _ in run.rounds):
+        found.append("progress went backwards")
+    if run.weights.shape != (plan.facts.size,) or not np.all(np.isfinite(run.weights)):
+        found.append(f"the weights are no {plan.facts.size} finite numbers")
+    return found
+
+
+def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str]:
+    """Check the size of the noise, and that no two releases and no two runs share any."""
+    runs = [record(plan, data, seed=seed) for seed in seeds]
+    drawn = np.concatenate([noise(run) for run in runs])
+    if not len(drawn):
+        return []
+    found = []
+    if len(np.unique(drawn)) < len(drawn):
+        found.append("noise appears twice")
+    # The sum of squares is chi-square; the two tails share the false alarms.
+    square, count = float(drawn @ drawn), len(drawn)
+    upper = float(chdtrc(count, square))
+    if not FALSE_ALARM / 2 <= upper <= 1 - FALSE_ALARM / 2:
+        found.append(
+            f"the noise has {math.sqrt(square / count):.3f} times the size that it must have "
+            f"({count} numbers)"
+        )
+    return found
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+def _squared_mu(release: Release, adjacency: Adjacency) -> float | None:
+    """Return mu^2 of one execution, if it is a Gaussian shift; written out once more on purpose."""
+    factor = FACTORS[adjacency]
+    if isinstance(release, GaussianRelease):
+        return (factor * release.bound / release.sigma) ** 2
+    if isinstance(release, PrefixSumRelease):
+        column = float(np.max(np.linalg.norm(release.mechanism.encoder(), axis=0)))
+        return (factor * release.bound * column / release.sigma) ** 2
+    if isinstance(release, StableGaussianRelease):
+        return (release.sensitivity / release.sigma) ** 2
+    return None
+
+
+def _row_mus(releases: Iterable[Release], adjacency: Adjacency) -> list[float]:
+    """Return the mu that each row pays, a number for each stretch of rows."""
+    listed = list(releases)
+    edges = sorted({release.rows[0] for release in listed})
+    squares = [
+        sum(
+            release.count * (_squared_mu(release, adjacency) or 0.0)
+            for release in listed
+            if release.rows[0] <= edge < release.rows[1]
+        )
+        for edge in edges
+    ]
+    return [math.sqrt(square) for square in squares]
+
+
+def _delta(epsilon: float, mu: float) -> float:
+    """Return delta of mu-GDP (Dong, Roth, Su 2019, Cor 2.13)."""
+    first = float(log_ndtr(-epsilon / mu + mu / 2))
+    second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
+    return math.exp(first) * -math.expm1(second - first)
+
+
+def _halves(release: Release) -> bool:
+    """Return whether removing a row is half of replacing it, by what the record says."""
+    fixed = (FixedSizeGaussianRelease, StableGaussianRelease, StableGammaRelease)
+    return hasattr(release, "bound") and not isinstance(release, fixed)
+
+
+def _counted(run: Recording) -> dict[Release, int]:
+    """Return how often each release was executed."""
+    counts: dict[Release, int] = {}
+    for event in run.events:
+        counts[event.release] = counts.get(event.release, 0) + 1
+    return counts

@@ -1,0 +1,234 @@
+"""Deliberate privacy bugs. Whatever claims to check a solver must catch every one of them.
+
+Each bug has happened in somebody's library. `planted` puts one into the runs (or plans) of a solver
+for as long as a ``with`` block lasts; outside of it nothing is changed. The solver's own code is
+not touched: the bug sits in what it is given, or in what it gives back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _validate
+from ..data.block import Block
+from ..data.bounds import Bounds
+from ..data.source import Source
+from ..plans import Progress
+from ..privacy import mechanisms
+from ..privacy.budget import Adjacency
+from ..privacy.ledger import Ledger
+from ..privacy.randomness import Randomness, Stream
+from ..problem import Facts
+from ..solvers import get, registry
+
+Floats = NDArray[np.float64]
+Run = Callable[[Any, Source, Ledger, Progress], Floats]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug: what it does, and which promise it breaks."""
+
+    key: str
+    summary: str
+    breaks: str  # "replay", "ledger", "noise law", "independence" or "cost"
+    plant: Callable[[str], Any]  # the solver's key -> a context manager
+
+
+@contextmanager
+def planted(bug: str, solver: str) -> Iterator[None]:
+    """Plant a bug into a solver while the block lasts.
+
+    Args:
+        bug: a key of `BUGS`.
+        solver: a key of the registry.
+
+    Raises:
+        ParameterError: there is no such bug, or no such solver.
+    """
+    chosen = BUGS[_validate.choice("bug", bug, set(BUGS))]
+    get(solver)
+    with chosen.plant(solver):
+        yield
+
+
+# -- noise -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _half_noise(solver: str) -> Iterator[None]:
+    """Draw everything at half its size, whatever is claimed."""
+    normals, gamma = Stream.normals, mechanisms.gamma
+
+    def less(stream: Stream, shape: int | tuple[int, ...]) -> Floats:
+        return normals(stream, shape) * 0.5
+
+    def shorter(stream: Stream, shape: float, count: int) -> Floats:
+        return gamma(stream, shape, count) * 0.5
+
+    with (
+        mock.patch.object(Stream, "normals", less),
+        mock.patch.object(mechanisms, "gamma", shorter),
+    ):
+        yield
+
+
+@contextmanager
+def _reused_seed(solver: str) -> Iterator[None]:
+    """Give every release the same stream."""
+
+    def same(root: Randomness, purpose: str) -> Stream:
+        return Stream(bytes(32), purpose=purpose, reproducible=root.reproducible)
+
+    with mock.patch.object(Randomness, "child", same):
+        yield
+
+
+@contextmanager
+def _forgotten_factor(solver: str) -> Iterator[None]:
+    """Take neighbours that replace a row for neighbours that remove one."""
+    with mock.patch.object(Adjacency, "factor", property(lambda _: 1)):
+        yield
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _unclipped_row(solver: str) -> Iterator[None]:
+    """Let rows through as they are, and claim that they were clipped."""
+    apply = Bounds.apply
+
+    def raw(bounds: Bounds, X: Any, y: Any = None, *rest: Any, **more: Any) -> Block:
+        block = apply(bounds, X, y, *rest, **more)
+        rows = np.array(block.rows)
+        rows[block.present, : X.shape[1]] = X[block.present]
+        out = more.get("out")
+        if out is not None:
+            out[...] = rows
+        return dataclasses.replace(block, rows=rows)
+
+    with mock.patch.object(Bounds, "apply", raw):
+        yield
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _instead(solver: str, wrap: Callable[[Run], Run]) -> Iterator[None]:
+    """Run the solver through a wrapper while the block lasts."""
+    entries, entry = registry(), get(solver)
+    entries[solver] = dataclasses.replace(entry, run=wrap(entry.run))
+    try:
+        yield
+    finally:
+        entries[solver] = entry
+
+
+def _divisor_from_data(solver: str) -> Any:
+    """Scale every noisy answer by the number of rows that are there."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            there = int(source.rows().present.sum())
+            scaled: Any = _Between(ledger, after=lambda answer: answer * (plan.n / max(there, 1)))
+            return run(plan, source, scaled, progress)
+
+        return buggy
+
+    return _instead(solver, wrap)
+
+
+def _skipped_empty_batch(solver: str) -> Any:
+    """Release nothing where there is nothing to release."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            saving: Any = _Between(ledger, skip=lambda total: not np.any(total))
+            return run(plan, source, saving, progress)
+
+        return buggy
+
+    return _instead(solver, wrap)
+
+
+def _start_from_data(solver: str) -> Any:
+    """Start at the first row, far out, in place of a public point."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            first = np.asarray(source.rows(0, 1).rows, dtype=float).ravel()
+
+            def start(facts: Facts) -> Floats:
+                far = 1e3 * facts.distance / facts.feature
+                return facts.problem.domain.project(far * np.resize(first, facts.size))
+
+            with mock.patch.object(Facts, "start", property(start)):
+                return run(plan, source, ledger, progress)
+
+        return buggy
+
+    return _instead(solver, wrap)
+
+
+class _Between:
+    """Stands between a solver and its ledger: changes answers, or leaves releases out."""
+
+    def __init__(
+        self,
+        ledger: Any,
+        *,
+        after: Callable[[Any], Any] = lambda answer: answer,
+        skip: Callable[[Any], bool] = lambda total: False,
+    ) -> None:
+        self._ledger, self._after, self._skip = ledger, after, skip
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._ledger, name)
+        if name in ("poisson", "fixed_size", "random_hits", "prefix_sum"):
+            return lambda *given, **named: _Opened(method(*given, **named), self)
+        if name == "perturbed_minimiser":
+            return lambda *given, **named: self._after(method(*given, **named))
+        return lambda total, *given, **named: self.answer(method, total, *given, **named)
+
+    def answer(self, method: Callable[..., Any], total: Any, *given: Any, **named: Any) -> Any:
+        """Pass a release on, or leave it out."""
+        if self._skip(total):
+            return np.zeros(np.shape(total))
+        return self._after(method(total, *given, **named))
+
+
+class _Opened:
+    """The same for what a ledger opens: samples and streams of sums."""
+
+    def __init__(self, opened: Any, between: _Between) -> None:
+        self._opened, self._between = opened, between
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._opened, name)
+        if name not in ("release", "add"):
+            return found
+        return lambda total, **named: self._between.answer(found, total, **named)
+
+
+BUGS: dict[str, Bug] = {
+    bug.key: bug
+    for bug in (
+        Bug("half_noise", "half the noise that is claimed", "noise law", _half_noise),
+        Bug("reused_seed", "every release draws the same noise", "independence", _reused_seed),
+        Bug("forgotten_factor", "replacing a row taken for removing it", "cost", _forgotten_factor),
+        Bug("unclipped_row", "a row larger than its bound", "replay", _unclipped_row),
+        Bug("divisor_from_data", "sums divided by a private count", "replay", _divisor_from_data),
+        Bug("skipped_empty_batch", "no release of an empty sum", "ledger", _skipped_empty_batch),
+        Bug("start_from_data", "the first iterate looks at a row", "replay", _start_from_data),
+    )
+}

@@ -1,0 +1,35 @@
+"""Small parts of the ledger that neither draw nor remember anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import LedgerError, ParameterError
+from .releases import Release
+
+
+class Purse(Protocol):
+    """Whatever can pay for releases before they happen: an odometer."""
+
+    def spend(self, releases: Iterable[Release], *, label: str) -> Any:
+        """Record the spend durably, or refuse."""
+
+
+class Unique:
+    """Something that may leave once: a copy could leave again."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise LedgerError(f"a {type(self).__name__} can be neither copied nor pickled.")
+
+
+def floats(total: ArrayLike) -> NDArray[np.float64]:
+    """Return the exact value as float64; refuse what is not an array of numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(total, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("a release takes an array of numbers.") from None

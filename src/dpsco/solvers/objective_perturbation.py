@@ -1,0 +1,278 @@
+"""Objective perturbation: add a random linear term and a ridge, minimise, add a little noise.
+
+One release and no step sizes. The ridge is small (it only has to bound how a row bends the
+objective), the minimiser is certified, and constraints cost no privacy.
+
+Paper      Su, Zhao, Wang 2023 (arXiv:2303.18047), Alg 1, 2, 5 and Thm 1-4, with corrected rules for
+           the ridge; Redberg, Koskela, Wang 2023 (arXiv:2401.00583) for the privacy profile.
+Guarantee  (epsilon, delta) of the loss c + m^2/2 + m |u|, c = k log(1 + beta/Lam), m = Delta/sigma,
+           plus the output noise; see `dpsco.privacy.perturbation`. Exact Gaussian mechanism where
+           rows enter linearly (constant Hessian).
+Rate       E excess <= reg R^2/2 + sigma^2 d/(reg n^2) + L R/sqrt(n), d replaced by (G_C/R)^2 on
+           bounded sets; reg = sigma sqrt(d)/(n R) balances the first two.
+Needs      convex and smooth; loss of one margin, softmax, or squared distance; ridge at most as
+           penalty; n public.
+Symbols    L, beta, Lam, sigma_1, B -> clip, curvature, n (ridge + penalty), sigma, distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..data.queries import ClippedGradient
+from ..data.source import Source
+from ..losses.base import MarginLoss
+from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..privacy.budget import GDP, Adjacency, Budget
+from ..privacy.calibration import gaussian_sigma
+from ..privacy.ledger import Ledger
+from ..privacy.releases import GaussianRelease, ObjectivePerturbationRelease
+from ..problem import Facts, Problem
+from . import needs
+from . import objective_schedule as schedules
+from .glm_objective import GlmObjective, Tilted, VectorObjective
+from .minimise import minimise
+
+PLAIN, STRONG = "approx_objective_perturbation", "approx_objective_perturbation_sc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BasePlan):
+    """All that a run needs, from public facts only."""
+
+    structure: str  # "glm", "subspace" or "constant_hessian"
+    ridge: float  # added to the mean loss as ridge/2 ||w - centre||^2, beside the penalty
+    clip: float  # L: l2 bound on a row's gradient (of the row itself for constant_hessian)
+    curvature: float  # beta: l2 bound on a row's Hessian
+    rank: int  # k: of a row's Hessian
+    span: int | None  # dimensions of one row's gradients, for "subspace"
+    sigma: float  # standard deviation of the tilt of the sum of losses, per coordinate
+    distance: float  # B: certified l2 distance from the exact minimiser; 0 if none is sought
+    output_sigma: float  # noise that hides it, per coordinate of the weights
+
+    def releases(self) -> tuple[GaussianRelease | ObjectivePerturbationRelease, ...]:
+        """Return the one release."""
+        if self.structure == "constant_hessian":
+            return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n)),)
+        shape = schedules.Shape(self.structure, self.clip, self.curvature, self.rank, self.span)
+        total = self.ridge + self.facts.ridge
+        return (
+            shape.release(
+                n=self.n,
+                sigma=self.sigma,
+                ridge=total,
+                distance=self.distance,
+                output_sigma=self.output_sigma,
+            ),
+        )
+
+    def schedule(self) -> Iterator[Round]:
+        """Yield the one round."""
+        yield Round(1, (0, self.n), 0.0, self.sigma)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, the clip, and the certificate of the minimiser."""
+        said = list(self.problem.bounds.enforced)
+        if self.structure == "constant_hessian":
+            return (*said, f"a row adds a vector of l2 norm at most {self.clip:g}, by clipping")
+        if self.structure == "glm":
+            said.append(f"a row's gradient has l2 norm at most {self.clip:g}, by clipped slopes")
+        return (*said, f"the minimiser is found within {self.distance:.3g}, by a certificate")
+
+    @property
+    def risk(self) -> float:
+        """The header's bound with this plan's noise."""
+        return schedules.excess(self.facts, sigma=self.sigma, bound=self.clip)
+
+
+def _plan(
+    key: str,
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    calibration: str = "tight",
+    ridge: float | str | None = None,
+    c_frac: float = 0.1,
+    clip: float | None = None,
+    distance: float | None = None,
+) -> Plan:
+    """Return a plan.
+
+    Args:
+        key: of the solver.
+        problem, n, d, budget, calibration: as in `dpsco.plan`.
+        ridge: added to the mean loss beside the penalty; by default where bias and noise balance,
+            "c_frac" for the least that leaves c = c_frac epsilon to the change of volume.
+        c_frac: the share of epsilon for the change of volume, in (0, 1).
+        clip: a smaller bound on a row's gradient than the loss's own.
+        distance: the certified distance of the minimiser, if other than the default.
+    """
+    facts = problem.facts(n, d)
+    common: dict[str, Any] = {"solver": key, "problem": problem, "n": n, "d": d, "budget": budget}
+    common["calibration"] = calibration
+    shape = schedules.shape(facts, clip)
+    common |= {"structure": shape.kind, "clip": shape.bound, "curvature": shape.curvature}
+    common |= {"rank": shape.rank, "span": shape.span}
+    if shape.kind == "constant_hessian":
+        schedules.refuse_paper(calibration, facts)
+        sigma = gaussian_sigma(budget, bound=shape.bound, rows=(0, n))
+        added = schedules.given_ridge(ridge)
+        return Plan(**common, ridge=added, sigma=sigma, distance=0.0, output_sigma=0.0)
+    make = schedules.paper if calibration == "paper" else schedules.tight
+    found = make(
+        facts, budget, shape, ridge=ridge, c_frac=c_frac, distance=distance, strong=key == STRONG
+    )
+    return Plan(
+        **common,
+        ridge=found.ridge,
+        sigma=found.sigma,
+        distance=found.distance,
+        output_sigma=found.output_sigma,
+    )
+
+
+def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+    """Minimise the tilted objective, or answer from the noisy sum of the rows."""
+    facts, domain = plan.facts, plan.problem.domain
+    if plan.structure == "constant_hessian":
+        weights = _from_sum(plan, source, ledger)
+    else:
+        (release,) = plan.releases()
+        assert isinstance(release, ObjectivePerturbationRelease)
+
+        def certified(tilt: Floats) -> Floats:
+            objective = _objective(plan, source, tilt / plan.n)
+            return minimise(objective, domain=domain, start=facts.start, distance=plan.distance)
+
+        weights = ledger.perturbed_minimiser(certified, facts.size, release)
+    progress(1, 1)
+    return domain.project(weights)
+
+
+def _from_sum(plan: Plan, source: Source, ledger: Ledger) -> Floats:
+    """Return the minimiser of 1/2 ||w - mean||^2 and the ridge, before projection onto the domain.
+
+    The gradient at weights 0 is minus the row. All terms are round, so projecting is minimising.
+    """
+    facts = plan.facts
+    query = ClippedGradient(plan.problem.loss, np.zeros(facts.size), plan.clip)
+    exact = source.sum(query)
+    total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=(0, plan.n))
+    pulled = plan.ridge * facts.start - total / plan.n
+    return np.asarray(pulled / (1.0 + plan.ridge + facts.ridge))
+
+
+def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
+    """Return the mean loss with tilt and ridge; the penalty's ridge is about the origin."""
+    facts, loss = plan.facts, plan.problem.loss
+    total = plan.ridge + facts.ridge
+    terms: dict[str, Any] = {
+        "clip": plan.clip,
+        "curvature": plan.curvature,
+        "linear": linear,
+        "ridge": total,
+        "centre": facts.start * (plan.ridge / total),
+    }
+    if isinstance(loss, MarginLoss):
+        return GlmObjective(source, loss, **terms)
+    return VectorObjective(source, loss, **terms, classes=plan.span or 1)
+
+
+def risk(facts: Facts, budget: Budget) -> float:
+    """Return the predicted excess risk: the header's bound with about the calibrated noise."""
+    shape = schedules.shape(facts, None)
+    sigma = schedules.rough_sigma(budget, shape)
+    return schedules.excess(facts, sigma=sigma, bound=shape.bound)
+
+
+def _gradients(facts: Facts, budget: Budget) -> float:
+    linear = schedules.kind(facts) == "constant_hessian"
+    return float(facts.n) * (1.0 if linear else 12.0 + facts.size / 10)
+
+
+def _structured(facts: Facts, budget: Budget) -> str:
+    if schedules.kind(facts):
+        return ""
+    return (
+        f"it must know where a row's gradients point, and nothing is known of those of "
+        f"{facts.problem.loss.name}: use a loss of one margin, losses.Softmax or "
+        "losses.SquaredDistance"
+    )
+
+
+def _payable(facts: Facts, budget: Budget) -> str:
+    if not isinstance(budget, GDP) or schedules.kind(facts) == "constant_hessian":
+        return ""
+    return "no bound on its privacy in terms of GDP is known: use ApproxDP, or ZCDP"
+
+
+def _public_n(facts: Facts, budget: Budget) -> str:
+    if budget.adjacency is not Adjacency.ADD_REMOVE:
+        return ""
+    return (
+        "its ridge and noise are set for a public number of rows: adjacency='zero_out' (same "
+        "noise) or 'replace_one'"
+    )
+
+
+def _modulus(facts: Facts, budget: Budget) -> str:
+    if facts.ridge > 0.0 or schedules.kind(facts) == "constant_hessian":
+        return ""
+    return (
+        "strong convexity must be public, not the rows': give penalty=losses.L2Penalty(strength), "
+        f"or use solver={PLAIN!r}, which adds its own ridge"
+    )
+
+
+STRUCTURED = needs.Need("known directions of gradients", _structured)
+PAYABLE = needs.Need("ApproxDP or ZCDP budget", _payable)
+PUBLIC_N = needs.Need("public number of rows", _public_n)
+MODULUS = needs.Need("public strong convexity", _modulus)
+_NEEDS = (
+    STRUCTURED,
+    needs.CONVEX,
+    needs.SMOOTH,
+    needs.EUCLIDEAN,
+    needs.RIDGE,
+    PUBLIC_N,
+    needs.GAUSSIAN,
+    PAYABLE,
+)
+_COMMON: dict[str, Any] = {
+    "paper": "Su, Zhao, Wang 2023",
+    "rounds": "1",
+    "cost": "about 12 passes and 3 Hessians",
+    "run": run,
+    "risk": risk,
+    "gradients": _gradients,
+    "plan_type": Plan,
+    "calibrations": ("tight", "paper"),
+}
+SOLVERS = (
+    Solver(
+        key=PLAIN,
+        summary="Minimiser of the objective with a random linear term; best for linear models.",
+        reference="Alg 1, 5, Thm 1, 2; Redberg, Koskela, Wang 2023",
+        setting="convex smooth losses of one margin, softmax, means; any convex domain",
+        needs=_NEEDS,
+        plan=partial(_plan, PLAIN),
+        **_COMMON,
+    ),
+    Solver(
+        key=STRONG,
+        summary="Objective perturbation with a public ridge penalty, or of a constant Hessian.",
+        reference="Alg 2, Thm 3, 4, corrected",
+        setting="the same losses with an L2Penalty; means",
+        needs=(*_NEEDS, MODULUS),
+        plan=partial(_plan, STRONG),
+        **_COMMON,
+    ),
+)

@@ -1,0 +1,264 @@
+"""Phased empirical risk minimisation: each phase minimises exactly, near the last noisy answer.
+
+Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased ERM; Wang, Lei, Ying, Zhang 2022
+           (arXiv:2101.08925), Table 1; Shalev-Shwartz, Zhang 2013 (arXiv:1209.1873) for the ascent.
+Guarantee  A row moves the minimiser of its phase by at most 2 G/(lam_i n_i) = G eta_i, and what
+           is computed lies within slack G eta_i of it, certified by a duality gap; no other phase
+           sees the row: mu-GDP with mu = max_i (1 + 2 slack) G eta_i / sigma_i (zero-out: 1/2
+           for 1). Convexity is relied upon.
+Rate       E[F(w) - F*] <= 8 R^2/(eta n) + eta G^2 (8 d s^2/(n mu^2) + 2/3), s = 1 + 2 slack: at the
+           best eta 2 R G sqrt(64 d s^2/(n mu)^2 + 16/(3 n)).
+Needs      convex loss of one margin, kinked or smooth, rows bounded in l2, n public.
+Symbols    eta 4^-i, n_i, lam_i, c, R, G -> steps[i], sizes[i], 2/(steps[i] sizes[i]), slack,
+           distance, clip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _validate
+from ..data.source import Source
+from ..errors import AssumptionError
+from ..geometry.domains import Box, Domain, WholeSpace
+from ..kernels import compiler
+from ..kernels.dual import twin_seconds
+from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..privacy.budget import ApproxDP, Budget
+from ..privacy.ledger import Ledger
+from ..privacy.releases import StableGaussianRelease
+from ..privacy.stability import regularised_minimiser
+from ..problem import Facts, Problem, is_ball
+from . import needs
+from .dual_ascent import USUAL_PASSES, Regularised, least_distance
+
+SLACK = 0.1  # c: more costs noise, less costs passes
+_THEOREM = "Feldman, Koren, Talwar 2020: minimiser of a strongly convex mean, within a distance"
+_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BasePlan):
+    """All that a run needs, from public facts only. Phases in their order."""
+
+    step: float  # eta; phase i = 1, 2, ... has eta / 4^i
+    clip: float  # l2 bound on a row's gradient, enforced
+    slack: float  # certified distance to the minimiser of phase i, in units of clip eta / 4^i
+    cap: float  # l2 bound on the released weights, enforced
+    sizes: tuple[int, ...]  # rows of each phase
+    distances: tuple[float, ...]  # l2, certified by the duality gap
+    sensitivities: tuple[float, ...]  # l2, between neighbours
+    sigmas: tuple[float, ...]  # noise on the weights, per coordinate
+
+    @property
+    def rows(self) -> tuple[tuple[int, int], ...]:
+        """The rows of each phase, one after the other."""
+        stops = np.cumsum(self.sizes).tolist()
+        return tuple((stop - size, stop) for size, stop in zip(self.sizes, stops, strict=True))
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """eta_i, the step of each phase."""
+        return tuple(self.step / 4.0 ** (i + 1) for i in range(len(self.sizes)))
+
+    def releases(self) -> tuple[StableGaussianRelease, ...]:
+        """Return the noisy minimisers, one a phase."""
+        adjacency = self.budget.adjacency.value
+        return tuple(
+            StableGaussianRelease(moved, sigma, adjacency, _THEOREM, rows=rows)
+            for moved, sigma, rows in zip(self.sensitivities, self.sigmas, self.rows, strict=True)
+        )
+
+    def schedule(self) -> Iterator[Round]:
+        """Yield the phases; their step is eta_i."""
+        for i, rows in enumerate(self.rows):
+            yield Round(i + 1, rows, self.steps[i], self.sigmas[i])
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, the clip and the certificate."""
+        return (
+            *self.problem.bounds.enforced,
+            f"a row's gradient has l2 norm at most {self.clip:g}, by clipping its slope",
+            "every minimiser is certified by its duality gap before noise is added to it",
+        )
+
+    @property
+    def risk(self) -> float:
+        """The bound of the header."""
+        return risk(self.facts, self.budget)
+
+
+def plan(
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    calibration: str = "tight",
+    step: float | None = None,
+    clip: float | None = None,
+    slack: float | None = None,
+) -> Plan:
+    """Return a plan; ``step`` is eta, ``slack`` the tolerance c of the minimisers."""
+    facts = problem.facts(n, d)
+    bound = facts.gradient_bound(clip)
+    paper = calibration == "paper"  # its objective error G^2 eta_i/n_i is a distance of G eta_i
+    slack = (1.0 if paper else SLACK) if slack is None else _validate.positive("slack", slack)
+    mu = budget.mu_per_row()
+    noise = _published(budget) if paper else _share(budget, slack) / mu  # sigma_i / (G eta_i)
+    if step is None:
+        step = facts.distance / bound * math.sqrt(8 / (8 * facts.size * noise**2 + 2 * n / 3))
+    step = _validate.positive("step", step)
+    sizes = tuple(n >> i for i in range(1, n.bit_length()))
+    cap = _cap(facts, bound * step, sizes, noise)
+    distances, sensitivities, sigmas = [], [], []
+    for i, size in enumerate(sizes):
+        length = step / 4.0 ** (i + 1)
+        ridge = 2 / (length * size) + facts.ridge
+        distances.append(max(slack * bound * length, _least(facts, bound, ridge, cap)))
+        moved = regularised_minimiser(
+            gradient=bound,
+            ridge=ridge,
+            count=size,
+            distance=distances[-1],
+            adjacency=budget.adjacency,
+        )
+        sensitivities.append(moved)
+        sigmas.append(noise * bound * length if paper else moved / mu * (1 + 1e-9) * _UP)
+    return Plan(
+        solver="phased_erm",
+        problem=problem,
+        n=n,
+        d=d,
+        budget=budget,
+        calibration=calibration,
+        step=step,
+        clip=bound,
+        slack=slack,
+        cap=cap,
+        sizes=sizes,
+        distances=tuple(distances),
+        sensitivities=tuple(sensitivities),
+        sigmas=tuple(sigmas),
+    )
+
+
+def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+    """Minimise phase by phase, each near the noisy answer of the one before."""
+    problem, ridge = plan.problem, plan.facts.ridge
+    weights, phases = plan.facts.start, len(plan.sizes)
+    kernel = problem.loss.kernel()  # type: ignore[union-attr]
+    compiled = compiler.chosen(None, twin_seconds(USUAL_PASSES * plan.n, kernel))
+    for i, release in enumerate(plan.releases()):
+        pull = 2 / (plan.steps[i] * plan.sizes[i])
+        mean = Regularised(problem.loss, _inner(problem.domain), plan.clip, pull + ridge)  # type: ignore[arg-type]
+        # pull/2 |w - weights|^2 + ridge/2 |w|^2, as one square
+        centre = pull / (pull + ridge) * weights
+        found, _ = mean.minimise(
+            source.rows(*release.rows), centre, distance=plan.distances[i], compiled=compiled
+        )
+        noisy = ledger.stable(found, release)
+        weights = _within(problem.domain.project(noisy), plan.cap)
+        progress(i + 1, phases)
+    return weights
+
+
+def risk(facts: Facts, budget: Budget) -> float:
+    """Return the predicted excess risk: the header's bound at the best eta."""
+    noise = _share(budget, SLACK) / budget.mu_per_row()
+    spread = 64 * facts.size * (noise / facts.n) ** 2 + 16 / (3 * facts.n)
+    return 2 * facts.distance * facts.gradient_bound(None) * math.sqrt(spread)
+
+
+def _gradients(facts: Facts, budget: Budget) -> float:
+    return float(USUAL_PASSES * facts.n)
+
+
+def _share(budget: Budget, slack: float) -> float:
+    """Return s: the sensitivity of phase i in units of G eta_i, before the ridge and the floor."""
+    return regularised_minimiser(
+        gradient=1.0, ridge=2.0, count=1, distance=slack, adjacency=budget.adjacency
+    )
+
+
+def _published(budget: Budget) -> float:
+    """Return the published sigma_i / (G eta_i): 4/rho, for rho^2/2-zCDP."""
+    if not isinstance(budget, ApproxDP):
+        raise AssumptionError(
+            f"calibration='paper' of phased_erm is stated for (epsilon, delta), got {budget}. Use "
+            "ApproxDP(epsilon, delta), or calibration='tight'."
+        )
+    log = -math.log(budget.delta)
+    return 4 / (math.sqrt(2) * (math.sqrt(log + budget.epsilon) - math.sqrt(log)))
+
+
+def _cap(facts: Facts, scale: float, sizes: tuple[int, ...], noise: float) -> float:
+    """Return a bound on the weights' norm: the domain's, else more than they ever reach.
+
+    Without a domain phase i moves them by G eta_i n_i/2 at most, and then by its noise. ``scale``
+    is G eta.
+    """
+    if math.isfinite(facts.reach):
+        return facts.reach
+    far = float(np.linalg.norm(facts.start)) + facts.distance
+    for i, size in enumerate(sizes):
+        far += scale / 4.0 ** (i + 1) * (size / 2 + 10 * noise * math.sqrt(facts.size))
+    return 2 * far
+
+
+def _least(facts: Facts, clip: float, ridge: float, cap: float) -> float:
+    """Return the least distance that can be certified in a phase."""
+    free = isinstance(_inner(facts.problem.domain), WholeSpace)
+    kernel = facts.problem.loss.kernel()  # type: ignore[union-attr]
+    return least_distance(
+        clip=clip,
+        ridge=ridge,
+        reach=cap + (clip / ridge if free else 0.0),
+        d=facts.size,
+        steepness=kernel.bound * facts.feature if kernel.smoothing > 0.0 else 0.0,
+    )
+
+
+def _inner(domain: Domain) -> Domain:
+    """Return the domain of the phases' minimisers: one whose projection is exact, or none."""
+    return domain if is_ball(domain) or isinstance(domain, Box) else WholeSpace()
+
+
+def _within(weights: Floats, cap: float) -> Floats:
+    """Return the weights, shortened to the cap, which only a freak of the noise exceeds."""
+    length = float(np.linalg.norm(weights))
+    return weights if length <= cap else weights * (cap / length)
+
+
+SOLVERS = (
+    Solver(
+        key="phased_erm",
+        summary="Certified minimisers of halving phases, each near the last noisy one; one release "
+        "a phase.",
+        paper="Feldman, Koren, Talwar 2020",
+        reference="phased ERM; Wang, Lei, Ying, Zhang 2022, Table 1",
+        setting="any convex loss of one margin, kinked or smooth; any domain",
+        needs=(
+            needs.GLM,
+            needs.CONVEX,
+            needs.EUCLIDEAN,
+            needs.RIDGE,
+            needs.FIXED_N,
+            needs.GAUSSIAN,
+            needs.at_least(2),
+        ),
+        rounds="floor(log2 n)",
+        cost="8 to 80 passes of coordinate steps",
+        plan=plan,
+        run=run,
+        risk=risk,
+        gradients=_gradients,
+        plan_type=Plan,
+        calibrations=("tight", "paper"),
+    ),
+)

@@ -1,0 +1,317 @@
+"""One pass over disjoint batches: noisy SGD, and DP-FTRL on noisy prefix sums of the gradients.
+
+Paper      Choquette-Choo, Ganesh, Thakurta 2025, Secs 2.1 and 2.2; Kairouz, McMahan, Song, Thakkar,
+           Thakurta, Xu 2021 (arXiv:2103.00039) for DP-FTRL; Zamani, Glineur 2023 (arXiv:2307.11134)
+           for the last iterate of linearly falling steps.
+Guarantee  Every row enters one batch. dp_sgd_single_epoch: one Gaussian release a batch, mu =
+           sensitivity / sigma by parallel composition. dp_ftrl: one prefix-sum release, mu =
+           sensitivity column_norm / sigma. Clipping alone is relied upon: any loss, any step.
+Rate       E[F(w) - F*] <= R G sqrt(1/T + d (T z/n)^2/T) and R G sqrt(2/T + 2 sqrt(d) e z/n), with
+           z = sensitivity/(G mu) and e the largest prefix error; `risk` takes the best T.
+Needs      rows bounded in l2, n public. Convexity for the rate only.
+Symbols    T, B_t, gamma or 1/lambda, R, L -> rounds, batches(), step, distance, clip.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _validate
+from ..data.queries import ClippedGradient
+from ..data.source import Source
+from ..errors import ParameterError
+from ..kernels.sums import worthwhile
+from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..privacy.budget import Budget
+from ..privacy.calibration import gaussian_sigma, prefix_sum_sigma
+from ..privacy.ledger import Ledger
+from ..privacy.prefix_sums import PrefixMechanism, mechanism
+from ..privacy.releases import GaussianRelease, PrefixSumRelease, Release
+from ..problem import Facts, Problem
+from . import needs
+
+SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
+FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise
+FTRL_ROUNDS = 128  # batches of DP-FTRL by default: more change little, its noise is correlated
+BOLDER = {SGD: 1.0, FTRL: 3.0}  # times the theory's step for gradients of G/sqrt(d); measured
+NOISE_BYTES = 2**28  # beyond so many bytes of past noise DP-FTRL takes the buffered mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BasePlan):
+    """All that a run needs, from public facts only."""
+
+    rounds: int  # batches, each row in one of them
+    clip: float  # l2 bound on a row's gradient, enforced
+    sigma: float  # noise on a batch's sum (dp_ftrl: scale of the unit noise), per coordinate
+    step: float  # step size for a batch's mean gradient; dp_ftrl: 1/lambda; falling: their mean
+    falling: bool  # dp_sgd_single_epoch: whether steps fall linearly towards 0
+    tail: int  # how many of the last iterates are averaged
+    mechanism: PrefixMechanism | None = None  # dp_ftrl: of the prefix sums
+
+    def batches(self) -> tuple[tuple[int, int], ...]:
+        """Return the rows of each batch: n/rounds of them, the first ones one more if need be."""
+        size, more = divmod(self.n, self.rounds)
+        starts = [t * size + min(t, more) for t in range(self.rounds + 1)]
+        return tuple(itertools.pairwise(starts))
+
+    def steps(self) -> Floats:
+        """Return the step of each round."""
+        shares = np.ones(self.rounds)
+        if self.falling:
+            shares = 2.0 * np.arange(self.rounds, 0, -1) / (self.rounds + 1)
+        return np.asarray(self.step * shares)
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return a noisy sum a batch, or the stream of noisy prefix sums."""
+        if self.mechanism is not None:
+            return (PrefixSumRelease(self.clip, self.sigma, self.mechanism, rows=(0, self.n)),)
+        return tuple(GaussianRelease(self.clip, self.sigma, rows=rows) for rows in self.batches())
+
+    def schedule(self) -> Iterator[Round]:
+        """Yield the rounds, a batch each."""
+        for t, (rows, step) in enumerate(zip(self.batches(), self.steps(), strict=True)):
+            yield Round(t + 1, rows, float(step), self.sigma)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and the clip."""
+        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        return (*self.problem.bounds.enforced, *query.enforced)
+
+    @property
+    def risk(self) -> float:
+        """The bound of the header at the best number of rounds."""
+        return (_risk_sgd if self.mechanism is None else _risk_ftrl)(self.facts, self.budget)
+
+
+def plan_sgd(
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    calibration: str = "tight",
+    rounds: int | None = None,
+    clip: float | None = None,
+    step: float | None = None,
+    falling: bool = True,
+    tail: int = 1,
+) -> Plan:
+    """Return a plan of `dp_sgd_single_epoch`; ``falling`` steps have ``step`` as their mean."""
+    facts = problem.facts(n, d)
+    bound = facts.gradient_bound(clip)
+    sigma = gaussian_sigma(budget, bound=bound, rows=(0, n))
+    if rounds is None:  # the noise of a batch's mean, sqrt(d) sigma T/n, is a quarter of G/sqrt(d)
+        rounds = min(max(int(n * bound / (4 * sigma * facts.size)), FEWEST), MOST, n)
+    rounds = _rounds(rounds, n)
+    batch = rounds / n * math.hypot(sigma * math.sqrt(facts.size), bound * math.sqrt(n / rounds))
+    scale = math.hypot(bound / math.sqrt(facts.size), batch)  # of a batch's noisy mean gradient
+    theory = facts.distance / (math.sqrt(rounds) * scale)
+    return Plan(
+        solver=SGD,
+        problem=problem,
+        n=n,
+        d=d,
+        budget=budget,
+        calibration=calibration,
+        rounds=rounds,
+        clip=bound,
+        sigma=sigma,
+        step=_step(SGD, step, theory, facts),
+        falling=_flag("falling", falling),
+        tail=_tail(tail, rounds),
+    )
+
+
+def plan_ftrl(
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    calibration: str = "tight",
+    rounds: int | None = None,
+    clip: float | None = None,
+    step: float | None = None,
+    tail: int | None = None,
+    noise: str | None = None,
+) -> Plan:
+    """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
+    facts = problem.facts(n, d)
+    bound = facts.gradient_bound(clip)
+    rounds = _rounds(min(FTRL_ROUNDS, n) if rounds is None else rounds, n)
+    if noise is None:
+        noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt"
+    stream = mechanism(noise, rounds=rounds)
+    sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
+    gradient = bound / math.sqrt(facts.size)
+    worst = math.sqrt(facts.size) * sigma * _noisiest(stream) * rounds / n  # of batches' means
+    theory = facts.distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
+    return Plan(
+        solver=FTRL,
+        problem=problem,
+        n=n,
+        d=d,
+        budget=budget,
+        calibration=calibration,
+        rounds=rounds,
+        clip=bound,
+        sigma=sigma,
+        step=_step(FTRL, step, theory, facts),
+        falling=False,
+        tail=_tail(rounds - rounds // 2 if tail is None else tail, rounds),
+        mechanism=stream,
+    )
+
+
+def run_sgd(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+    """Step on a batch after the other; average the last iterates."""
+    problem, weights = plan.problem, plan.facts.start
+    average, steps, gradient = np.zeros(len(weights)), plan.steps(), _batch_sums(plan, source)
+    for t, rows in enumerate(plan.batches()):
+        total = ledger.gaussian(
+            gradient(weights, rows), bound=plan.clip, sigma=plan.sigma, rows=rows
+        )
+        moved = weights - steps[t] * (total / (rows[1] - rows[0]))
+        weights = problem.domain.project(problem.penalty.prox(moved, float(steps[t])))
+        if t >= plan.rounds - plan.tail:
+            average += weights / plan.tail
+        progress(t + 1, plan.rounds)
+    return problem.domain.project(average)
+
+
+def run_ftrl(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+    """Follow the regularised leader of the noisy prefix sums; average the last iterates."""
+    problem, weights = plan.problem, plan.facts.start
+    average, gradient = np.zeros(len(weights)), _batch_sums(plan, source)
+    before, prefix = np.zeros(len(weights)), np.zeros(len(weights))
+    stream = ledger.prefix_sum(
+        len(weights),
+        bound=plan.clip,
+        sigma=plan.sigma,
+        mechanism=plan.mechanism,  # type: ignore[arg-type]
+        rows=(0, plan.n),
+    )
+    for t, rows in enumerate(plan.batches()):
+        if t >= plan.rounds - plan.tail:  # iterates before the step: the last batch has no say
+            average += weights / plan.tail
+        total = stream.add(gradient(weights, rows), rows=rows)
+        prefix = prefix + (total - before) / (rows[1] - rows[0])
+        before = total
+        moved = plan.facts.start - plan.step * prefix
+        weights = problem.domain.project(problem.penalty.prox(moved, plan.step * (t + 1)))
+        progress(t + 1, plan.rounds)
+    return problem.domain.project(average)
+
+
+def _batch_sums(plan: Plan, source: Source) -> Callable[[Floats, tuple[int, int]], Floats]:
+    """Return the function that sums clipped gradients at some weights over some rows."""
+    compiled = worthwhile(plan.n, source.d)
+
+    def total(weights: Floats, rows: tuple[int, int]) -> Floats:
+        query = ClippedGradient(plan.problem.loss, weights, plan.clip)
+        return source.sum(query, *rows, compiled=compiled)
+
+    return total
+
+
+def _step(key: str, step: float | None, theory: float, facts: Facts) -> float:
+    """Return the step: as asked for, else the theory's, made bolder, within 2/smoothness."""
+    if step is not None:
+        return _validate.positive("step", step)
+    longest = 2 / facts.smoothness if 0 < facts.smoothness < math.inf else math.inf
+    return min(BOLDER[key] * theory, longest)
+
+
+def _noisiest(stream: PrefixMechanism) -> float:
+    """Return the largest standard deviation of a prefix, in units of sigma; roughly if long."""
+    if stream.rounds <= 4096:
+        return float(stream.prefix_std().max())
+    return _landau(stream.rounds) / stream.column_norm
+
+
+def _landau(rounds: int) -> float:
+    """Return an upper bound on the largest prefix error of the Toeplitz mechanism."""
+    return 1.0663 + math.log(rounds) / math.pi
+
+
+def _flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise ParameterError(f"{name} must be True or False, got {value!r}.")
+    return value
+
+
+def _rounds(rounds: int, n: int) -> int:
+    if _validate.integer("rounds", rounds) > n:
+        raise ParameterError(f"rounds must be at most n = {n}, one row a batch; got {rounds}.")
+    return int(rounds)
+
+
+def _tail(tail: int, rounds: int) -> int:
+    if _validate.integer("tail", tail) > rounds:
+        raise ParameterError(f"tail must be at most rounds = {rounds}, got {tail}.")
+    return int(tail)
+
+
+def _single(facts: Facts, budget: Budget) -> tuple[float, float, float]:
+    """Return R G, sqrt(d), and z/n: the noise of one release in units of G n."""
+    bound = facts.gradient_bound(None)
+    noise = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / (bound * facts.n)
+    return facts.distance * bound, math.sqrt(facts.size), noise
+
+
+def _risk_sgd(facts: Facts, budget: Budget) -> float:
+    """Return the header's bound at T = n/(z sqrt(d)), where both terms are equal, or at T = n."""
+    scale, root, noise = _single(facts, budget)
+    best = min(max(1 / (noise * root), 1.0), float(facts.n))
+    return scale * math.sqrt(1 / best + best * (noise * root) ** 2)
+
+
+def _risk_ftrl(facts: Facts, budget: Budget) -> float:
+    """Return the header's bound at T = n, with e <= 1.0663 + log(T)/pi (Landau's constants)."""
+    scale, root, noise = _single(facts, budget)
+    return scale * math.sqrt(2 / facts.n + 2 * root * _landau(facts.n) * noise)
+
+
+def _gradients(facts: Facts, budget: Budget) -> float:
+    return float(facts.n)
+
+
+SOLVERS = (
+    Solver(
+        key=SGD,
+        summary="One pass of noisy SGD over disjoint batches; every batch has the whole budget.",
+        paper="Choquette-Choo, Ganesh, Thakurta 2025",
+        reference="Sec 2.1",
+        setting="any loss, any domain with a projection",
+        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
+        rounds=f"T ({FEWEST} to {MOST} by default)",
+        cost="n gradients",
+        plan=plan_sgd,
+        run=run_sgd,
+        risk=_risk_sgd,
+        gradients=_gradients,
+        plan_type=Plan,
+    ),
+    Solver(
+        key=FTRL,
+        summary="One pass over disjoint batches on prefix sums of gradients with correlated noise.",
+        paper="Kairouz et al. 2021",
+        reference="Choquette-Choo, Ganesh, Thakurta 2025, Sec 2.2",
+        setting="any loss, any domain with a projection",
+        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
+        rounds=f"T (up to {FTRL_ROUNDS} by default)",
+        cost="n gradients",
+        plan=plan_ftrl,
+        run=run_ftrl,
+        risk=_risk_ftrl,
+        gradients=_gradients,
+        plan_type=Plan,
+    ),
+)

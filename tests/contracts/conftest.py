@@ -1,0 +1,227 @@
+"""Problems, rows and neighbours on which every solver of the registry is tested.
+
+A test that asks for ``case`` runs for every solver, on the first problems that its needs admit, for
+both adjacencies. Nothing has to be written for a new solver.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.errors import AssumptionError
+from dpsco.solvers import registry
+
+N, D = 60, 3
+LOSSES, DOMAINS = dp.losses, dp.domains
+CLASSES = dp.data.Classes(["a", "b", "c"])
+
+PROBLEMS = {
+    "logistic-ball": dp.Problem(
+        loss=LOSSES.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign"),
+        domain=DOMAINS.L2Ball(3.0),
+    ),
+    "huber-free": dp.Problem(loss=LOSSES.Huber(0.5), bounds=dp.Bounds(2.0, label=1.5)),
+    "absolute-ball": dp.Problem(
+        loss=LOSSES.Absolute(),
+        bounds=dp.Bounds(1.0, label=1.5),
+        domain=DOMAINS.L2Ball(1.0),
+    ),
+    "hinge-free": dp.Problem(
+        loss=LOSSES.Hinge(), bounds=dp.Bounds(1.0, label="sign", intercept=0.5)
+    ),
+    "hinge-l1": dp.Problem(
+        loss=LOSSES.Hinge(),
+        bounds=dp.Bounds(3.0, label="sign"),
+        domain=DOMAINS.L1Ball(2.0),
+    ),
+    "huber-ball": dp.Problem(
+        loss=LOSSES.Huber(0.3),
+        bounds=dp.Bounds(1.0, label=1.3),
+        domain=DOMAINS.L2Ball(1.0),
+    ),
+    "ridge-logistic": dp.Problem(
+        loss=LOSSES.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign"),
+        penalty=LOSSES.L2Penalty(0.05),
+    ),
+    "squared-free": dp.Problem(loss=LOSSES.Squared(), bounds=dp.Bounds(1.0, label=1.0)),
+    "mean-l1": dp.Problem(
+        loss=LOSSES.SquaredDistance(), bounds=dp.Bounds(1.0), domain=DOMAINS.L1Ball(1.0)
+    ),
+    "softmax-ball": dp.Problem(
+        loss=LOSSES.Softmax(3),
+        bounds=dp.Bounds(1.0, label=CLASSES),
+        domain=DOMAINS.L2Ball(3.0),
+    ),
+}
+MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
+BUDGETS = {
+    adjacency: dp.ApproxDP(3.0, 1e-4, adjacency=adjacency)
+    for adjacency in ("replace_one", "zero_out")
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solver on a problem; plans and rows are made when they are asked for."""
+
+    solver: str
+    problem: str
+    adjacency: str = "replace_one"
+
+    @property
+    def id(self):
+        return f"{self.solver}-{self.problem}-{self.adjacency}"
+
+    @property
+    def plan(self):
+        made = attempt(self)
+        if isinstance(made, str):
+            pytest.skip(made)
+        return made
+
+    @property
+    def data(self):
+        return rows(self.problem)
+
+    @property
+    def nothing(self):
+        """Rows that are all null."""
+        return (np.full_like(self.data[0], np.nan), *self.data[1:])
+
+    def compared(self, row, *kinds):
+        """Return a table, and its neighbours at a row (all kinds by default).
+
+        For zero-out the table has a null row.
+        """
+        X, label = self.data[0], None
+        if PROBLEMS[self.problem].loss.labels == "real":
+            label = far_label(-self.data[1], row)
+        full = change(self.data, row, X[row] * 100.0, label)  # as large as the bounds allow
+        found = {"full": full, **neighbours(full, row)}
+        table = full if self.adjacency == "replace_one" else found["nan"]
+        return table, {kind: found[kind] for kind in kinds or found}
+
+    def dropped_class(self, row):
+        """Return a table where one class has one member, and its neighbour that drops it."""
+        if PROBLEMS[self.problem].loss.labels not in ("sign", "classes"):
+            return None
+        X, y = self.data[0], self.data[1].copy()
+        y[:] = y[row]
+        lonely = change((X, y), row, None, far_label(y, row))
+        return lonely, {"drop a class": (X, y), "keep it": lonely}
+
+
+@cache
+def attempt(case):
+    """Return the plan of a case, or why there is none."""
+    problem = PROBLEMS[case.problem]
+    try:
+        return dp.plan(problem, n=N, d=D, budget=BUDGETS[case.adjacency], solver=case.solver)
+    except AssumptionError as refusal:
+        return str(refusal)
+
+
+def cases(solver, adjacency):
+    """Return the first cases that a solver's needs admit."""
+    needs, budget = registry()[solver], BUDGETS[adjacency]
+    fitting = [
+        Case(solver, name, adjacency)
+        for name, problem in PROBLEMS.items()
+        if not needs.refusals(problem.facts(N, D), budget)
+    ]
+    return fitting[: MOST[adjacency]]
+
+
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames:
+        every = [case for key in registry() for kind in MOST for case in cases(key, kind)]
+        metafunc.parametrize("case", [pytest.param(case, id=case.id) for case in every])
+    if "solver" in metafunc.fixturenames:
+        metafunc.parametrize("solver", list(registry()))
+
+
+@pytest.fixture
+def planned():
+    """A function from a solver to its cases that can be planned, both adjacencies by default."""
+
+    def find(solver, *adjacencies):
+        kinds = adjacencies or tuple(MOST)
+        found = [case for kind in kinds for case in cases(solver, kind)]
+        return [case for case in found if not isinstance(attempt(case), str)]
+
+    return find
+
+
+@pytest.fixture
+def problems():
+    return PROBLEMS
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+@cache
+def rows(name, n=N, seed=5):
+    """Return rows and labels for a problem, some of them outside of its bounds."""
+    bounds, loss = PROBLEMS[name].bounds, PROBLEMS[name].loss
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, D)) * bounds.feature_norm * 0.7
+    margin = X @ np.array([1.0, -0.5, 0.25]) / bounds.feature_norm
+    if loss.labels == "none":
+        return (X,)
+    if loss.labels == "classes":
+        return X, np.array(CLASSES.values)[np.digitize(margin, [-0.3, 0.3])]
+    if loss.labels == "sign":
+        return X, np.where(margin > 0, 1.0, -1.0) * np.where(rng.random(n) < 0.1, -1.0, 1.0)
+    return X, margin + 0.2 * rng.standard_normal(n)
+
+
+def change(data, row, features=None, label=None):
+    """Return a copy of the data with another row."""
+    X = data[0].copy()
+    if features is not None:
+        X[row] = features
+    if len(data) == 1:
+        return (X,)
+    y = data[1].copy()
+    if label is not None:
+        y[row] = label
+    return X, y
+
+
+def far_label(y, row):
+    """Return a label that is as far from a row's own as labels can be."""
+    if y.dtype.kind == "U":
+        return "a" if y[row] != "a" else "c"
+    if set(np.unique(y)) <= {-1.0, 1.0}:
+        return -y[row]
+    return -1e3 if y[row] > 0 else 1e3
+
+
+def neighbours(data, row):
+    """Return neighbours that differ in one row, by what happens to it."""
+    X, y = data[0], data[1] if len(data) == 2 else None
+    other = (row + 7) % len(X)
+    label = None if y is None else far_label(y, row)
+    found = {
+        "swap": change(data, row, X[other][::-1] - 1.0, label),
+        "flip": change(data, row, None if y is not None else -X[row], label),
+        "turn": change(data, row, -X[row]),
+        "shift": change(data, row, X[row] + 0.3),
+        "blow up": change(data, row, X[row] * 1e200, label),
+        "zero": change(data, row, 0.0),
+        "duplicate": change(data, row, X[other], None if y is None else y[other]),
+        "nan": change(data, row, np.nan),
+        "infinity": change(data, row, [np.inf, -np.inf, 1.0]),
+    }
+    if y is not None and y.dtype.kind == "f":
+        found["nan label"] = change(data, row, None, np.nan)
+        found["infinite label"] = change(data, row, None, -np.inf)
+    elif y is not None:
+        found["unknown class"] = change(data, row, None, "z")
+    return found

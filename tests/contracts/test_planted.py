@@ -1,0 +1,113 @@
+"""Deliberate privacy bugs: for every solver, a check of the contract must see each of them."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.audit import BUGS, contract, planted, record
+from dpsco.errors import DpscoError, ParameterError
+from dpsco.privacy import Adjacency, Randomness
+from dpsco.solvers import registry
+
+
+def caught(check, *given, **named):
+    """Return what a check says; an error of the library is a catch too."""
+    try:
+        return check(*given, **named)
+    except DpscoError as problem:
+        return [str(problem)]
+
+
+def seen(bug, case):
+    """Return whether the contract sees a bug in a case, by the check that is there for it."""
+    if bug == "half_noise":
+        drawn = len(contract.noise(record(case.plan, case.data)))
+        with planted(bug, case.solver):
+            return caught(contract.check_noise, case.plan, case.data, seeds=range(2 + 80 // drawn))
+    if bug == "reused_seed":
+        with planted(bug, case.solver):
+            return caught(contract.check_noise, case.plan, case.data, seeds=range(2))
+    if bug == "skipped_empty_batch":
+        with planted(bug, case.solver):
+            return caught(contract.check_ledger, case.plan, case.nothing)
+    if bug == "forgotten_factor":
+        return _factor_seen(case)
+    data, others = case.compared(0, *{"divisor_from_data": ["nan", "full"]}.get(bug, ()))
+    if bug == "unclipped_row":  # large, yet small enough for the arithmetic
+        X = case.data[0].copy()
+        X[0] = X[0] * 1e6
+        others = {"large": (X, *case.data[1:])}
+    with planted(bug, case.solver):
+        found = caught(contract.check_replay, case.plan, data, others, row=0)
+        if not found and bug == "unclipped_row":  # a minimiser need not move far for a large row
+            found = caught(contract.check_rows, case.plan, others["large"])
+        return found
+
+
+def _factor_seen(case):
+    """Plan with the bug, at a budget that no cache has seen, and check that plan."""
+    budget = dp.ApproxDP(2.9, 0.7e-4)
+    with planted("forgotten_factor", case.solver):
+        plan = dp.plan(
+            case.plan.problem, n=case.plan.n, d=case.plan.d, budget=budget, solver=case.solver
+        )
+        found = caught(contract.check_cost, plan)
+        if not found:
+            data, others = case.compared(0, "flip", "turn", "full")
+            found = caught(contract.check_replay, plan, data, others, row=0)
+    return found
+
+
+def harmless(bug, case):
+    """Return whether a bug finds nothing to spoil: then it must change no bit of a run."""
+    if bug not in ("skipped_empty_batch", "start_from_data"):
+        return False
+    plan, rows = case.plan, case.nothing if bug == "skipped_empty_batch" else case.data
+    clean = record(plan, rows).weights
+    with contextlib.suppress(DpscoError), planted(bug, case.solver):
+        return record(plan, rows).weights.tobytes() == clean.tobytes()
+    return False
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(solver, bug, planned):
+    open_cases = [case for case in planned(solver, "replace_one") if not harmless(bug, case)]
+    if not open_cases:
+        # Objective perturbation has neither a starting point that matters nor an empty sum.
+        assert bug in ("skipped_empty_batch", "start_from_data")
+        return
+    assert any(seen(bug, case) for case in open_cases), bug
+
+
+def test_bugs_are_gone_after_the_block(planned):
+    case = planned("noisy_gd", "replace_one")[0]
+    before, entry = record(case.plan, case.data).weights, registry()["noisy_gd"]
+    for bug in BUGS:
+        with planted(bug, "noisy_gd"), contextlib.suppress(DpscoError):
+            record(case.plan, case.data)
+    assert registry()["noisy_gd"] is entry
+    assert np.array_equal(record(case.plan, case.data).weights, before)
+    assert Adjacency.REPLACE_ONE.factor == 2
+    streams = [Randomness.seeded(1).child("a") for _ in range(1)]
+    root = Randomness.seeded(1)
+    assert root.child("a").words(1) != root.child("a").words(1)
+    assert streams[0].normals(10_000).std() > 0.9
+
+
+def test_unknown_bugs_and_solvers_are_refused():
+    with pytest.raises(ParameterError, match="bug must be one of"), planted("none", "noisy_gd"):
+        pass
+    with pytest.raises(ParameterError, match="solver must be"), planted("half_noise", "none"):
+        pass
+
+
+def test_every_bug_says_what_it_breaks():
+    assert {bug.breaks for bug in BUGS.values()} <= {
+        "replay", "ledger", "noise law", "independence", "cost",
+    }  # fmt: skip
+    assert set(BUGS) == {
+        "half_noise", "unclipped_row", "reused_seed", "divisor_from_data", "skipped_empty_batch",
+        "start_from_data", "forgotten_factor",
+    }  # fmt: skip

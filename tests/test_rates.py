@@ -1,0 +1,208 @@
+"""The instances of the rate experiments have the excess that they claim; the runner judges."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpsco as dp
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are not installed
+
+from benchmarks.rates import __main__ as runner
+from benchmarks.rates import instances
+from benchmarks.rates.experiment import Experiment, Instance, slope
+
+# -- known answers: the excess of zero weights ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "d", "known"),
+    [
+        ("absolute", 5, 0.2473),
+        ("power", 5, 0.2278),
+        ("huber", 5, 0.0657),
+        ("absolute", 20, 0.0785),
+        ("power", 20, 0.0648),
+        ("huber", 20, 0.0202),
+    ],
+)
+def test_e1_trivial(loss, d, known):
+    assert instances.e1(loss, d).trivial == pytest.approx(known, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("d", "known"), [(5, 0.2295), (10, 0.1413), (20, 0.0849), (40, 0.0492), (80, 0.0273)]
+)
+def test_a_trivial(d, known):
+    assert instances.a(d).trivial == pytest.approx(known, abs=6e-5)
+
+
+def test_a_in_a_subspace_is_a_of_that_dimension():
+    small, large = instances.a(5), instances.a(40, rank=5)
+    assert large.trivial == pytest.approx(small.trivial, rel=1e-9)
+    X, _ = large.draw(np.random.default_rng(0), 50)
+    assert np.linalg.matrix_rank(X) == 5
+    assert not large.problem.domain.bounded
+
+
+def test_e2_on_its_axis_is_e2():
+    """The minimum is found with one coordinate, the excess is computed with two."""
+    instance = instances.e2(10)
+    axis = [instance.excess(instances.unit(10, length)) for length in np.linspace(0, 5, 41)]
+    assert min(axis) == pytest.approx(0.0, abs=2e-4)
+    assert axis[0] == pytest.approx(instance.trivial, abs=1e-12)
+
+
+def test_other_trivial_values():
+    assert 1.0 - instances.e2(10).trivial == pytest.approx(0.432, abs=0.006)  # sampled: 6e4 rows
+    assert instances.x2(20).trivial == pytest.approx(0.209, abs=5e-4)
+    assert instances.u2(100).trivial == pytest.approx(0.1, rel=1e-12)
+    for instance in (instances.u1(10), instances.u1(10, "l2"), instances.logistic_sphere(10)):
+        assert instance.trivial == instance.excess(np.zeros(10)) == pytest.approx(1.0, rel=1e-12)
+
+
+# -- the excess is what a million fresh rows say ---------------------------------------------------
+
+EVERY = {
+    "e1 absolute": instances.e1("absolute", 5),
+    "e1 power": instances.e1("power", 5),
+    "e1 huber": instances.e1("huber", 5),
+    "e2": instances.e2(6),
+    "a": instances.a(5),
+    "a rank": instances.a(9, rank=4),
+    "u1": instances.u1(6),
+    "u2": instances.u2(8),
+    "logistic_sphere": instances.logistic_sphere(6),
+    "x2": instances.x2(6),
+}
+RELATIVE = {"u1", "logistic_sphere"}
+
+
+def losses(instance, w, X, y):
+    """Return each row's loss, by the library's own value."""
+    loss = instance.problem.loss
+    return loss.value(w, X) if y is None else loss.value(X @ w, y)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_excess_agrees_with_fresh_rows(name):
+    """Differences of risk between two points; five standard errors (false alarm 6e-7)."""
+    instance = EVERY[name]
+    rng = np.random.default_rng(3)
+    X, y = instance.draw(rng, 200_000)
+    w, v = rng.standard_normal((2, X.shape[1])) * 0.4
+    gap = losses(instance, w, X, y) - losses(instance, v, X, y)
+    claimed = instance.excess(w) - instance.excess(v)
+    unit = 1.0
+    if name in RELATIVE:  # the unit is the excess of zero weights; corners are sampled as well
+        best = {"u1": instances.unit(6, 9.99)}.get(name, _dense(6))
+        zero = np.zeros(6)
+        unit = float(np.mean(losses(instance, zero, X, y) - losses(instance, best, X, y)))
+    slack = 0.02 if name in RELATIVE else 0.0
+    error = 5.0 * gap.std() / math.sqrt(len(gap))
+    assert claimed * unit == pytest.approx(gap.mean(), abs=error + slack * unit)
+    assert error < 0.01
+
+
+def _dense(d):
+    return np.where(np.arange(d) % 2 == 0, 1.0, -1.0) * 8.0 / math.sqrt(d)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(seed=st.integers(0, 2**32 - 1), size=st.floats(0.0, 3.0))
+@settings(max_examples=15, deadline=None)
+def test_excess_is_never_negative(name, seed, size):
+    instance = EVERY[name]
+    d = instance.draw(np.random.default_rng(0), 1)[0].shape[1]
+    direction = np.random.default_rng(seed).standard_normal(d)
+    w = instance.problem.domain.project(size * direction / np.linalg.norm(direction))
+    assert instance.excess(w) >= -1e-9
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_rows_are_drawn_within_the_bounds(name):
+    instance = EVERY[name]
+    X, y = instance.draw(np.random.default_rng(1), 500)
+    bounds = instance.problem.bounds
+    assert np.all(np.linalg.norm(X, axis=1) <= bounds.feature_norm * (1 + 1e-12))
+    if isinstance(bounds.label, float):
+        assert np.all(np.abs(y) <= bounds.label)
+
+
+# -- the runner ------------------------------------------------------------------------------------
+
+
+def experiment(**settings):
+    given = {
+        "name": "toy",
+        "instance": instances.e1("huber", 5),
+        "solver": "noisy_gd",
+        "budget": dp.ApproxDP(1.0, 1e-6),
+        "sizes": (1000, 2000, 4000),
+        "repeats": 2,
+        "options": {"rounds": 8},
+        **settings,
+    }
+    return Experiment(**given)
+
+
+def test_slope_of_a_power_law():
+    assert slope({n: 3.0 * n**-0.75 for n in (100, 1000, 5000)}) == pytest.approx(-0.75)
+
+
+def test_bands_are_judged():
+    toy = experiment(slope=(-1.0, -0.5), excess={1000: (0.0, 0.1)})
+    assert toy.problems({1000: 0.05, 2000: 0.03}) == []
+    assert "excess 0.2 at n = 1000" in toy.problems({1000: 0.2, 2000: 0.12})[0]
+    assert "slope -2.00" in toy.problems({1000: 0.05, 2000: 0.0125})[0]
+    assert "slope" in toy.problems({1000: 0.05, 2000: 0.05})[0]
+
+
+def test_runner_prints_and_judges(capsys, monkeypatch):
+    good = experiment(name="good", slope=(-3.0, -0.2), excess={4000: (0.0, 0.0657)})
+    bad = experiment(name="bad", excess={1000: (0.0, 1e-9)}, sizes=(1000,))
+    monkeypatch.setattr(runner, "experiments", lambda only: [good, bad])
+    assert runner.main([]) == 1
+    shown = capsys.readouterr().out
+    assert "as it should be" in shown
+    assert "MISSED bad: excess" in shown
+    assert "MISSED good" not in shown
+    assert "2 experiments, 1 outside of their bands" in shown
+    assert "zero weights have 0.06568" in shown
+    assert runner.main(["--quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "not judged" in shown
+    assert "n    4,000" not in shown
+
+
+def test_runner_finds_the_families(capsys):
+    assert {"experiment", "instances", "__main__"}.isdisjoint(runner.families())
+    keys = set(dp.solvers.registry())
+    assert {item.solver for item in runner.experiments()} <= keys
+    assert runner.main(["--only", "no such solver"]) == 2
+    assert "no such solver" in capsys.readouterr().err
+
+
+def test_only_picks_a_solver_or_a_name(monkeypatch):
+    class Family:
+        EXPERIMENTS = (experiment(name="one"), experiment(name="two", solver="other"))
+
+    monkeypatch.setattr(runner, "families", lambda: ["family"])
+    monkeypatch.setattr(runner.importlib, "import_module", lambda name: Family)
+    assert [item.name for item in runner.experiments("noisy_gd")] == ["one"]
+    assert [item.name for item in runner.experiments("two")] == ["two"]
+    assert len(list(runner.experiments())) == 2
+
+
+def test_every_experiment_has_a_band_that_can_be_missed():
+    for item in runner.experiments():
+        assert isinstance(item.instance, Instance)
+        measurable = set(item.excess) <= set(item.sizes)
+        banded = bool(item.excess) or any(map(math.isfinite, item.slope))
+        assert measurable, item.name
+        assert banded, item.name
