@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-PAGES = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -19,10 +20,27 @@ def test_examples_run(page, capsys):
 
 
 def test_every_page_is_reachable():
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    solvers = (ROOT / "docs" / "solvers.md").read_text(encoding="utf-8")
     assert PAGES
     for page in PAGES:
-        assert f"docs/{page.name}" in readme
+        if page.parent.name == "solvers":
+            assert f"](solvers/{page.name})" in solvers
+        else:
+            assert f"docs/{page.name}" in readme
+
+
+def test_every_solver_has_a_page_and_every_page_a_solver():
+    from dpsco.solvers import registry
+
+    pages = {page.stem for page in PAGES if page.parent.name == "solvers"}
+    assert pages == set(registry())
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", *PAGES]:
+        for target in re.findall(r"\]\(\s*([^)#:\s]+\.md)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).is_file(), f"{page.name}: {target}"
 
 
 @pytest.mark.parametrize(

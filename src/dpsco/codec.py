@@ -69,11 +69,11 @@ def decode(record: Any) -> Any:
     name = record.get(_TYPE)
     values = {key: decode(item) for key, item in record.items() if key not in (_TYPE, "value")}
     if name == "float":
-        return float(record["value"])
+        return _number(record)
     if name == "Budget":
-        return budget_from_json(record["value"])
+        return budget_from_json(record.get("value"))
     if name == "Release":
-        return releases.from_json(record["value"])
+        return releases.from_json(record.get("value"))
     kind = _records().get(str(name))
     if kind is None:
         raise ParameterError(f"a file names the type {name!r}, which is none of dpsco's records.")
@@ -81,6 +81,14 @@ def decode(record: Any) -> Any:
         return kind(**values) if kind is not Classes else Classes(values["values"])
     except (TypeError, KeyError) as problem:
         raise ParameterError(f"this is not a {name}: {problem}.") from None
+
+
+def _number(record: dict[str, Any]) -> float:
+    """Return a number that JSON itself has no word for."""
+    try:
+        return float(record["value"])
+    except (KeyError, TypeError, ValueError):
+        raise ParameterError(f"a file has {record!r} in the place of a number.") from None
 
 
 @lru_cache(maxsize=1)

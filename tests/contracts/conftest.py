@@ -58,6 +58,13 @@ PROBLEMS = {
         domain=DOMAINS.L2Ball(3.0),
     ),
 }
+SHORT = {"rounds": 16, "passes": 4, "epochs": 2}  # contracts do not depend on the length of a run
+VARIANTS = {  # other releases than by default, on the first problem that fits
+    "dp_sgd_output": {"sampling": "with_replacement"},
+    "dp_sgd_output_unbounded": {"sampling": "with_replacement"},
+    "bolt_on_sgd": {"batch": 5},
+    "dp_ftrl": {"noise": "tree"},
+}
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {
     adjacency: dp.ApproxDP(3.0, 1e-4, adjacency=adjacency)
@@ -72,10 +79,18 @@ class Case:
     solver: str
     problem: str
     adjacency: str = "replace_one"
+    variant: bool = False
 
     @property
     def id(self):
-        return f"{self.solver}-{self.problem}-{self.adjacency}"
+        tail = "-variant" if self.variant else ""
+        return f"{self.solver}-{self.problem}-{self.adjacency}{tail}"
+
+    @property
+    def options(self):
+        known = registry()[self.solver].options
+        short = {name: value for name, value in SHORT.items() if name in known}
+        return {**short, **(VARIANTS[self.solver] if self.variant else {})}
 
     @property
     def plan(self):
@@ -119,9 +134,15 @@ class Case:
 @cache
 def attempt(case):
     """Return the plan of a case, or why there is none."""
-    problem = PROBLEMS[case.problem]
     try:
-        return dp.plan(problem, n=N, d=D, budget=BUDGETS[case.adjacency], solver=case.solver)
+        return dp.plan(
+            PROBLEMS[case.problem],
+            n=N,
+            d=D,
+            budget=BUDGETS[case.adjacency],
+            solver=case.solver,
+            options=case.options,
+        )
     except AssumptionError as refusal:
         return str(refusal)
 
@@ -134,7 +155,9 @@ def cases(solver, adjacency):
         for name, problem in PROBLEMS.items()
         if not needs.refusals(problem.facts(N, D), budget)
     ]
-    return fitting[: MOST[adjacency]]
+    extra = solver in VARIANTS and adjacency == "replace_one"
+    variants = [Case(solver, case.problem, adjacency, True) for case in fitting[:1] if extra]
+    return [*fitting[: MOST[adjacency]], *variants]
 
 
 def pytest_generate_tests(metafunc):

@@ -56,9 +56,9 @@ def test_every_solver_is_covered(solver, planned):
 
 def test_plan_is_public(case):
     assert contract.check_plan(case.plan) == []
-    problem, budget = case.plan.problem, case.plan.budget
-    again = dp.plan(problem, n=case.plan.n, d=case.plan.d, budget=budget, solver=case.solver)
-    assert again == case.plan
+    problem, plan = case.plan.problem, case.plan
+    given = {"budget": plan.budget, "solver": case.solver, "options": case.options}
+    assert dp.plan(problem, n=plan.n, d=plan.d, **given) == plan
     assert case.solver in str(case.plan)
     assert case.plan.enforced[: len(problem.bounds.enforced)] == problem.bounds.enforced
 
@@ -158,8 +158,8 @@ def test_secure_runs_differ_and_seeded_runs_repeat(solver, planned):
     assert secure[0].solver == case.solver
 
 
-@pytest.mark.parametrize(("features", "labels"), [(1e3, 1.0), (1e-3, 1.0)])
-def test_units_of_the_features_do_not_matter(solver, planned, features, labels):
+@pytest.mark.parametrize("features", [1e3, 1e-3])
+def test_units_of_the_features_do_not_matter(solver, planned, features):
     """Features and their bound in other units give the same predictions."""
     case = next((c for c in planned(solver, "replace_one") if c.problem == "logistic-ball"), None)
     if case is None:
@@ -169,8 +169,8 @@ def test_units_of_the_features_do_not_matter(solver, planned, features, labels):
         bounds=dp.Bounds(features, label="sign"),
         domain=dp.domains.L2Ball(3.0 / features),
     )
-    budget = case.plan.budget
-    other = dp.plan(problem, n=case.plan.n, d=case.plan.d, budget=budget, solver=solver)
+    given = {"budget": case.plan.budget, "solver": solver, "options": case.options}
+    other = dp.plan(problem, n=case.plan.n, d=case.plan.d, **given)
     X, y = case.data
     one = contract.record(case.plan, (X, y)).weights
     two = contract.record(other, (X * features, y)).weights * features

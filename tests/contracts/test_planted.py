@@ -50,9 +50,8 @@ def _factor_seen(case):
     """Plan with the bug, at a budget that no cache has seen, and check that plan."""
     budget = dp.ApproxDP(2.9, 0.7e-4)
     with planted("forgotten_factor", case.solver):
-        plan = dp.plan(
-            case.plan.problem, n=case.plan.n, d=case.plan.d, budget=budget, solver=case.solver
-        )
+        given = {"budget": budget, "solver": case.solver, "options": case.options}
+        plan = dp.plan(case.plan.problem, n=case.plan.n, d=case.plan.d, **given)
         found = caught(contract.check_cost, plan)
         if not found:
             data, others = case.compared(0, "flip", "turn", "full")

@@ -109,6 +109,51 @@ def test_gap_bounds_the_distance_wherever_it_stops(name, seed, clip, ridge, pass
     assert np.linalg.norm(w - best) <= bound + 2e-6
 
 
+@pytest.mark.parametrize("clip", [0.2, 5.0])
+def test_gap_of_the_absolute_loss(clip):
+    """P - D by hand: the clipped loss is cap |u - y|, its conjugate a y for |a| <= cap."""
+    block, ridge = rows(LOSSES["absolute"]), 0.1
+    mean = Regularised(LOSSES["absolute"], WholeSpace(), clip, ridge)
+    duals, scale = Duals.zeros(len(block)), 1.0 / (ridge * len(block))
+    assert not mean.gap(block, np.zeros(3), duals) < math.inf  # nothing is known yet
+    w = dual_pass(
+        block.rows,
+        block.labels,
+        mean.loss.kernel(),
+        np.zeros(3),
+        duals,
+        norms=block.norms,
+        clip=clip,
+        scale=scale,
+        compiled=False,
+    )
+    caps = np.minimum(clip / block.norms, 1.0)
+    off = block.rows @ w - block.labels
+    primal = np.mean(caps * np.abs(off)) + ridge / 2 * w @ w
+    dual = -np.mean(duals.values * block.labels) - ridge / 2 * w @ w
+    by_slopes = np.abs(caps * np.sign(off) - duals.values) * np.abs(
+        off + block.labels - duals.places
+    )
+    assert mean.gap(block, w, duals) == pytest.approx(np.mean(by_slopes), rel=1e-9)
+    assert primal - dual <= np.mean(by_slopes) <= 4 * (primal - dual)
+
+
+def test_stops_at_half_of_the_gap_that_suffices(monkeypatch):
+    """ridge/2 distance^2 certifies; half of it is kept for rounding; no pass is taken in vain."""
+    seen, gap = [], Regularised.gap
+
+    def spied(self, *arguments):
+        seen.append(gap(self, *arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(Regularised, "gap", spied)
+    mean = Regularised(LOSSES["hinge"], WholeSpace(), 1.0, 0.05)
+    _, passes = mean.minimise(rows(LOSSES["hinge"]), np.zeros(3), distance=0.01, compiled=False)
+    target = 0.05 / 4 * 0.01**2
+    assert passes == len(seen) > 2
+    assert seen[-1] <= target < min(seen[:-1])
+
+
 @pytest.mark.parametrize("name", ["absolute", "hinge", "logistic"])
 @pytest.mark.parametrize("adversary", ["random", "same row", "far centre", "one direction"])
 def test_ends_at_the_least_distance(name, adversary):

@@ -142,6 +142,22 @@ def test_rounding_is_part_of_the_certificate():
             minimise(problem, domain=domain, start=np.zeros(4), distance=0.5e-4)
 
 
+@FAST
+@given(st.integers(2, 6), st.integers(0, 10**6), st.floats(-2, 12), st.booleans())
+def test_no_point_is_certified_that_is_too_far(d, seed, log_curvature, free):
+    """Whatever the step: short ones hardly move, which must not look like a small gradient."""
+    problem = quadratic(d, 50.0, seed, far=2.0)
+    radius = 0.3 * float(np.linalg.norm(problem.best))
+    domain = domains.WholeSpace() if free else domains.L2Ball(radius)
+    best = problem.best if free else on_sphere(problem, radius)
+    x = domain.project(np.random.default_rng(seed).normal(size=d))
+    near = module._State(problem, domain, 1.0)
+    point, _, _ = near.on_boundary(x, problem.gradient(x), 10.0**log_curvature)
+    for share in (0.2, 0.999):
+        state = module._State(problem, domain, share * float(np.linalg.norm(point - best)))
+        assert not state.on_boundary(x, problem.gradient(x), 10.0**log_curvature)[2]
+
+
 def test_error_that_rounding_leaves():
     free = certified_error(
         1e-12, domain=domains.WholeSpace(), size=3, strong_convexity=1e-3, smoothness=1.0

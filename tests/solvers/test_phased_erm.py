@@ -82,7 +82,7 @@ def test_phases_halve_and_are_disjoint(n):
     starts, stops = zip(*plan.rows, strict=True)
     assert starts == (0, *stops[:-1])
     assert stops[-1] < n
-    assert all(release.rows == rows for release, rows in zip(plan.releases(), plan.rows, strict=True))
+    assert tuple(release.rows for release in plan.releases()) == plan.rows
 
 
 def test_distances_never_fall_below_what_rounding_hides():

@@ -148,7 +148,7 @@ def test_default_steps_and_rounds():
     problem = dp.Problem(loss=Absolute(), bounds=bounds, domain=dp.domains.L2Ball(1.0))
     sgd = make("dp_sgd_single_epoch", problem, n=4000, d=20, budget=BUDGET)
     sigma = 2 / MU
-    assert int(4000 / (4 * sigma * 20)) < sgd.rounds == 6
+    assert sgd.rounds == round(4000 / (4 * sigma * 20)) == 6  # n G / (4 sigma d)
     spread = 1 / 20 + 6 / 4000 + 20 * (6 * sigma / 4000) ** 2
     assert sgd.step == pytest.approx(1 / math.sqrt(6 * spread), rel=1e-6)
     assert sgd.falling
@@ -162,6 +162,17 @@ def test_default_steps_and_rounds():
     assert ftrl.tail == 64
     assert make("dp_sgd_single_epoch", problem, n=10**6, d=20, budget=BUDGET).rounds == 64
     assert make("dp_ftrl", problem, n=7, d=20, budget=BUDGET).rounds == 7
+
+
+def test_smooth_losses_take_more_rounds_when_their_steps_are_cut():
+    def rounds(loss, n):
+        bounds = dp.Bounds(1.0, label=1.3)
+        problem = dp.Problem(loss=loss, bounds=bounds, domain=dp.domains.L2Ball(1.0))
+        return make("dp_sgd_single_epoch", problem, n=n, d=20, budget=BUDGET).rounds
+
+    assert rounds(Huber(0.3), 4000) > 1.5 * rounds(Absolute(), 4000)
+    assert rounds(Huber(0.3), 3) == rounds(Absolute(), 3) == 3
+    assert rounds(Absolute(), 16_000) == 24
 
 
 def test_steps_fall_linearly_to_a_mean():

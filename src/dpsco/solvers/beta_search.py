@@ -116,7 +116,9 @@ def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> floa
         AssumptionError: no beta is feasible; names the smallest epsilon that has one.
     """
     if not isinstance(budget, ApproxDP):
-        raise AssumptionError(f"Thm 11 needs a budget ApproxDP(epsilon, delta); got {budget}.")
+        raise AssumptionError(
+            "dp_sgd_gradient with calibration='paper' needs a budget ApproxDP(epsilon, delta)."
+        )
     found = search(n, rounds, budget.epsilon, budget.delta)
     if found is not None:
         return found.multiplier
@@ -125,9 +127,9 @@ def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> floa
     least = least_epsilon(n, rounds, budget.delta)
     raise AssumptionError(
         f"dp_sgd_gradient with calibration='paper': no beta meets the conditions of Thm 11 for "
-        f"n = {n}, {rounds} rounds and {budget}; the smallest epsilon that has one is "
-        f"{least:.4g}. Raise epsilon, use calibration='tight', or pass "
-        "options={'accountant': 'auto'} for tight noise on the published schedule."
+        f"n = {n}, {rounds} rounds, epsilon = {budget.epsilon:g} and delta = {budget.delta:g}; the "
+        f"smallest epsilon that has one is {least:.4g}. Raise epsilon, use calibration='tight', "
+        "or pass options={'accountant': 'auto'} for tight noise on the published schedule."
     )
 
 

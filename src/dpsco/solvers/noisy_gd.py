@@ -30,6 +30,7 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
+from .clips import default_clip
 from .envelopes import blurred, smoothed
 
 MOMENTUM = 0.9
@@ -102,7 +103,8 @@ def plan(
     Args:
         problem, n, d, budget, calibration: as in `dpsco.plan`.
         rounds: full passes over the rows.
-        clip: bound on a row's gradient; by default its largest value at the start.
+        clip: bound on a row's gradient; by default its largest value at the start, or anywhere if
+            the budget is large.
         step: step size for the mean gradient.
         momentum: heavy-ball coefficient, at least 0 and below 1.
         tail: how many of the last iterates are averaged.
@@ -110,7 +112,7 @@ def plan(
         sharpening: by which factor the smoothing grows over the second half of the rounds.
     """
     facts = problem.facts(n, d)
-    bound = facts.start_gradient if clip is None else facts.gradient_bound(clip)
+    bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
     single = gaussian_sigma(budget, bound=bound, rows=(0, n))
     time = _time(facts, single)
     smooth = blurred(facts) if smoothing is None else smoothing
@@ -165,9 +167,9 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
 def risk(facts: Facts, budget: Budget) -> float:
     """Return the predicted excess risk: the header's bound at the best integrated time."""
-    single = gaussian_sigma(budget, bound=facts.start_gradient, rows=(0, facts.n)) / facts.n
-    noise = facts.distance * single * math.sqrt(facts.size)
-    return noise + facts.distance * facts.start_gradient / math.sqrt(facts.n)
+    bound = default_clip(facts, budget)
+    single = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / facts.n
+    return facts.distance * (single * math.sqrt(facts.size) + bound / math.sqrt(facts.n))
 
 
 def _time(facts: Facts, single: float) -> float:

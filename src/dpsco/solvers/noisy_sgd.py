@@ -110,10 +110,10 @@ def _scheduled(
     """Return a plan with the published ``noise`` on the sum, or with the least."""
     if calibration != "paper":
         return tight_plan(facts, budget, calibration, solver, rounds, batch, bound)
-    if amounts(budget)[0] > 1.0:
+    if (epsilon := amounts(budget)[0]) > 1.0:
         raise AssumptionError(
-            f"{solver} with calibration='paper' needs epsilon <= 1, got {budget}: its published "
-            "noise is too small from epsilon 3 or 4 on. Use calibration='tight'."
+            f"{solver} with calibration='paper' needs epsilon <= 1, got {epsilon:g}: its "
+            "published noise is too small from epsilon 3 or 4 on. Use calibration='tight'."
         )
     return Plan(
         solver=solver,

@@ -75,8 +75,8 @@ def noise_multiplier(
         return gaussian_sigma(budget, bound=1.0, rows=(0, n), count=rounds)
     if not isinstance(budget, ApproxDP):
         raise AssumptionError(
-            f"the secrecy of a sample is accounted for in (epsilon, delta) only, and the budget is "
-            f"{budget}. Pass ApproxDP(epsilon, delta), or batch={n} for full batches."
+            "the secrecy of a sample is accounted for in (epsilon, delta) only, and the budget is "
+            f"{type(budget).__name__}. Pass ApproxDP(epsilon, delta), or batch={n} for full ones."
         )
     if rounds > MOST_ROUNDS:
         raise AssumptionError(_beyond(batch, n, rounds))

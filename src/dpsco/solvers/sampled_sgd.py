@@ -217,7 +217,10 @@ def _sample_size(n: int, epochs: float, batch: float | None, rate: float | None)
             f"dp_sgd_poisson takes batch or rate, not both; got batch={batch!r} and rate={rate!r}."
         )
     if rate is not None:
-        return min(1.0, _validate.positive("rate", rate)) * n
+        share = _validate.positive("rate", rate)
+        if share > 1.0:
+            raise ParameterError(f"rate must lie in (0, 1], got {rate!r}. Common: 0.01 to 0.1.")
+        return share * n
     if batch is not None:
         return checked_batch(batch, n)
     return float(max(1, math.ceil(n / max(1.0, epochs))))

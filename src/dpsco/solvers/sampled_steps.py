@@ -95,8 +95,8 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
         query = ClippedGradient(loss, weights, plan.clip)
         total = _noisy_sum(plan, query, source, ledger, compiled)
         velocity = plan.momentum * velocity + (1.0 - plan.momentum) * (total / plan.batch)
-        weights = problem.penalty.prox(weights - plan.step * velocity, plan.step)
-        weights = np.clip(problem.domain.project(weights), -_FARTHEST, _FARTHEST)
+        moved = np.clip(np.nan_to_num(weights - plan.step * velocity), -_FARTHEST, _FARTHEST)
+        weights = problem.domain.project(problem.penalty.prox(moved, plan.step))
         if t + plan.tail >= plan.rounds:
             average += weights / plan.tail
         progress(t + 1, plan.rounds)
@@ -169,8 +169,8 @@ def amounts(budget: Budget) -> tuple[float, float]:
     """Return (epsilon, delta); other budgets were refused before."""
     if not isinstance(budget, ApproxDP):
         raise AssumptionError(
-            f"sampled SGD needs a budget ApproxDP(epsilon, delta); got {budget}. Use "
-            "solver='noisy_gd', whose full batches any budget with a delta pays for."
+            f"sampled SGD needs a budget ApproxDP(epsilon, delta); got {type(budget).__name__}. "
+            "Use solver='noisy_gd', whose full batches any budget with a delta pays for."
         )
     return budget.epsilon, budget.delta
 

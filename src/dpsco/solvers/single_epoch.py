@@ -18,6 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from . import needs
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise
+WARY = 4.0  # how often noise counts when rounds are chosen: few are safer; measured
 FTRL_ROUNDS = 128  # batches of DP-FTRL by default: more change little, its noise is correlated
 BOLDER = {SGD: 1.0, FTRL: 3.0}  # times the theory's step for gradients of G/sqrt(d); measured
 NOISE_BYTES = 2**28  # beyond so many bytes of past noise DP-FTRL takes the buffered mechanism
@@ -107,11 +109,8 @@ def plan_sgd(
     facts = problem.facts(n, d)
     bound = facts.gradient_bound(clip)
     sigma = gaussian_sigma(budget, bound=bound, rows=(0, n))
-    if rounds is None:  # the noise of a batch's mean, sqrt(d) sigma T/n, is a quarter of G/sqrt(d)
-        rounds = min(max(int(n * bound / (4 * sigma * facts.size)), FEWEST), MOST, n)
-    rounds = _rounds(rounds, n)
-    batch = rounds / n * math.hypot(sigma * math.sqrt(facts.size), bound * math.sqrt(n / rounds))
-    scale = math.hypot(bound / math.sqrt(facts.size), batch)  # of a batch's noisy mean gradient
+    rounds = _rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
+    scale = math.sqrt(float(_square(facts, bound, sigma, rounds)))
     theory = facts.distance / (math.sqrt(rounds) * scale)
     return Plan(
         solver=SGD,
@@ -221,12 +220,34 @@ def _batch_sums(plan: Plan, source: Source) -> Callable[[Floats, tuple[int, int]
     return total
 
 
+def _square(facts: Facts, bound: float, sigma: float, rounds: Any) -> Any:
+    """Return the squared length of a noisy mean gradient: gradient, sampling, noise.
+
+    Of the gradient G/sqrt(d) is left, as of rows that point in all directions.
+    """
+    noise = facts.size * (sigma * rounds / facts.n) ** 2
+    return bound**2 / facts.size + bound**2 * rounds / facts.n + noise
+
+
+def _best_rounds(facts: Facts, bound: float, sigma: float) -> int:
+    """Return the T of least R^2/(2 h) + step square/2, h = step T, the noise made `WARY` times."""
+    rounds = np.arange(min(FEWEST, facts.n), min(MOST, facts.n) + 1)
+    square = _square(facts, bound, WARY * sigma, rounds)
+    step = np.minimum(facts.distance / np.sqrt(rounds * square), _longest(facts))
+    error = facts.distance**2 / (2 * step * rounds) + step * square / 2
+    return int(rounds[np.argmin(error)])
+
+
+def _longest(facts: Facts) -> float:
+    """Return 2/smoothness: beyond it descent on a smooth loss leaves the bowl."""
+    return 2 / facts.smoothness if 0 < facts.smoothness < math.inf else math.inf
+
+
 def _step(key: str, step: float | None, theory: float, facts: Facts) -> float:
     """Return the step: as asked for, else the theory's, made bolder, within 2/smoothness."""
     if step is not None:
         return _validate.positive("step", step)
-    longest = 2 / facts.smoothness if 0 < facts.smoothness < math.inf else math.inf
-    return min(BOLDER[key] * theory, longest)
+    return min(BOLDER[key] * theory, _longest(facts))
 
 
 def _noisiest(stream: PrefixMechanism) -> float:

@@ -1,0 +1,25 @@
+"""How hard to clip gradients by default, from public facts."""
+
+from __future__ import annotations
+
+import math
+
+from ..privacy.budget import Budget
+from ..problem import Facts
+
+NEGLIGIBLE = 0.02  # of the loss at the start: noise below this is not worth a bias
+
+
+def default_clip(facts: Facts, budget: Budget) -> float:
+    """Return the loss's own bound where its noise hardly matters, else the bound at the start.
+
+    The bound at the start cuts only rows that the model predicts worse than it did at the start
+    (`Facts.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
+    what is minimised, by as little as such rows are few, so it is used where noise costs more.
+    """
+    whole, start = facts.lipschitz, facts.start_gradient
+    if not math.isfinite(whole) or start <= 0.0:
+        return start if start > 0.0 else facts.gradient_bound(None)
+    reach = budget.adjacency.sensitivity(whole) / (facts.n * budget.mu_per_row())
+    noise = facts.distance * reach * math.sqrt(facts.size)
+    return whole if noise <= NEGLIGIBLE * facts.constants.value_at_zero else start

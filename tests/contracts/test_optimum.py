@@ -1,0 +1,83 @@
+"""With a budget so large that noise does not matter, every solver finds the optimum."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import dpsco as dp
+from dpsco.solvers import registry
+
+N, D = 4000, 3
+# One pass over the rows leaves what the rows themselves cannot tell, and ridges leave a bias.
+CLOSE = 0.05  # of the excess of zero weights
+HUGE = dp.ApproxDP(50.0, 1e-3)
+BALL = dp.domains.L2Ball(3.0)
+
+PROBLEMS = {
+    "logistic": dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"), domain=BALL
+    ),
+    "logistic-free": dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"), scale=3.0
+    ),
+    "logistic-ridge": dp.Problem(
+        loss=dp.losses.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign"),
+        domain=BALL,
+        penalty=dp.losses.L2Penalty(0.05),
+    ),
+}
+
+
+def table():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((N, D))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    chance = 1.0 / (1.0 + np.exp(-X @ np.array([2.0, -1.0, 0.5])))
+    return X, np.where(rng.random(N) < chance, 1.0, -1.0)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return table()
+
+
+def risk(problem, w, X, y):
+    ridge = getattr(problem.penalty, "strength", 0.0)
+    return np.mean(np.logaddexp(0.0, -y * (X @ w))) + 0.5 * ridge * float(w @ w)
+
+
+def optimum(problem, X, y):
+    """Return the least risk, by an optimiser that knows nothing of this package."""
+    ball = {"type": "ineq", "fun": lambda w: 9.0 - w @ w}
+    found = minimize(
+        lambda w: risk(problem, w, X, y), np.zeros(D), method="SLSQP", constraints=[ball],
+        options={"ftol": 1e-12},
+    )  # fmt: skip
+    assert found.success
+    return float(found.fun)
+
+
+def test_huge_budget_reaches_the_optimum(solver, rows):
+    X, y = rows
+    entry = registry()[solver]
+    name, problem = next(
+        (name, problem)
+        for name, problem in PROBLEMS.items()
+        if not entry.refusals(problem.facts(N, D), HUGE)
+    )
+    least = optimum(problem, X, y)
+    result = dp.solve(problem, (X, y), HUGE, solver=solver, randomness=dp.Randomness.seeded(1))
+    excess = risk(problem, result.weights, X, y) - least
+    trivial = risk(problem, np.zeros(D), X, y) - least
+    assert excess > -1e-6
+    assert excess < CLOSE * trivial, (name, excess / trivial)
+
+
+def test_the_check_has_power(rows):
+    """Weights that are right in direction but 40 % too short fail it."""
+    X, y = rows
+    problem = PROBLEMS["logistic"]
+    found = minimize(lambda w: risk(problem, w, X, y), np.zeros(D), tol=1e-10)
+    trivial = risk(problem, np.zeros(D), X, y) - found.fun
+    assert risk(problem, 0.6 * found.x, X, y) - found.fun > CLOSE * trivial

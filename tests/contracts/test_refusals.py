@@ -1,0 +1,119 @@
+"""What a theorem does not cover is refused before any row is read, with something that works."""
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.errors import AssumptionError, DataError, ParameterError
+from dpsco.solvers import registry
+
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+SIGN = dp.Bounds(1.0, label="sign")
+
+ODD = {
+    "not convex": dp.Problem(loss=dp.losses.Sigmoid(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
+    "kinked": dp.Problem(loss=dp.losses.Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
+    "free": dp.Problem(loss=dp.losses.Logistic(), bounds=SIGN),
+    "slope without bound": dp.Problem(
+        loss=dp.losses.Squared(), bounds=dp.Bounds(1.0, label=1.0)
+    ),
+    "l1 penalty": dp.Problem(
+        loss=dp.losses.Logistic(), bounds=SIGN, penalty=dp.losses.L1Penalty(0.1)
+    ),
+    "other norm": dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
+    ),
+    "ball": dp.Problem(loss=dp.losses.Logistic(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
+}  # fmt: skip
+BUDGETS = {
+    "approx": BUDGET,
+    "pure": dp.PureDP(1.0),
+    "add_remove": dp.ApproxDP(1.0, 1e-6, adjacency="add_remove"),
+}
+
+
+class Untouchable(dp.data.table.Table):
+    def __init__(self, n=500, d=3):
+        super().__init__(n, d, np.dtype(float), "number")
+
+    def _source(self, bounds, shuffle):
+        raise AssertionError("rows were touched")
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", ODD)
+def test_refusals_come_before_rows_and_name_what_works(solver, name, budget):
+    entry, problem, spend = registry()[solver], ODD[name], BUDGETS[budget]
+    reasons = entry.refusals(problem.facts(500, 3), spend)
+    if not reasons:
+        return
+    with pytest.raises(AssumptionError) as refusal:
+        dp.solve(problem, Untouchable(), spend, solver=solver)
+    text = str(refusal.value)
+    assert text.startswith(f"{solver} does not apply: ")
+    assert all(reason in text for reason in reasons)
+    others = [k for k, s in registry().items() if not s.refusals(problem.facts(500, 3), spend)]
+    assert ("No solver here applies" in text) == (not others)
+    for other in others:
+        assert other in text.split("Solvers that apply:")[1]
+
+
+def test_stability_is_not_claimed_for_losses_that_are_not_convex(solver):
+    """Whoever releases a stable vector or a minimiser must refuse what is not convex."""
+    entry = registry()[solver]
+    problem = ODD["ball"]
+    if entry.refusals(problem.facts(500, 3), BUDGET):
+        problem = ODD["free"]
+    if entry.refusals(problem.facts(500, 3), BUDGET):
+        problem = dp.Problem(
+            loss=dp.losses.Logistic(), bounds=SIGN, penalty=dp.losses.L2Penalty(0.1)
+        )
+    short = {"rounds": 8} if "rounds" in entry.options else {}
+    made = dp.plan(problem, n=500, d=3, budget=BUDGET, solver=solver, options=short)
+    kinds = {release.kind for release in made.releases()}
+    rests_on_convexity = kinds & {
+        "stable_gaussian", "stable_gamma", "random_hits", "objective_perturbation",
+    }  # fmt: skip
+    if not rests_on_convexity:
+        return
+    import dataclasses
+
+    wild = dataclasses.replace(problem, loss=dp.losses.Sigmoid())
+    reasons = entry.refusals(wild.facts(500, 3), BUDGET)
+    assert any("convex" in reason for reason in reasons)
+
+
+def test_options_out_of_range_are_refused(solver):
+    entry, problem = registry()[solver], ODD["ball"]
+    if entry.refusals(problem.facts(500, 3), BUDGET):
+        problem = ODD["free"]
+    if entry.refusals(problem.facts(500, 3), BUDGET):
+        problem = dp.Problem(
+            loss=dp.losses.Logistic(), bounds=SIGN, penalty=dp.losses.L2Penalty(0.1)
+        )
+    numeric = {"rounds", "passes", "epochs", "clip", "step", "batch", "rate", "tail"}
+    assert set(entry.options), "every solver has settings of its own"
+    for name in sorted(numeric & set(entry.options)):
+        for value in (-1, float("nan"), "many"):
+            with pytest.raises((ParameterError, AssumptionError), match=name):
+                dp.plan(problem, n=500, d=3, budget=BUDGET, solver=solver, options={name: value})
+
+
+def test_tables_of_another_shape_are_refused(solver, planned):
+    plan = planned(solver)[0].plan
+    with pytest.raises(DataError, match="Make a plan with the table's own n and d"):
+        dp.run(plan, Untouchable(plan.n + 1, plan.d))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows_are_refused_or_served(solver, planned, n):
+    case = planned(solver)[0]
+    try:
+        made = dp.plan(
+            case.plan.problem, n=n, d=3, budget=case.plan.budget, solver=solver,
+            options=case.options,
+        )  # fmt: skip
+    except (AssumptionError, ParameterError):
+        return
+    weights = dp.run(made, tuple(part[:n] for part in case.data)).weights
+    assert np.all(np.isfinite(weights))

@@ -1,0 +1,199 @@
+"""Noisy gradient descent: schedule, composition, convergence, scaling, refusals."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpsco as dp
+from dpsco.errors import ParameterError
+from dpsco.solvers import noisy_gd
+from dpsco.solvers.envelopes import blurred, kinked, smoothed
+
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+
+
+def problem(loss=None, *, feature=1.0, label="sign", **settings_):
+    loss = loss or dp.losses.Logistic()
+    return dp.Problem(loss=loss, bounds=dp.Bounds(feature, label=label), **settings_)
+
+
+def rows(n=4000, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    y = np.where(X @ np.arange(1.0, d + 1) + 0.5 * rng.logistic(size=n) > 0, 1.0, -1.0)
+    return X, y
+
+
+def plan(made=None, n=4000, d=4, budget=BUDGET, **options):
+    return dp.plan(made or problem(), n=n, d=d, budget=budget, solver="noisy_gd", options=options)
+
+
+@pytest.mark.parametrize(("adjacency", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
+def test_noise_is_that_of_exact_composition(adjacency, factor):
+    budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
+    made = plan(budget=budget, rounds=50, clip=0.5)
+    # mu(1, 1e-6) = 0.2367043807, known to ten digits
+    assert made.sigma == pytest.approx(factor * 0.5 * math.sqrt(50) / 0.2367043807, rel=1e-8)
+    (release,) = made.releases()
+    assert (release.count, release.bound, release.rows) == (50, 0.5, (0, 4000))
+    assert made.cost.epsilon(1e-6) == pytest.approx(1.0, rel=1e-9)
+    assert made.cost.epsilon(1e-6) <= 1.0
+
+
+def test_default_clip_is_the_largest_gradient_at_the_start():
+    assert plan().clip == 0.5  # logistic: |phi'(0)| = 1/2
+    assert plan(problem(dp.losses.Hinge())).clip == 1.0
+    assert plan(problem(dp.losses.Huber(0.3), label=1.0)).clip == pytest.approx(0.3)
+    assert plan(problem(dp.losses.Squared(), label=2.0, feature=3.0)).clip == pytest.approx(6.0)
+    away = problem(domain=dp.domains.L2Ball(1.0, centre=[3.0, 0.0, 0.0, 0.0]))
+    assert plan(away).clip == pytest.approx(1 / (1 + math.exp(-3.0)))
+    assert plan(n=10**7).clip == 1.0  # little noise: the loss's own bound
+
+
+def test_integrated_time_balances_bias_and_noise():
+    made = plan(n=2000)
+    single = made.sigma / math.sqrt(made.rounds)
+    time = made.step * made.rounds / (1 - made.momentum)
+    R, d = made.facts.distance, made.facts.size
+    bias, noise = R**2 / (2 * time), time * d * (single / made.n) ** 2 / 2
+    assert bias == pytest.approx(noise, rel=1e-9)
+    assert made.step < 1 / made.facts.smoothness
+
+
+def test_steps_never_exceed_the_curvature():
+    made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
+    assert made.step == pytest.approx(1 / made.facts.smoothness)
+    kink = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
+    for t, line in enumerate(kink.trace()):
+        assert line.step * kink.smoothing_at(t) <= 1 + 1e-12
+    assert kink.smoothing_at(0) == kink.smoothing
+    assert kink.smoothing_at(kink.rounds - 1) == pytest.approx(kink.smoothing * kink.sharpening)
+
+
+def test_more_rounds_on_small_tables():
+    assert plan(n=100).rounds == 200
+    assert plan(n=10**7).rounds == 60
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.01, 100.0), st.floats(0.01, 100.0))
+def test_units_do_not_matter(feature, label):
+    """Features and labels in other units: the same fit in those units."""
+    base = plan(problem(dp.losses.Absolute(), label=1.0))
+    other = plan(problem(dp.losses.Absolute(), label=label, feature=feature))
+    unit = label / feature  # of a weight
+    assert other.facts.distance == pytest.approx(base.facts.distance * unit)
+    assert other.clip == pytest.approx(base.clip * feature)
+    assert other.step * other.clip == pytest.approx(base.step * base.clip * unit)
+    assert other.smoothing * label == pytest.approx(base.smoothing)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (dp.losses.Logistic(), "sign"),
+        (dp.losses.Hinge(), "sign"),
+        (dp.losses.Absolute(), 1.0),
+        (dp.losses.Pinball(0.8), 1.0),
+        (dp.losses.Squared(), 1.0),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_a_large_budget_reaches_the_optimum(loss, label):
+    X, y = rows()
+    y = y if label == "sign" else X @ np.array([0.4, -0.3, 0.2, 0.1]) + 0.1 * y
+    made = problem(loss, label=label)
+    result = dp.solve(made, (X, y), dp.ApproxDP(1000.0, 1e-3), solver="noisy_gd")
+
+    def risk(w):
+        return float(np.mean(loss.value(X @ w, y)))
+
+    from scipy.optimize import minimize
+
+    best = min(
+        minimize(risk, start, method="Powell", options={"xtol": 1e-8, "ftol": 1e-10}).fun
+        for start in (np.zeros(4), result.weights)
+    )
+    assert risk(result.weights) - best < 0.01 * (risk(np.zeros(4)) - best)
+
+
+def test_it_learns_at_epsilon_one_and_noise_is_what_differs():
+    X, y = rows(n=20_000)
+    made = problem()
+    first, second = (
+        dp.solve(made, (X, y), BUDGET, solver="noisy_gd", randomness=dp.Randomness.seeded(seed))
+        for seed in (1, 2)
+    )
+    again = dp.solve(made, (X, y), BUDGET, solver="noisy_gd", randomness=dp.Randomness.seeded(1))
+    assert np.array_equal(first.weights, again.weights)
+    assert not np.array_equal(first.weights, second.weights)
+    truth = np.mean(np.sign(X @ np.arange(1.0, 5.0)) == y)
+    for result in (first, second):
+        assert np.mean(np.sign(X @ result.weights) == y) > truth - 0.02
+
+
+def test_penalty_and_domain_are_obeyed():
+    X, y = rows()
+    ball = problem(domain=dp.domains.L1Ball(0.7), penalty=dp.losses.L1Penalty(0.01))
+    result = dp.solve(ball, (X, y), BUDGET, solver="noisy_gd")
+    assert np.abs(result.weights).sum() <= 0.7 + 1e-9
+    # a penalty stronger than every gradient keeps the weights at zero, noise apart
+    strong = problem(penalty=dp.losses.L1Penalty(10.0))
+    still = dp.solve(strong, (X, y), dp.ApproxDP(100.0, 1e-3), solver="noisy_gd")
+    assert np.array_equal(still.weights, np.zeros(4))
+
+
+def test_a_loss_that_is_not_convex_is_fine():
+    X, y = rows()
+    result = dp.solve(problem(dp.losses.Sigmoid()), (X, y), BUDGET, solver="noisy_gd")
+    assert np.mean(np.sign(X @ result.weights) == y) > 0.7
+
+
+def test_softmax_is_fine():
+    X, y = rows()
+    made = problem(dp.losses.Softmax(3), label=dp.data.Classes(0, 1, 2))
+    result = dp.solve(made, (X, (y > 0) + (X[:, 0] > 0)), BUDGET, solver="noisy_gd")
+    assert result.weights.shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"momentum": 1.0}, "momentum must be below 1"),
+        ({"momentum": -0.1}, "momentum must be zero or positive"),
+        ({"step": 0.0}, "step must be positive"),
+        ({"clip": -1.0}, "clip must be positive"),
+        ({"tail": 0}, "tail must be at least 1"),
+        ({"learning_rate": 0.1}, "noisy_gd has no option 'learning_rate'"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ParameterError, match=words):
+        plan(**options)
+
+
+def test_a_tampered_plan_costs_what_it_releases():
+    made = plan()
+    cheaper = dataclasses.replace(made, sigma=made.sigma / 2)
+    with pytest.raises(dp.errors.BudgetError):
+        dp.run(cheaper, rows())
+
+
+def test_kinks_are_smoothed_and_nothing_else_is():
+    hinge = problem(dp.losses.Hinge()).facts(100, 3)
+    assert kinked(hinge)
+    assert blurred(hinge) == pytest.approx(5.0)
+    assert isinstance(smoothed(hinge, 5.0), dp.losses.Smoothed)
+    for loss in (dp.losses.Logistic(), dp.losses.SquaredHinge()):
+        facts = problem(loss).facts(100, 3)
+        assert not kinked(facts)
+        assert blurred(facts) == 0.0
+        assert smoothed(facts, blurred(facts)) is loss
+    assert noisy_gd.plan(problem(), n=100, d=3, budget=BUDGET).smoothing == 0.0

@@ -1,0 +1,217 @@
+"""plan, run, solve: what they check, in which order, and what they hand back."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco import api
+from dpsco.errors import AssumptionError, BudgetError, DataError, LedgerError, ParameterError
+from dpsco.solvers import registry
+
+RNG = np.random.default_rng(2)
+X = RNG.standard_normal((300, 3)) * 0.5
+Y = np.where(X[:, 0] > 0, 1.0, -1.0)
+BUDGET = dp.ApproxDP(2.0, 1e-5)
+PROBLEM = dp.Problem(
+    loss=dp.losses.Logistic(),
+    bounds=dp.Bounds(1.0, label="sign"),
+    domain=dp.domains.L2Ball(5.0),
+)
+
+
+def make(problem=PROBLEM, n=300, d=3, budget=BUDGET, solver="noisy_gd", **more):
+    return dp.plan(problem, n=n, d=d, budget=budget, solver=solver, **more)
+
+
+class Untouchable(dp.data.table.Table):
+    """A table that fails the test when its rows are looked at."""
+
+    def __init__(self, n=300, d=3):
+        super().__init__(n, d, np.dtype(float), "number")
+
+    def _source(self, bounds, shuffle):
+        raise AssertionError("rows were touched")
+
+
+# -- plan ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"problem": "logistic"}, "needs a Problem"),
+        ({"budget": 1.0}, "ApproxDP"),
+        ({"calibration": "loose"}, "calibration"),
+        ({"solver": "none"}, "solver must be 'auto' or one of"),
+        ({"solver": None}, "solver must be 'auto' or one of"),
+        ({"options": {"colour": 1}}, "no option 'colour'; its options are: .*rounds"),
+        ({"options": {"rounds": 0}}, "rounds"),
+        ({"n": 0}, "n must be"),
+        ({"d": 0}, "d must be"),
+    ],
+)
+def test_bad_arguments_are_refused(change, words):
+    with pytest.raises(ParameterError, match=words):
+        make(**change)
+
+
+def test_unmet_needs_name_what_applies():
+    flat = dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
+    )
+    with pytest.raises(AssumptionError, match=r"noisy_gd does not apply: .*l2 norm"):
+        make(problem=flat)
+    with pytest.raises(AssumptionError, match="PureDP"):
+        make(budget=dp.PureDP(1.0))
+
+
+def test_missing_calibration_names_what_has_it():
+    refused = [key for key, entry in registry().items() if "paper" not in entry.calibrations]
+    with pytest.raises(AssumptionError, match=r"it has calibration 'tight'.*not 'paper'"):
+        make(solver=refused[0], calibration="paper")
+
+
+def test_auto_takes_one_that_applies():
+    made = make(solver="auto")
+    entry = registry()[made.solver]
+    assert entry.refusals(PROBLEM.facts(300, 3), BUDGET) == ()
+    with pytest.raises(AssumptionError):
+        make(solver="auto", budget=dp.PureDP(1.0), problem=dp.Problem(
+            loss=dp.losses.Sigmoid(), bounds=dp.Bounds(1.0, label="sign"),
+        ))  # fmt: skip
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+
+def test_run_hands_back_weights_and_their_cost():
+    plan, seen = make(options={"rounds": 5}), []
+    result = dp.run(plan, (X, Y), progress=lambda done, total: seen.append((done, total)))
+    assert result.weights.shape == (3,)
+    assert result.plan is plan
+    assert result.trace == plan.trace()
+    assert result.certificate.epsilon(1e-5) <= 2.0
+    assert result.certificate.verify(second_witness=False).problems == ()
+    assert not result.certificate.reproducible
+    assert seen == [(k, 5) for k in range(1, 6)]
+
+
+def test_sources_and_tables_give_the_same():
+    plan = make()
+
+    def run(data, order="stream"):
+        return dp.run(plan, data, order=order, randomness=dp.Randomness.seeded(4)).weights
+
+    table = dp.data.from_arrays(X, Y)
+    source = table.bounded(PROBLEM.bounds, order="stream")
+    assert np.array_equal(run((X, Y)), run(table))
+    assert np.array_equal(run((X, Y)), run(source))
+    # The order of the rows moves a full-batch sum by rounding only.
+    assert np.allclose(run((X, Y)), run(table, "secret"), atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        ("rows", ParameterError, "needs a table"),
+        ((X[:200], Y[:200]), DataError, "300 rows of 3 columns, the table has 200 of 3"),
+        ((X[:, :2], Y), DataError, "the table has 300 of 2"),
+        (Untouchable(299), DataError, "has 299 of 3"),
+        (Untouchable(300, 4), DataError, "has 300 of 4"),
+    ],
+)
+def test_other_shapes_are_refused_before_rows_are_read(data, error, words):
+    with pytest.raises(error, match=words):
+        dp.run(make(), data)
+
+
+def test_source_with_other_bounds_is_refused():
+    source = dp.data.from_arrays(X, Y).bounded(dp.Bounds(2.0, label="sign"))
+    with pytest.raises(DataError, match="the plan is for Bounds"):
+        dp.run(make(), source)
+
+
+def test_source_with_an_intercept_counts_it():
+    bounds = dp.Bounds(1.0, label="sign", intercept=1.0)
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=bounds)
+    source = dp.data.from_arrays(X, Y).bounded(bounds)
+    assert dp.run(make(problem), source).weights.shape == (4,)
+    assert dp.solve(problem, source, BUDGET, solver="noisy_gd").plan.d == 3
+
+
+def test_only_plans_are_run():
+    with pytest.raises(ParameterError, match="needs a plan"):
+        dp.run("noisy_gd", (X, Y))
+
+
+def test_a_run_that_leaves_its_plan_returns_nothing(monkeypatch):
+    import dataclasses
+
+    plan, entry = make(), registry()["noisy_gd"]
+
+    def lazy(plan, source, ledger, progress):
+        return np.zeros(3)
+
+    monkeypatch.setitem(registry(), "noisy_gd", dataclasses.replace(entry, run=lazy))
+    with pytest.raises(LedgerError, match="planned releases were not executed"):
+        dp.run(plan, (X, Y))
+
+
+def test_an_odometer_pays_before_rows_are_read(tmp_path):
+    odometer = dp.Odometer(tmp_path / "spent.jsonl", dp.ApproxDP(2.1, 1e-5))
+    plan = make()
+    dp.run(plan, (X, Y), odometer=odometer)
+    with pytest.raises(BudgetError):
+        dp.run(plan, Untouchable(), odometer=odometer)
+
+
+def test_rows_do_not_warn():
+    wild = X.copy()
+    wild[0], wild[1], wild[2] = 1e308, np.nan, -np.inf
+    assert np.all(np.isfinite(dp.run(make(), (wild, Y)).weights))
+
+
+# -- solve, load_plan ------------------------------------------------------------------------------
+
+
+def test_solve_is_plan_and_run():
+    seeded = [dp.Randomness.seeded(9) for _ in range(2)]
+    one = dp.solve(PROBLEM, (X, Y), BUDGET, solver="noisy_gd", randomness=seeded[0])
+    two = dp.run(make(), (X, Y), randomness=seeded[1])
+    assert np.array_equal(one.weights, two.weights)
+    assert one.certificate.reproducible
+    assert one.plan == make()
+    with pytest.raises(ParameterError, match="needs a table"):
+        dp.solve(PROBLEM, X, BUDGET)
+
+
+def test_solve_refuses_before_it_reads():
+    with pytest.raises(AssumptionError):
+        dp.solve(PROBLEM, Untouchable(), dp.PureDP(1.0), solver="noisy_gd")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "7", '{"solver": "none"}', '{"solver": "noisy_gd"}', '{"solver": ["x"]}'],
+)
+def test_texts_that_are_no_plans(text):
+    with pytest.raises(ParameterError):
+        dp.load_plan(text)
+
+
+def test_edited_plans_are_accounted_again():
+    plan = make()
+    record = json.loads(plan.to_json())
+    record["sigma"] = plan.sigma / 2
+    with pytest.raises(AssumptionError, match="would cost"):
+        dp.load_plan(json.dumps(record))
+    del record["sigma"]
+    with pytest.raises(ParameterError, match="not a plan"):
+        dp.load_plan(json.dumps(record))
+
+
+def test_nothing_is_printed(capsys):
+    api.run(make(), (X, Y))
+    assert capsys.readouterr() == ("", "")
