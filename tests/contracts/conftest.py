@@ -121,6 +121,16 @@ class Case:
         table = full if self.adjacency == "replace_one" else found["nan"]
         return table, {kind: found[kind] for kind in kinds or found}
 
+    @property
+    def lonely(self):
+        """Return a table with one row that is not null, and a neighbour that turns it around.
+
+        Nothing else pulls the two apart or together: what is declared is reached where it can be.
+        """
+        X, *labels = self.compared(0)[0]
+        X = np.where(np.arange(len(X))[:, None] == 0, X, np.nan)
+        return (X, *labels), {"flip": neighbours((X, *labels), 0)["flip"]}
+
     def dropped_class(self, row):
         """Return a table where one class has one member, and its neighbour that drops it."""
         if PROBLEMS[self.problem].loss.labels not in ("sign", "classes"):
@@ -147,8 +157,8 @@ def attempt(case):
         return str(refusal)
 
 
-def cases(solver, adjacency):
-    """Return the first cases that a solver's needs admit."""
+def cases(solver, adjacency, *, every=False):
+    """Return the first cases that a solver's needs admit, or every one."""
     needs, budget = registry()[solver], BUDGETS[adjacency]
     fitting = [
         Case(solver, name, adjacency)
@@ -157,7 +167,7 @@ def cases(solver, adjacency):
     ]
     extra = solver in VARIANTS and adjacency == "replace_one"
     variants = [Case(solver, case.problem, adjacency, True) for case in fitting[:1] if extra]
-    return [*fitting[: MOST[adjacency]], *variants]
+    return [*fitting[: None if every else MOST[adjacency]], *variants]
 
 
 def pytest_generate_tests(metafunc):
@@ -172,9 +182,9 @@ def pytest_generate_tests(metafunc):
 def planned():
     """A function from a solver to its cases that can be planned, both adjacencies by default."""
 
-    def find(solver, *adjacencies):
+    def find(solver, *adjacencies, every=False):
         kinds = adjacencies or tuple(MOST)
-        found = [case for kind in kinds for case in cases(solver, kind)]
+        found = [case for kind in kinds for case in cases(solver, kind, every=every)]
         return [case for case in found if not isinstance(attempt(case), str)]
 
     return find

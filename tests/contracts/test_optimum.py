@@ -1,13 +1,15 @@
 """With a budget so large that noise does not matter, every solver finds the optimum."""
 
 import numpy as np
-import pytest
 from scipy.optimize import minimize
 
 import dpsco as dp
 from dpsco.solvers import registry
 
-N, D = 4000, 3
+D = 3
+ROWS = 4000
+MORE = {"phased_erm": 16_000, "noisy_sgd_2019": 16_000}  # slow rates: 1.4 % there, 6 % at 4000
+SHORT = {"dp_sgd_gradient": {"rounds": 1500}, "noisy_sgd_2020": {"rounds": 2500}}
 # One pass over the rows leaves what the rows themselves cannot tell, and ridges leave a bias.
 CLOSE = 0.05  # of the excess of zero weights
 HUGE = dp.ApproxDP(50.0, 1e-3)
@@ -29,17 +31,12 @@ PROBLEMS = {
 }
 
 
-def table():
+def table(n=ROWS):
     rng = np.random.default_rng(8)
-    X = rng.standard_normal((N, D))
+    X = rng.standard_normal((n, D))
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     chance = 1.0 / (1.0 + np.exp(-X @ np.array([2.0, -1.0, 0.5])))
-    return X, np.where(rng.random(N) < chance, 1.0, -1.0)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return table()
+    return X, np.where(rng.random(n) < chance, 1.0, -1.0)
 
 
 def risk(problem, w, X, y):
@@ -58,25 +55,29 @@ def optimum(problem, X, y):
     return float(found.fun)
 
 
-def test_huge_budget_reaches_the_optimum(solver, rows):
-    X, y = rows
+def test_huge_budget_reaches_the_optimum(solver):
+    X, y = table(MORE.get(solver, ROWS))
     entry = registry()[solver]
     name, problem = next(
         (name, problem)
         for name, problem in PROBLEMS.items()
-        if not entry.refusals(problem.facts(N, D), HUGE)
+        if not entry.refusals(problem.facts(len(y), D), HUGE)
     )
+    # Default clips may cut gradients to save noise, and so move the optimum; this one cuts none.
+    clip = {"clip": problem.facts(len(y), D).lipschitz} if "clip" in entry.options else {}
+    options = {**clip, **SHORT.get(solver, {})}
+    seed = dp.Randomness.seeded(1)
+    result = dp.solve(problem, (X, y), HUGE, solver=solver, options=options, randomness=seed)
     least = optimum(problem, X, y)
-    result = dp.solve(problem, (X, y), HUGE, solver=solver, randomness=dp.Randomness.seeded(1))
     excess = risk(problem, result.weights, X, y) - least
     trivial = risk(problem, np.zeros(D), X, y) - least
     assert excess > -1e-6
     assert excess < CLOSE * trivial, (name, excess / trivial)
 
 
-def test_the_check_has_power(rows):
+def test_the_check_has_power():
     """Weights that are right in direction but 40 % too short fail it."""
-    X, y = rows
+    X, y = table()
     problem = PROBLEMS["logistic"]
     found = minimize(lambda w: risk(problem, w, X, y), np.zeros(D), tol=1e-10)
     trivial = risk(problem, np.zeros(D), X, y) - found.fun

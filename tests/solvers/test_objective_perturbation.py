@@ -41,7 +41,7 @@ def seeded(seed=0):
 
 @pytest.mark.parametrize(("n", "ridge"), [(8000, 2.971354e-4), (32000, 7.428384e-5)])
 def test_least_ridge(n, ridge):
-    plan = make(n=n, ridge="c_frac")
+    plan = make(n=n, ridge="c_frac", clip=1.0)
     assert plan.ridge == pytest.approx(ridge, rel=1e-6)
     assert 9.631566 <= plan.sigma <= 9.631566 * 1.008  # the output noise, and proof for the split
 
@@ -57,7 +57,8 @@ def test_least_ridge(n, ridge):
 )
 def test_known_noise(n, ridge, feature, budget, sigma):
     bounds = dp.Bounds(feature, label="sign")
-    plan = make(dp.Problem(loss=losses.Logistic(), bounds=bounds), n, budget=budget, ridge=ridge)
+    problem = dp.Problem(loss=losses.Logistic(), bounds=bounds)
+    plan = make(problem, n, budget=budget, ridge=ridge, clip=feature)
     assert sigma <= plan.sigma <= sigma * 1.008
     assert plan.cost.epsilon(budget.delta) <= budget.epsilon
 
@@ -69,14 +70,14 @@ PUBLISHED = {0.1: 434.2, 0.5: 86.8, 1.0: 43.4, 2.0: 21.7, 4.0: 10.86, 8.0: 5.43}
     ("epsilon", "split", "floor"), [(0.1, 85.0, 72.6), (1.0, 9.78, 8.45), (8.0, 1.48, 1.31)]
 )
 def test_table_of_noise(epsilon, split, floor):
-    tight = make(budget=ApproxDP(epsilon, 1e-6), ridge="c_frac")
+    tight = make(budget=ApproxDP(epsilon, 1e-6), ridge="c_frac", clip=1.0)
     assert floor < tight.sigma < split  # nothing is split off for the output
     assert tight.sigma == pytest.approx(split, rel=0.02)
 
 
 def test_published_noise():
     facts = LOGISTIC.facts(1000, 20)
-    shape = schedules.shape(facts, None)
+    shape = schedules.shape(facts, 1.0, BUDGET)
     none = {"ridge": None, "c_frac": 0.1, "distance": None, "strong": False}
     for epsilon, sigma in PUBLISHED.items():
         found = schedules.paper(facts, ApproxDP(epsilon, 1e-6), shape, **none)
@@ -103,7 +104,7 @@ def test_published_ridge():
 
 def test_default_ridge_balances_bias_and_noise():
     plan = make(n=50_000, d=100)
-    balance = plan.sigma * 10.0 / (50_000 * plan.facts.distance)
+    balance = schedules.BALANCE * plan.sigma * 10.0 / (50_000 * plan.facts.distance)
     assert plan.ridge == pytest.approx(balance, rel=0.15)
     narrow = make(dataclasses.replace(LOGISTIC, domain=domains.L1Ball(5.0)), n=50_000, d=100)
     assert schedules.width_factor(narrow.facts) == pytest.approx(2.7469576878)
@@ -166,7 +167,7 @@ def test_privacy_loss_of_real_rows(labels, sharp):
     bounds = dp.Bounds(1.0, label=100.0)
     problem = dp.Problem(loss=losses.Squared(), bounds=bounds)
     budget = ApproxDP(1.0, 1e-3)
-    plan = make(problem, n=1, d=1, budget=budget, clip=1.0)
+    plan = make(problem, n=1, d=1, budget=budget, clip=1.0, ridge="c_frac")
     twins = ramps(labels, 1.0, plan.ridge)
     for label, twin in zip(labels, twins, strict=True):  # the twin is what a run minimises
         source = from_arrays([[1.0]], [label]).bounded(bounds, order="stream")
@@ -365,7 +366,7 @@ def test_zero_out_needs_half_the_noise_and_units_more():
 @pytest.mark.parametrize("budget", [BUDGET, ApproxDP(8.0, 1e-8), ZCDP(0.1)], ids=["1", "8", "zcdp"])
 def test_rough_noise_and_cheap_risk(budget):
     plan = make(budget=budget)
-    shape = schedules.shape(plan.facts, None)
+    shape = schedules.shape(plan.facts, None, budget)
     assert schedules.rough_sigma(budget, shape) == pytest.approx(plan.sigma, rel=0.2)
     assert module.risk(plan.facts, budget) == pytest.approx(plan.risk, rel=0.25)
     more = LOGISTIC.facts(4 * plan.n, plan.d)
@@ -382,7 +383,12 @@ def per_row():
 @pytest.mark.parametrize(
     ("problem", "budget", "solver", "words"),
     [
-        (dataclasses.replace(LOGISTIC, loss=losses.Hinge()), BUDGET, PLAIN, "Smoothed"),
+        (
+            dp.Problem(loss=losses.QPower(1.5), bounds=dp.Bounds(1.0, label=1.0)),
+            BUDGET,
+            PLAIN,
+            "slope",
+        ),
         (dp.Problem(loss=per_row(), bounds=SIGN), BUDGET, PLAIN, "Softmax"),
         (dataclasses.replace(LOGISTIC, penalty=losses.L1Penalty(1.0)), BUDGET, PLAIN, "ridge"),
         (
@@ -396,7 +402,7 @@ def per_row():
         (LOGISTIC, ApproxDP(1.0, 1e-6, adjacency="add_remove"), PLAIN, "zero_out"),
         (LOGISTIC, BUDGET, STRONG, "L2Penalty"),
     ],
-    ids=["kink", "unknown", "penalty", "nonconvex", "gdp", "pure", "add_remove", "modulus"],
+    ids=["steep", "unknown", "penalty", "nonconvex", "gdp", "pure", "add_remove", "modulus"],
 )
 def test_needs(problem, budget, solver, words):
     with pytest.raises(AssumptionError, match=words):
@@ -467,3 +473,40 @@ def test_objective_is_the_clipped_one():
     assert isinstance(module._objective(plan, source, np.zeros(2)), GlmObjective)
     gradient = module._objective(plan, source, np.zeros(2)).gradient(np.zeros(2))
     np.testing.assert_allclose(gradient, [-0.05, 0.05])
+
+
+# -- kinks and clips -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [(losses.Hinge(), "sign"), (losses.Absolute(), 1.0), (losses.Pinball(0.3), 1.0)],
+    ids=["hinge", "absolute", "pinball"],
+)
+def test_kinks_are_smoothed(loss, label):
+    problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=label))
+    plan = make(problem, n=4000, d=3)
+    assert plan.smoothing >= 5 * (0.7 if isinstance(loss, losses.Pinball) else 1.0) - 1e-9
+    assert plan.releases()[0].curvature == pytest.approx(plan.smoothing)
+    sharper = make(problem, n=4_000_000, d=3)
+    assert sharper.smoothing > 3 * plan.smoothing  # the gap to the loss itself vanishes with n
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4000, 3)) / 3
+    y = np.clip(X @ [0.6, -0.3, 0.1] + 0.1 * rng.normal(size=4000), -1, 1)
+    y = np.where(y > 0, 1.0, -1.0) if label == "sign" else y
+    weights = dp.run(plan, (X, y), randomness=seeded()).weights
+    risk = [float(np.mean(loss.value(X @ w, y))) for w in (weights, np.zeros(3))]
+    assert risk[0] < 0.8 * risk[1]
+
+
+def test_smoothing_needs_a_kink():
+    with pytest.raises(ParameterError, match="kink"):
+        make(smoothing=3.0)
+    hinge = dataclasses.replace(LOGISTIC, loss=losses.Hinge())
+    assert make(hinge, smoothing=3.0).smoothing == 3.0
+
+
+def test_slopes_are_clipped_at_the_start_where_noise_matters():
+    assert make(n=1000).clip == pytest.approx(0.5)
+    assert make(n=10**7).clip == pytest.approx(1.0)
+    assert make(n=1000, calibration="paper").clip == pytest.approx(1.0)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from scipy.special import chdtrc, log_ndtr
+from scipy.special import chdtrc, gammaln, log_ndtr, ndtr, xlog1py, xlogy
 
 from ..api import load_plan
 from ..data.table import from_arrays
@@ -22,6 +22,7 @@ from ..privacy.budget import Adjacency, ApproxDP
 from ..privacy.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
+    PoissonGaussianRelease,
     PrefixSumRelease,
     Release,
     StableGammaRelease,
@@ -70,6 +71,9 @@ def check_cost(plan: BasePlan) -> list[str]:
         ]
         if not both[1] >= 1.001 * both[0]:
             found.append(f"replacing a row costs {both[1]:.6g}, removing it {both[0]:.6g}")
+    attack = _attack(releases, budget)
+    if not attack <= budget.delta:
+        found.append(f"an attack on one row shows delta {attack:.6g} of {budget.delta:.6g}")
     return found
 
 
@@ -184,6 +188,37 @@ def _delta(epsilon: float, mu: float) -> float:
     first = float(log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(second - first)
+
+
+def _attack(releases: Iterable[Release], budget: ApproxDP) -> float:
+    """Return a delta that sampled sums cannot beat: what the sum of all answers tells of one row.
+
+    All other rows are null. The row adds +bound, or -bound (0 for zero-out) in its neighbour, each
+    time that it is drawn; the sum of the answers is then a binomial mixture of Gaussians, and every
+    threshold on it bounds delta from below.
+    """
+    listed = list(releases)
+    kinds = (PoissonGaussianRelease, FixedSizeGaussianRelease)
+    if len(listed) != 1 or not isinstance(release := listed[0], kinds):
+        return 0.0
+    if isinstance(release, PoissonGaussianRelease):
+        rate = release.rate
+    else:
+        rate = release.size / release.row_count
+    hits = np.arange(release.count + 1)
+    chance = np.exp(
+        gammaln(release.count + 1)
+        - gammaln(hits + 1)
+        - gammaln(release.count - hits + 1)
+        + xlogy(hits, rate)
+        + xlog1py(release.count - hits, -rate)
+    )
+    deviation = release.sigma * math.sqrt(release.count)
+    other = 1.0 - FACTORS[budget.adjacency]  # of the bound: -1, or 0
+    reached = (np.outer([1.0, other], hits) * release.bound / deviation)[:, :, None]
+    tails = ndtr(reached - np.linspace(-10.0, float(reached.max()) + 10.0, 400)) * chance[:, None]
+    first, second = tails.sum(axis=1)
+    return float(np.max(first - math.exp(budget.epsilon) * second))
 
 
 def _halves(release: Release) -> bool:

@@ -36,7 +36,7 @@ _UP = 1 + 1e-9  # more than quadrature and special functions can round down
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _PANELS = np.array([0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0])
 # Angles between the two rows' directions, finer near 0, where the worst case lies.
-_ANGLES = 0.25 * math.pi * np.linspace(0.0, 1.0, 257) ** 3
+_ANGLES = 0.25 * math.pi * np.linspace(0.0, 1.0, 25) ** 3
 _RADII = np.linspace(1.0, 14.0, 131)  # beyond sqrt(d)
 _FARTHEST = 1e4
 # Upper ends of cells of a standard normal, their probabilities, and what lies beyond.

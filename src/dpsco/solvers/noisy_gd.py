@@ -167,7 +167,7 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
 def risk(facts: Facts, budget: Budget) -> float:
     """Return the predicted excess risk: the header's bound at the best integrated time."""
-    bound = default_clip(facts, budget)
+    bound = facts.start_gradient or facts.gradient_bound(None)
     single = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / facts.n
     return facts.distance * (single * math.sqrt(facts.size) + bound / math.sqrt(facts.n))
 

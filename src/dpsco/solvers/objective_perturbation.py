@@ -10,8 +10,8 @@ Guarantee  (epsilon, delta) of the loss c + m^2/2 + m |u|, c = k log(1 + beta/La
            rows enter linearly (constant Hessian).
 Rate       E excess <= reg R^2/2 + sigma^2 d/(reg n^2) + L R/sqrt(n), d replaced by (G_C/R)^2 on
            bounded sets; reg = sigma sqrt(d)/(n R) balances the first two.
-Needs      convex and smooth; loss of one margin, softmax, or squared distance; ridge at most as
-           penalty; n public.
+Needs      convex; loss of one margin (one with a kink is replaced by its Moreau envelope), softmax,
+           or squared distance; ridge at most as penalty; n public.
 Symbols    L, beta, Lam, sigma_1, B -> clip, curvature, n (ridge + penalty), sigma, distance.
 """
 
@@ -35,6 +35,7 @@ from ..privacy.releases import GaussianRelease, ObjectivePerturbationRelease
 from ..problem import Facts, Problem
 from . import needs
 from . import objective_schedule as schedules
+from .envelopes import kinked, smoothed
 from .glm_objective import GlmObjective, Tilted, VectorObjective
 from .minimise import minimise
 
@@ -54,6 +55,7 @@ class Plan(BasePlan):
     sigma: float  # standard deviation of the tilt of the sum of losses, per coordinate
     distance: float  # B: certified l2 distance from the exact minimiser; 0 if none is sought
     output_sigma: float  # noise that hides it, per coordinate of the weights
+    smoothing: float  # of the Moreau envelope that is minimised; 0: the loss itself
 
     def releases(self) -> tuple[GaussianRelease | ObjectivePerturbationRelease, ...]:
         """Return the one release."""
@@ -100,9 +102,10 @@ def _plan(
     budget: Budget,
     calibration: str = "tight",
     ridge: float | str | None = None,
-    c_frac: float = 0.1,
+    c_frac: float | None = None,
     clip: float | None = None,
     distance: float | None = None,
+    smoothing: float | None = None,
 ) -> Plan:
     """Return a plan.
 
@@ -111,14 +114,21 @@ def _plan(
         problem, n, d, budget, calibration: as in `dpsco.plan`.
         ridge: added to the mean loss beside the penalty; by default where bias and noise balance,
             "c_frac" for the least that leaves c = c_frac epsilon to the change of volume.
-        c_frac: the share of epsilon for the change of volume, in (0, 1).
-        clip: a smaller bound on a row's gradient than the loss's own.
+        c_frac: the largest share of epsilon for the change of volume, in (0, 1); 0.2, and 0.1 for
+            ridge="c_frac".
+        clip: bound on a row's gradient; by default the loss's own, or where noise matters its
+            largest value at the start.
         distance: the certified distance of the minimiser, if other than the default.
+        smoothing: of the Moreau envelope that replaces a loss with a kink.
     """
     facts = problem.facts(n, d)
+    smooth = schedules.given_smoothing(facts, budget, smoothing)
     common: dict[str, Any] = {"solver": key, "problem": problem, "n": n, "d": d, "budget": budget}
     common["calibration"] = calibration
-    shape = schedules.shape(facts, clip)
+    if calibration == "paper" and clip is None and facts.glm:
+        clip = facts.gradient_bound(None)  # the published constants speak of the loss's own bound
+    shape = schedules.shape(facts, clip, budget, smooth)
+    common["smoothing"] = smooth
     common |= {"structure": shape.kind, "clip": shape.bound, "curvature": shape.curvature}
     common |= {"rank": shape.rank, "span": shape.span}
     if shape.kind == "constant_hessian":
@@ -172,7 +182,7 @@ def _from_sum(plan: Plan, source: Source, ledger: Ledger) -> Floats:
 
 def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
     """Return the mean loss with tilt and ridge; the penalty's ridge is about the origin."""
-    facts, loss = plan.facts, plan.problem.loss
+    facts, loss = plan.facts, smoothed(plan.facts, plan.smoothing)
     total = plan.ridge + facts.ridge
     terms: dict[str, Any] = {
         "clip": plan.clip,
@@ -188,7 +198,7 @@ def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
 
 def risk(facts: Facts, budget: Budget) -> float:
     """Return the predicted excess risk: the header's bound with about the calibrated noise."""
-    shape = schedules.shape(facts, None)
+    shape = schedules.shape(facts, facts.start_gradient if facts.glm else None, budget)
     sigma = schedules.rough_sigma(budget, shape)
     return schedules.excess(facts, sigma=sigma, bound=shape.bound)
 
@@ -206,6 +216,10 @@ def _structured(facts: Facts, budget: Budget) -> str:
         f"{facts.problem.loss.name}: use a loss of one margin, losses.Softmax or "
         "losses.SquaredDistance"
     )
+
+
+def _smoothable(facts: Facts, budget: Budget) -> str:
+    return "" if kinked(facts) else needs.SMOOTH.unmet(facts, budget)
 
 
 def _payable(facts: Facts, budget: Budget) -> str:
@@ -235,11 +249,12 @@ def _modulus(facts: Facts, budget: Budget) -> str:
 STRUCTURED = needs.Need("known directions of gradients", _structured)
 PAYABLE = needs.Need("ApproxDP or ZCDP budget", _payable)
 PUBLIC_N = needs.Need("public number of rows", _public_n)
+SMOOTHABLE = needs.Need("smooth, or a kinked loss of one margin", _smoothable)
 MODULUS = needs.Need("public strong convexity", _modulus)
 _NEEDS = (
     STRUCTURED,
     needs.CONVEX,
-    needs.SMOOTH,
+    SMOOTHABLE,
     needs.EUCLIDEAN,
     needs.RIDGE,
     PUBLIC_N,
@@ -261,7 +276,7 @@ SOLVERS = (
         key=PLAIN,
         summary="Minimiser of the objective with a random linear term; best for linear models.",
         reference="Alg 1, 5, Thm 1, 2; Redberg, Koskela, Wang 2023",
-        setting="convex smooth losses of one margin, softmax, means; any convex domain",
+        setting="convex losses of one margin (kinks smoothed), softmax, means; any convex domain",
         needs=_NEEDS,
         plan=partial(_plan, PLAIN),
         **_COMMON,

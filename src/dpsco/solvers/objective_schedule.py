@@ -3,8 +3,8 @@
 The ridge r trades bias for noise. In a direction of curvature h where the solution has the size w
 and the tilt of the mean loss the deviation s, the excess is h (r^2 w^2 + s^2)/(2 (h + r)^2): least
 for h near r at r = s/w. With w = R/sqrt(d), R the distance of good weights, that is
-r = sigma sqrt(d)/(n R). Curvature p that is known beforehand (a ridge penalty) makes it s^2/(w^2
-p) if that is less.
+r = sigma sqrt(d)/(n R), of which half is taken. Curvature p that is known beforehand (a ridge
+penalty) makes it s^2/(w^2 p) if that is less.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ from ..privacy.budget import ApproxDP, Budget
 from ..privacy.calibration import calibrate
 from ..privacy.releases import ObjectivePerturbationRelease
 from ..problem import Facts
+from .clips import default_clip
+from .envelopes import blurred, kinked
 from .glm_objective import gradient_rounding
 from .minimise import certified_error
 
+SHARE = 0.2  # of epsilon for the change of volume, at most, by default
+BALANCE = 0.5  # of the ridge at which the worst direction balances: other directions want less
 OUTPUT_SHARE = 2e-3  # of the budget's mu for the output noise: it costs about 0.3 % more tilt
 DISTANCE_SHARE = 1e-9  # certified distance relative to that of good weights
 FARTHEST_TILT = 9.0  # deviations: a longer tilt is less likely than 1e-18
@@ -81,21 +85,45 @@ def kind(facts: Facts) -> str:
     return "subspace" if isinstance(loss, Softmax) else ""
 
 
-def shape(facts: Facts, clip: float | None) -> Shape:
+def smoothing(facts: Facts, budget: Budget) -> float:
+    """Return the smoothing of the Moreau envelope of a loss with a kink; 0 for every other loss.
+
+    The envelope costs at most L0^2/(2 b), and needs a ridge of about b X^2/(0.2 epsilon n), which
+    costs at most half of that times r^2. They are equal at b = L0 sqrt(0.2 epsilon n)/(r X), here
+    with r = 10 R; and a kink is blurred over no more than a fifth of the labels' scale.
+    """
+    blur = blurred(facts)
+    share = SHARE * amount(budget) * facts.n
+    return max(blur, math.sqrt(share) / (10 * facts.distance) * facts.lipschitz) if blur else 0.0
+
+
+def given_smoothing(facts: Facts, budget: Budget, asked: float | None) -> float:
+    """Return a smoothing that was asked for, or the default; refuse it where there is no kink."""
+    if asked is None or not kinked(facts):
+        if asked:
+            raise ParameterError(f"smoothing is for losses with a kink; got {asked!r}.")
+        return smoothing(facts, budget)
+    return _validate.positive("smoothing", asked)
+
+
+def shape(facts: Facts, clip: float | None, budget: Budget, smooth: float = 0.0) -> Shape:
     """Return the bounds on a row.
 
     A margin loss may be replaced outside the domain by its tangents, so its constants over the
-    domain do; a slope that is unbounded on the line is clipped at what it can be at the start. Of
-    softmax no such extension is known: its constants on the whole space are taken.
+    domain do; where noise matters, slopes are clipped at what they can be at the start. Of softmax
+    no such extension is known: its constants on the whole space are taken.
     """
     loss, found = facts.problem.loss, kind(facts)
     if isinstance(loss, MarginLoss):
         bound = facts.lipschitz
-        if not math.isfinite(loss.slope_bound(facts.label, math.inf)):
-            bound = facts.start_gradient or facts.gradient_bound(None)
         if clip is not None:
             bound = min(bound, _validate.positive("clip", clip))
-        return Shape("glm", bound, facts.smoothness * _UP, 1, None)
+        elif math.isfinite(loss.slope_bound(facts.label, math.inf)):
+            bound = default_clip(facts, budget)
+        else:
+            bound = facts.start_gradient or facts.gradient_bound(None)
+        bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
+        return Shape("glm", bound, bend * _UP, 1, None)
     if clip is not None:
         raise ParameterError(
             f"clip works for losses of one margin only: clipping the vector gradients of "
@@ -115,12 +143,13 @@ def tight(
     shape: Shape,
     *,
     ridge: float | str | None,
-    c_frac: float,
+    c_frac: float | None,
     distance: float | None,
     strong: bool,
 ) -> Noise:
     """Return the least noise that the accountant confirms, and the ridge that goes with it."""
-    share = _validate.probability("c_frac", c_frac)
+    published = 0.1 if ridge == "c_frac" else SHARE
+    share = published if c_frac is None else _validate.probability("c_frac", c_frac)
     least = least_ridge(facts.n, shape, budget, share)
     known = facts.ridge
     added = max(least - known, 0.0)
@@ -149,7 +178,7 @@ def paper(
     shape: Shape,
     *,
     ridge: float | str | None,
-    c_frac: float,
+    c_frac: float | None,
     distance: float | None,
     strong: bool,
 ) -> Noise:
@@ -195,7 +224,7 @@ def least_ridge(n: int, shape: Shape, budget: Budget, share: float) -> float:
 
 def balanced_ridge(facts: Facts, sigma: float) -> float:
     """Return the ridge at which bias and noise balance; see the module's head."""
-    balanced = sigma * width_factor(facts) / (facts.n * facts.distance)
+    balanced = BALANCE * sigma * width_factor(facts) / (facts.n * facts.distance)
     return min(balanced, balanced**2 / facts.ridge) if facts.ridge > 0.0 else balanced
 
 
