@@ -115,3 +115,9 @@ def test_lookalikes_are_not_written():
 def test_bad_files_are_refused(record):
     with pytest.raises(ParameterError):
         decode(record)
+
+
+@pytest.mark.parametrize("name", ["CustomLoss", "PerRowLoss"])
+def test_files_cannot_ask_for_code(name):
+    with pytest.raises(ParameterError, match="none of dpsco's records"):
+        decode({"type": name})

@@ -69,6 +69,8 @@ def test_steps_never_exceed_the_curvature():
     made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
     assert made.step == pytest.approx(1 / made.facts.smoothness)
     kink = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
+    assert kink.smoothing == pytest.approx(5.0)
+    assert plan(problem(dp.losses.Hinge()), d=400).smoothing < 1.5  # far to walk: smoother
     for t, line in enumerate(kink.trace()):
         assert line.step * kink.smoothing_at(t) <= 1 + 1e-12
     assert kink.smoothing_at(0) == kink.smoothing
@@ -146,6 +148,28 @@ def test_penalty_and_domain_are_obeyed():
     strong = problem(penalty=dp.losses.L1Penalty(10.0))
     still = dp.solve(strong, (X, y), dp.ApproxDP(100.0, 1e-3), solver="noisy_gd")
     assert np.array_equal(still.weights, np.zeros(4))
+
+
+@pytest.mark.parametrize("penalty", [dp.losses.L2Penalty(0.3), dp.losses.L1Penalty(0.05)], ids=repr)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_momentum_leaves_the_penalty_its_weight(penalty, momentum):
+    X, y = rows()
+    made = problem(penalty=penalty)
+    result = dp.solve(
+        made,
+        (X, y),
+        dp.ApproxDP(1000.0, 1e-3),
+        solver="noisy_gd",
+        options={"momentum": momentum, "clip": 1.0},
+    )
+
+    def objective(w):
+        return float(np.mean(made.loss.value(X @ w, y))) + penalty.value(w)
+
+    from scipy.optimize import minimize
+
+    best = minimize(objective, result.weights, method="Powell").x
+    assert np.allclose(result.weights, best, atol=0.02)
 
 
 def test_a_loss_that_is_not_convex_is_fine():

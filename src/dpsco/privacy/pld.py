@@ -26,6 +26,8 @@ from . import gaussian
 from .amplification import sampled_delta_array
 
 _FINEST = 4e-6  # below this step, rounding in double precision can break a composition
+_POINTS = (250, 25)  # of the grid in a standard deviation: for few releases, and for many, where
+_FEW = 10  # their errors average out: epsilon comes out up to 2e-4 too large
 _MOST_STEPS = 10_000_000
 _MOST_POINTS = 30_000_000  # of the composed grid, for the sake of memory
 _CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
@@ -54,8 +56,11 @@ class PoissonLoss:
     @property
     def spread(self) -> float:
         """Standard deviation of the privacy loss, in the limit of many releases."""
-        reach = 2 * self.mu if self.replace_one else self.mu
-        return _sampled_spread(reach, self.rate)
+        if not self.replace_one:
+            return _sampled_spread(self.mu, self.rate)
+        # of log(1 - q + q e^(mu x - mu^2/2)) less the same at -x, x normal, to first order in q
+        square = self.mu * self.mu
+        return min(2 * self.mu, self.rate * math.sqrt(4 * math.sinh(min(square, 700.0))))
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,10 @@ class Composed:
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon at ``delta``: from the PLD, or from Renyi bounds where that is loose."""
+        return _epsilon(self, delta)
+
+    def _numerical(self, delta: float) -> float:
+        """Return epsilon, computed anew."""
         mu = math.sqrt(sum(count * loss.spread**2 for loss, count in self.losses))
         limit = gaussian.epsilon(delta, mu)  # of many small releases
         value = self.pld_epsilon(delta - self.rounding) if delta > self.rounding else math.inf
@@ -173,7 +182,8 @@ class Composed:
 
     def _step(self) -> float:
         """Return the grid step, fine against the smallest loss so that rounding up costs little."""
-        return max(min(loss.spread for loss, _ in self.losses) / 250, _FINEST)
+        points = _POINTS[sum(count for _, count in self.losses) > _FEW]
+        return max(min(loss.spread for loss, _ in self.losses) / points, _FINEST)
 
 
 def _single(loss: Loss, step: float) -> Any:
@@ -278,3 +288,9 @@ def _library() -> Any:
             "attrs back). Install it with: pip install 'dpsco[accounting]'"
         )
     return dp_accounting
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(composed: Composed, delta: float) -> float:
+    """Return the epsilon of a composition; a plan, its ledger and its reader ask for the same."""
+    return composed._numerical(delta)

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..privacy.budget import Budget
 from ..problem import Facts
 
+Floats = NDArray[np.float64]
+
 NEGLIGIBLE = 0.02  # of the loss at the start: noise below this is not worth a bias
+
+
+FARTHEST = 1e100  # no weight is longer: queries refuse what is not finite
+
+
+def finite(weights: Floats) -> Floats:
+    """Return noisy weights as finite numbers, whatever the noise: post-processing."""
+    return np.clip(np.nan_to_num(weights), -FARTHEST, FARTHEST)
 
 
 def default_clip(facts: Facts, budget: Budget) -> float:

@@ -28,6 +28,18 @@ def blurred(facts: Facts) -> float:
     return facts.lipschitz / facts.feature / (BLUR * facts.margin_scale)
 
 
+def walkable(facts: Facts, steps: float) -> float:
+    """Return a smoothing for descent that counts as so many plain steps; 0 without a kink.
+
+    The envelope costs at most L0^2/(2 b), descent leaves R^2 b X^2/(2 steps): they are equal at
+    b = L0 sqrt(steps)/(R X). No kink is sharper than a fifth of the labels' scale at first.
+    """
+    if not kinked(facts):
+        return 0.0
+    slope = facts.lipschitz / facts.feature
+    return min(blurred(facts), slope * math.sqrt(steps) / (facts.distance * facts.feature))
+
+
 def smoothed(facts: Facts, smoothing: float) -> Loss:
     """Return the problem's loss, or its Moreau envelope if ``smoothing`` is positive."""
     loss = facts.problem.loss

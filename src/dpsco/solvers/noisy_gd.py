@@ -30,8 +30,8 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
-from .clips import default_clip
-from .envelopes import blurred, smoothed
+from .clips import default_clip, finite
+from .envelopes import smoothed, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
@@ -115,9 +115,9 @@ def plan(
     bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
     single = gaussian_sigma(budget, bound=bound, rows=(0, n))
     time = _time(facts, single)
-    smooth = blurred(facts) if smoothing is None else smoothing
-    bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
     rounds = _default_rounds(facts) if rounds is None else _validate.integer("rounds", rounds)
+    smooth = walkable(facts, rounds / (1 - MOMENTUM)) if smoothing is None else smoothing
+    bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
     momentum = _default_momentum(rounds, time * bend) if momentum is None else _checked(momentum)
     if step is None:
         step = time * (1 - momentum) / rounds
@@ -155,9 +155,9 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
         query = ClippedGradient(loss, weights, plan.clip)
         exact = source.sum(query, compiled=compiled)
         total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
-        velocity = plan.momentum * velocity + total / plan.n
-        step = plan.step_at(t)
-        weights = problem.penalty.prox(weights - step * velocity, step)
+        velocity = plan.momentum * velocity + (1 - plan.momentum) * total / plan.n
+        step = plan.step_at(t) / (1 - plan.momentum)  # of the averaged gradient, and the penalty
+        weights = problem.penalty.prox(finite(weights - step * velocity), step)
         weights = problem.domain.project(weights)
         if t >= plan.rounds - plan.tail:
             average += weights / plan.tail

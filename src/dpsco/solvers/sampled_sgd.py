@@ -21,6 +21,7 @@ from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
 from . import beta_search, needs
+from .envelopes import walkable
 from .sampled_noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
 from .sampled_steps import (
     APPROX,
@@ -37,7 +38,7 @@ from .sampled_steps import (
 )
 
 MOMENTUM = 0.9
-EPOCHS = 20.0  # of dp_sgd_poisson: with rate 1/20 nearly as little noise as full batches
+EPOCHS = 20.0  # of dp_sgd_poisson: at epsilon 1 and rate 1/20, within 10 % of full batches
 _WASTE = 1.1  # noise on the mean gradient, against full batches, that a batch may cost
 
 
@@ -194,7 +195,7 @@ def plan_poisson(
     size = _sample_size(n, passes, batch, rate)
     rounds = max(1, round(passes * n / size))
     made = tight_plan(facts, budget, calibration, "dp_sgd_poisson", rounds, size, bound)
-    smooth = _smoothing(facts, rounds) if smoothing is None else smoothing
+    smooth = walkable(facts, rounds / (1 - MOMENTUM)) if smoothing is None else smoothing
     bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
     time = _time(facts, made)
     share = _momentum(rounds, time * bend) if momentum is None else _below_one(momentum)
@@ -245,20 +246,6 @@ def _below_one(momentum: float) -> float:
     if value >= 1.0:
         raise ParameterError(f"momentum must be at least 0 and below 1, got {value:g}.")
     return value
-
-
-def _smoothing(facts: Facts, rounds: int) -> float:
-    """Return how much to smooth a convex margin loss with a kink; 0 for every other loss.
-
-    The envelope costs at most L0^2/(2 b); descent with momentum m leaves r^2 b X^2 (1-m)/(2 T) at
-    a distance r. They are equal at b = L0 sqrt(T/(1-m)) / (r X), here with r = 10 R, and a kink is
-    blurred over no more than a fifth of the labels' scale.
-    """
-    kinked = facts.glm and facts.constants.convex and not math.isfinite(facts.smoothness)
-    if not (kinked and math.isfinite(facts.lipschitz)):
-        return 0.0
-    balance = math.sqrt(rounds / (1 - MOMENTUM)) / (10 * facts.distance * facts.feature)
-    return facts.lipschitz / facts.feature * max(balance, 5.0 / facts.margin_scale)
 
 
 # -- registry --------------------------------------------------------------------------------------

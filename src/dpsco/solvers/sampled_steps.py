@@ -24,11 +24,11 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import Release
 from ..problem import Facts, Loss
 from . import needs
+from .clips import finite
 from .envelopes import smoothed
 from .sampled_noise import FIXED_SIZE, FULL, MOST_ROUNDS, POISSON, noise_multiplier, sampled_release
 
 LONGEST = 10_000  # rounds by default at most
-_FARTHEST = 1e150  # weights are kept within, so that no product overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
         query = ClippedGradient(loss, weights, plan.clip)
         total = _noisy_sum(plan, query, source, ledger, compiled)
         velocity = plan.momentum * velocity + (1.0 - plan.momentum) * (total / plan.batch)
-        moved = np.clip(np.nan_to_num(weights - plan.step * velocity), -_FARTHEST, _FARTHEST)
+        moved = finite(weights - plan.step * velocity)
         weights = problem.domain.project(problem.penalty.prox(moved, plan.step))
         if t + plan.tail >= plan.rounds:
             average += weights / plan.tail
