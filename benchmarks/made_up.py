@@ -19,16 +19,16 @@ class Table:
 
     X: np.ndarray
     y: np.ndarray
-    fresh_X: np.ndarray
-    fresh_y: np.ndarray
+    fresh_rows: np.ndarray
+    fresh_labels: np.ndarray
 
     def excess(self, loss: dp.losses.MarginLoss, weights: np.ndarray, best: float) -> float:
         """Return the mean loss of the weights on fresh rows, less the best one."""
-        return float(np.mean(loss.value(self.fresh_X @ weights, self.fresh_y))) - best
+        return float(np.mean(loss.value(self.fresh_rows @ weights, self.fresh_labels))) - best
 
     def best(self, loss: dp.losses.MarginLoss, radius: float = np.inf) -> float:
         """Return the least mean loss on the fresh rows over the ball, by a smooth optimiser."""
-        X, y = self.fresh_X, self.fresh_y
+        X, y = self.fresh_rows, self.fresh_labels
 
         def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
             margin = X @ w

@@ -177,6 +177,7 @@ def test_runner_prints_and_judges(capsys, monkeypatch):
     assert runner.main(["--quick"]) == 0
     shown = capsys.readouterr().out
     assert "not judged" in shown
+    assert "2 experiments, none judged" in shown
     assert "n    4,000" not in shown
 
 

@@ -205,7 +205,9 @@ def _attack(releases: Iterable[Release], budget: ApproxDP) -> float:
         rate = release.rate
     else:
         rate = release.size / release.row_count
-    hits = np.arange(release.count + 1)
+    spread = 12.0 * math.sqrt(release.count * rate) + 30.0  # what lies outside counts as missed
+    likely = release.count * rate + np.array([-spread, spread])
+    hits = np.arange(max(0, int(likely[0])), min(release.count, int(likely[1])) + 1)
     chance = np.exp(
         gammaln(release.count + 1)
         - gammaln(hits + 1)
@@ -218,6 +220,7 @@ def _attack(releases: Iterable[Release], budget: ApproxDP) -> float:
     reached = (np.outer([1.0, other], hits) * release.bound / deviation)[:, :, None]
     tails = ndtr(reached - np.linspace(-10.0, float(reached.max()) + 10.0, 400)) * chance[:, None]
     first, second = tails.sum(axis=1)
+    second = second + max(0.0, 1.0 - float(chance.sum()))
     return float(np.max(first - math.exp(budget.epsilon) * second))
 
 
