@@ -58,7 +58,7 @@ def features(rng: np.random.Generator, rows: int, wide: int) -> np.ndarray:
 def table(seed: int, *, classes: bool) -> Table:
     """Return a table with labels -1 and 1, or numbers in [-1, 1], from a linear model."""
     rng = np.random.default_rng(seed)
-    n = int(rng.choice([3_000, 10_000, 40_000]))
+    n = int(rng.choice([2_000, 8_000, 32_000]))
     X = features(rng, n + FRESH, int(rng.choice([4, 10, 30])))
     truth = rng.normal(size=X.shape[1]) * (rng.random(X.shape[1]) < rng.uniform(0.3, 1.0))
     signal = X @ truth

@@ -22,7 +22,7 @@ from . import made_up
 EPSILONS = (0.1, 1.0, 8.0)
 
 
-def measured(seed: int, only: str | None) -> list[tuple[str, float, float, float]]:
+def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, float, float, float]]:
     """Return (solver, epsilon, predicted, measured excess) for one made-up table."""
     classes = seed % 2 == 0
     rng = np.random.default_rng([seed, 7])
@@ -42,7 +42,7 @@ def measured(seed: int, only: str | None) -> list[tuple[str, float, float, float
         budget = dp.ApproxDP(epsilon, 1.0 / n**2, adjacency=adjacency)
         facts = problem.facts(n, d)
         for key, solver in solvers.registry().items():
-            if (only and key != only) or solver.refusals(facts, budget):
+            if (only and key != only) or key in skip or solver.refusals(facts, budget):
                 continue
             result = dp.solve(
                 problem,
@@ -62,11 +62,12 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only")
+    parser.add_argument("--skip", default="", help="keys to leave out, with commas")
     options = parser.parse_args()
     logs: dict[tuple[str, float], list[float]] = defaultdict(list)
     regrets = []
     for seed in range(options.first, options.first + options.tables):
-        found = measured(seed, options.only)
+        found = measured(seed, options.only, set(options.skip.split(",")))
         for key, epsilon, risk, excess in found:
             logs[key, epsilon].append(math.log(excess / risk))
         for epsilon in EPSILONS:

@@ -55,7 +55,7 @@ class Experiment:
                 randomness=dp.Randomness.seeded(int(rng.integers(1 << 60))),
             )
             found.append(self.instance.excess(result.weights))
-        return float(np.mean(found)), float(np.std(found) / math.sqrt(self.repeats))
+        return float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(self.repeats))
 
     def problems(self, measured: dict[int, float]) -> list[str]:
         """Return what lies outside the bands, in words."""

@@ -272,7 +272,9 @@ def test_conjectured_is_opt_in_less_noise_and_trusted():
 def test_poisson_defaults():
     plan = dp.plan(BALL, n=2000, d=3, budget=ZERO, solver="dp_sgd_poisson")
     assert (plan.rounds, plan.batch, plan.tail, plan.sampling) == (400, 100.0, 200, "poisson")
-    assert plan.clip == pytest.approx(0.5)  # a row's gradient at the start
+    assert plan.clip == pytest.approx(1 / (1 + math.exp(-2)))  # little noise: no bias
+    fewer = dp.plan(BALL, n=200, d=3, budget=ZERO, solver="dp_sgd_poisson")
+    assert fewer.clip == pytest.approx(0.5)  # a row's gradient at the start
     single = plan.sigma / (100 * math.sqrt(400))
     assert plan.step * 400 == pytest.approx(2.0 / (single * math.sqrt(3)), rel=1e-9)
     assert plan.momentum == pytest.approx(0.9)

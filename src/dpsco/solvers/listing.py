@@ -11,7 +11,7 @@ from . import get, registry
 
 WIDTH = 100  # columns of a terminal
 _TITLES = ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost")
-_WIDTHS = (27, 19, 33, 15)  # and two spaces between
+_WIDTHS = (32, 18, 30, 14)  # and two spaces between
 _GAP = "  "
 
 

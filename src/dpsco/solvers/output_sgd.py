@@ -266,6 +266,7 @@ def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
         step = (1 - 1e-9) / (facts.smoothness * (1 + 1e-9) + facts.ridge)
     elif step is None:
         step = min(_bolt_on_step(asked, clip, steps), longest)
+    step = _validate.positive("step", step)
     if not step <= longest:
         raise AssumptionError(
             f"bolt_on_sgd needs step * smoothness <= 2 (a privacy condition), that is a step of at "

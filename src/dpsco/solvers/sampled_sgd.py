@@ -21,6 +21,7 @@ from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
 from . import beta_search, needs
+from .clips import default_clip
 from .envelopes import walkable
 from .sampled_noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
 from .sampled_steps import (
@@ -190,7 +191,7 @@ def plan_poisson(
         smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
     """
     facts = problem.facts(n, d)
-    bound = facts.start_gradient if clip is None else facts.gradient_bound(clip)
+    bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
     passes = EPOCHS if epochs is None else _validate.positive("epochs", epochs)
     size = _sample_size(n, passes, batch, rate)
     rounds = max(1, round(passes * n / size))
