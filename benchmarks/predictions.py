@@ -1,7 +1,8 @@
 """How far measured excess lies from each solver's formula, on made-up tables.
 
-Prints the geometric mean of measured over predicted for every solver: the factors that
-`dpsco.select.MEASURED` holds, and how often the first choice is within a quarter of the best.
+Prints the geometric mean of measured over predicted for every solver, for smooth and for kinked
+losses: the factors that `dpsco.select.MEASURED` holds; and how much worse the first choice is than
+the best.
 
     python -m benchmarks.predictions [--tables 12] [--only KEY]
 """
@@ -20,15 +21,17 @@ from dpsco import select, solvers
 from . import made_up
 
 EPSILONS = (0.1, 1.0, 8.0)
+LOSSES = (
+    (dp.losses.Logistic(), dp.losses.Hinge(), dp.losses.Logistic()),
+    (dp.losses.Absolute(), dp.losses.Huber(0.2), dp.losses.Pinball(0.75)),
+)
 
 
 def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, float, float, float]]:
     """Return (solver, epsilon, predicted, measured excess) for one made-up table."""
     classes = seed % 2 == 0
     rng = np.random.default_rng([seed, 7])
-    losses = (dp.losses.Logistic(), dp.losses.Hinge(), dp.losses.Logistic()) if classes else ()
-    losses = losses or (dp.losses.Absolute(), dp.losses.Huber(0.2), dp.losses.Pinball(0.75))
-    loss = losses[seed // 2 % 3]
+    loss = LOSSES[seed % 2][seed // 2 % 3]
     table = made_up.table(seed, classes=classes)
     bounds = dp.Bounds(1.0, label="sign" if classes else 1.0)
     radius = float(rng.choice([3.0, 10.0, 30.0]))
@@ -51,7 +54,7 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
                 solver=key,
                 randomness=dp.Randomness.seeded(seed),
             )
-            excess = max(table.excess(loss, result.weights, best), 1e-5)
+            excess = max(table.excess(loss, result.weights, best), 1e-4)
             found.append((key, epsilon, solver.risk(facts, budget), excess))
     return found
 
@@ -63,24 +66,26 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only")
     parser.add_argument("--skip", default="", help="keys to leave out, with commas")
+    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    logs: dict[tuple[str, float], list[float]] = defaultdict(list)
+    logs: dict[tuple[str, bool], list[float]] = defaultdict(list)
     regrets = []
     for seed in range(options.first, options.first + options.tables):
         found = measured(seed, options.only, set(options.skip.split(",")))
+        kinked = LOSSES[seed % 2][seed // 2 % 3].name in ("Hinge", "Absolute", "Pinball")
         for key, epsilon, risk, excess in found:
-            logs[key, epsilon].append(math.log(excess / risk))
+            logs[key, kinked].append(math.log(excess / risk))
+            if options.verbose:
+                print(f"{seed:>4}{epsilon:>5} {key:<34}{risk:>9.3g}{excess:>9.3g}")
         for epsilon in EPSILONS:
-            cell = [(r * select.MEASURED.get(k, 1.0), x) for k, e, r, x in found if e == epsilon]
+            cell = [(r * select.factor(k, kinked), x) for k, e, r, x in found if e == epsilon]
             if cell:
                 regrets.append(min(cell)[1] / min(x for _, x in cell))
         print(f"table {seed} done", flush=True)
     for key in sorted({key for key, _ in logs}):
-        means = [float(np.exp(np.mean(logs[key, e]))) for e in EPSILONS if logs[key, e]]
-        every = [x for e in EPSILONS for x in logs[key, e]]
-        spread = float(np.exp(np.std(every)))
-        by_epsilon = "  ".join(f"{mean:8.3g}" for mean in means)
-        print(f'    "{key}": {np.exp(np.mean(every)):.2g},  # {by_epsilon}  spread x{spread:.2g}')
+        means = [float(np.exp(np.mean(logs[key, kind] or [0.0]))) for kind in (False, True)]
+        spread = float(np.exp(np.std(logs[key, False] + logs[key, True])))
+        print(f'    "{key}": ({means[0]:.2g}, {means[1]:.2g}),  # spread x{spread:.2g}')
     middle, high = np.quantile(regrets, [0.5, 0.9])
     print(f"first choice over best: median {middle:.2f}, 90 % {high:.2f}")
 

@@ -167,6 +167,38 @@ def test_an_odometer_pays_before_rows_are_read(tmp_path):
         dp.run(plan, Untouchable(), odometer=odometer)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"order": "Secret"},
+        {"data": (X,)},
+        {"data": (X, np.array(["a"] * 300))},
+        {"randomness": 7},
+        {"progress": 7},
+        {"plan": "l1 rows"},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_is_refused_is_not_paid_for(wrong, tmp_path):
+    import dataclasses
+
+    odometer = dp.Odometer(tmp_path / "spent", dp.ApproxDP(5.0, 1e-5))
+    plan, data = make(), wrong.pop("data", (X, Y))
+    if wrong.pop("plan", None):
+        rows = dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
+        plan = dataclasses.replace(plan, problem=dataclasses.replace(PROBLEM, bounds=rows))
+    with pytest.raises((ParameterError, DataError, AssumptionError)):
+        dp.run(plan, data, odometer=odometer, **wrong)
+    assert odometer.entries() == []
+
+
+def test_a_plan_of_another_solver_is_refused():
+    import dataclasses
+
+    with pytest.raises(ParameterError, match="dp_ftrl does not run"):
+        dp.run(dataclasses.replace(make(), solver="dp_ftrl"), Untouchable())
+
+
 def test_rows_do_not_warn():
     wild = X.copy()
     wild[0], wild[1], wild[2] = 1e308, np.nan, -np.inf
@@ -210,6 +242,49 @@ def test_edited_plans_are_accounted_again():
     del record["sigma"]
     with pytest.raises(ParameterError, match="not a plan"):
         dp.load_plan(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("solver", "change"),
+    [
+        ("phased_sgd", {"loss": {"type": "Sigmoid"}}),  # not convex: steps may expand
+        ("bolt_on_sgd", {"loss": {"type": "Sigmoid"}}),
+        ("phased_sgd", {"penalty": {"type": "L1Penalty", "strength": 0.5, "weights": None}}),
+        ("dp_sgd_output", {"bounds": {"norm": {"type": "Lp", "p": 1.0}}}),
+        ("phased_erm", {"loss": {"type": "Sigmoid"}}),
+        ("approx_objective_perturbation", {"loss": {"type": "Sigmoid"}}),
+    ],
+    ids=str,
+)
+def test_edited_problems_must_meet_the_needs_again(solver, change):
+    record = json.loads(make(solver=solver).to_json())
+    for name, value in change.items():
+        record["problem"][name] = {**record["problem"][name], **value}
+    with pytest.raises(AssumptionError, match="does not apply"):
+        dp.load_plan(json.dumps(record))
+
+
+@pytest.mark.parametrize("solver", ["noisy_gd", "dp_sgd_single_epoch", "dp_sgd_poisson", "dp_ftrl"])
+@pytest.mark.parametrize("value", ["x", None, True, [1.0], float("nan"), -1], ids=repr)
+def test_no_field_takes_any_value(solver, value):
+    record = json.loads(make(solver=solver).to_json())
+    right = {"falling"} if value is True else {"mechanism"} if value is None else set()
+    for name in sorted(set(record) - right):
+        with pytest.raises((ParameterError, AssumptionError)):
+            dp.load_plan(json.dumps({**record, name: value}))
+
+
+def test_batches_beyond_the_rows_are_no_plan():
+    record = json.loads(make(solver="dp_sgd_single_epoch").to_json())
+    for rounds in (0, 301, 10**30):
+        with pytest.raises(ParameterError, match="rounds must be"):
+            dp.load_plan(json.dumps({**record, "rounds": rounds}))
+
+
+def test_deep_texts_are_no_plans():
+    text = '{"solver": "noisy_gd", "n": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    with pytest.raises(ParameterError, match="not a plan"):
+        dp.load_plan(text)
 
 
 def test_nothing_is_printed(capsys):

@@ -46,6 +46,34 @@ def test_every_solver_is_ranked_or_refused(loss, label, radius):
     assert risks[1:] == sorted(risks[1:])
 
 
+@pytest.mark.parametrize(
+    ("loss", "label", "domain"),
+    [
+        (dp.losses.PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X), 1.0, None),
+        (dp.losses.Insensitive(5.0), 2.0, dp.domains.L2Ball(3.0)),  # zero on the whole domain
+        (dp.losses.Logistic(), "sign", dp.domains.Simplex()),  # of one feature: a single point
+    ],
+    ids=["unbounded", "zero", "point"],
+)
+@pytest.mark.parametrize("n", [1, 1000])
+def test_nothing_to_predict_is_no_error(loss, label, domain, n):
+    made = problem(loss, label, **({} if domain is None else {"domain": domain}))
+    for budget in (BUDGET, dp.PureDP(1.0), dp.ZCDP(0.1)):
+        found = dp.recommend(made, n, 1, budget)
+        assert sorted([*(c.solver for c in found.ranked), *found.refused]) == sorted(registry())
+        assert not any(math.isnan(candidate.risk) for candidate in found.ranked)
+
+
+def test_gradients_without_a_bound_ask_for_a_clip():
+    made = problem(dp.losses.PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X), 1.0)
+    for solver in ("auto", "noisy_gd", "dp_sgd_poisson", "dp_sgd_gradient", "dp_sgd_single_epoch"):
+        with pytest.raises(AssumptionError, match=r"unbounded\. Pass options={'clip'"):
+            dp.plan(made, n=1000, d=2, budget=BUDGET, solver=solver)
+    settled = dp.plan(made, n=1000, d=2, budget=BUDGET, options={"clip": 0.5})
+    assert settled.clip == 0.5
+    assert settled.solver == "noisy_gd"
+
+
 def test_more_rows_and_more_budget_promise_less_risk():
     for key, solver in registry().items():
         made = problem(domain=dp.domains.L2Ball(5.0), penalty=dp.losses.NoPenalty())

@@ -101,7 +101,14 @@ def run(
         raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
     randomness = Randomness.secure() if randomness is None else randomness
     table = from_arrays(*data) if isinstance(data, tuple) else data
+    # All that public facts can refuse is refused before an odometer pays.
+    _check_plan(plan)
     _check_shape(plan, table)
+    _validate.choice("order", order, ("secret", "stream"))
+    if isinstance(table, Table):
+        table.check(plan.problem.bounds, order=order)
+    if progress is not None and not callable(progress):
+        raise ParameterError(f"progress must be a function of (done, total), got {progress!r}.")
     ledger = Ledger(
         plan.releases(),
         plan.budget,
@@ -155,17 +162,38 @@ def solve(
 
 
 def load_plan(text: str) -> BasePlan:
-    """Return the plan that `BasePlan.to_json` wrote; its cost is checked again."""
-    from .codec import decode
+    """Return the plan that `BasePlan.to_json` wrote; its needs and its cost are checked again.
+
+    Raises:
+        AssumptionError: the file was changed, and the solver's theorem does not cover what it says
+            now, or it costs more than its budget.
+        ParameterError: this is no plan.
+    """
+    from .codec import check_types, decode
 
     try:
         record = json.loads(text)
         solver = get(record["solver"])
         values = {name: decode(value) for name, value in record.items()}
         made = solver.plan_type(**values)
-    except (ValueError, KeyError, TypeError) as problem:
+        check_types(made)
+        _check_plan(made)
+        return check_cost(made)
+    except AssumptionError:
+        raise
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as problem:
         raise ParameterError(f"this is not a plan of dpsco: {problem}.") from None
-    return check_cost(made)
+
+
+def _check_plan(plan: BasePlan) -> None:
+    """Refuse a plan that its solver would not have made, whoever wrote or changed it."""
+    solver = get(plan.solver)
+    if not isinstance(plan, solver.plan_type):
+        raise ParameterError(f"{plan.solver} does not run a {type(plan).__qualname__}.")
+    if not isinstance(plan.problem, Problem) or not isinstance(plan.budget, Budget):
+        raise ParameterError("a plan needs a Problem and a budget such as ApproxDP(1.0, 1e-6).")
+    _validate.choice("calibration", plan.calibration, CALIBRATIONS)
+    _check_needs(solver, plan.problem, plan.n, plan.d, plan.budget, plan.calibration)
 
 
 def _check_needs(

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import lru_cache
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from . import geometry, losses
+from . import _validate, geometry, losses
 from .data.bounds import Bounds
 from .data.labels import Classes
 from .errors import ParameterError
@@ -40,7 +41,7 @@ def encode(value: Any) -> Any:
         return {_TYPE: "Budget", "value": value.to_json()}
     if isinstance(value, releases.Release):
         return {_TYPE: "Release", "value": releases.to_json(value)}
-    if isinstance(value, Domain):
+    if isinstance(value, Domain) and _records().get(type(value).__name__) is type(value):
         return {_TYPE: type(value).__name__, **{k: encode(v) for k, v in value.arguments.items()}}
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
@@ -81,6 +82,38 @@ def decode(record: Any) -> Any:
         return kind(**values) if kind is not Classes else Classes(values["values"])
     except (TypeError, KeyError) as problem:
         raise ParameterError(f"this is not a {name}: {problem}.") from None
+
+
+def check_types(record: Any) -> None:
+    """Refuse fields of another type than the class of a record declares: a file may hold anything.
+
+    Numbers of plans count something or measure something, so none is negative.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    declared = get_type_hints(type(record))
+    for item in dataclasses.fields(record):
+        _check_type(item.name, getattr(record, item.name), declared[item.name])
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    """Refuse a value that is not of a type: int, float, bool, str, a class, tuples, or None."""
+    if kind is int:
+        _validate.integer(name, value, at_least=0)
+    elif kind is float:
+        if _validate.real(name, value) < 0.0:
+            raise ParameterError(f"{name} must not be negative, got {value!r}.")
+    elif get_origin(kind) is UnionType:  # something, or None
+        if value is not None:
+            _check_type(name, value, get_args(kind)[0])
+    elif get_origin(kind) is tuple:
+        if not isinstance(value, tuple):
+            raise ParameterError(f"{name} must be a list, got {value!r}.")
+        for part in value:
+            _check_type(name, part, get_args(kind)[0])
+    elif not isinstance(value, kind):
+        raise ParameterError(f"{name} must be a {kind.__name__}, got {value!r}.")
 
 
 def _number(record: dict[str, Any]) -> float:

@@ -195,10 +195,12 @@ def check_cost(plan: BasePlan) -> BasePlan:
     """Return the plan if the accountant confirms that it stays within its budget; else refuse."""
     spent, allowed = plan.cost.against(plan.budget)
     if not spent <= allowed:
+        reason = "its noise was not made for it. Make the plan anew with dpsco.plan(...)."
+        if plan.calibration == "paper":
+            reason = "the published constants do not suffice here. Use calibration='tight'."
         raise AssumptionError(
             f"{plan.solver} with calibration={plan.calibration!r} would cost {spent:.6g} of a "
-            f"budget of {allowed:.6g}: the published constants do not suffice here. Use "
-            "calibration='tight'."
+            f"budget of {allowed:.6g}: {reason}"
         )
     return plan
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
-from .errors import ParameterError
+from .errors import AssumptionError, ParameterError
 from .geometry.domains import Domain, WholeSpace
 from .geometry.norms import Lp
 from .losses.base import Constants, Hoelder, MarginLoss
@@ -158,6 +158,9 @@ class Facts:
 
         The loss's own bound, unless ``clip`` is smaller. Without either: the gradient at the
         centre of a problem whose weights lie within ``distance``.
+
+        Raises:
+            AssumptionError: there is none, and no ``clip``; or all gradients are zero.
         """
         bound = self.lipschitz
         if not math.isfinite(bound):
@@ -166,6 +169,13 @@ class Facts:
             ).lipschitz
         if clip is not None:
             bound = min(bound, _validate.positive("clip", clip))
+        if not 0.0 < bound < math.inf:
+            problem, what = self.problem, "unbounded" if bound else "zero everywhere"
+            raise AssumptionError(
+                f"a bound on a row's gradient is needed, and that of {problem.loss.name} over "
+                f"{problem.domain!r} is {what}. "
+                + ("Pass options={'clip': ...}." if bound else "There is nothing to minimise.")
+            )
         return bound
 
     @property

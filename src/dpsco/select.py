@@ -11,15 +11,34 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import AssumptionError
+from .errors import AssumptionError, ParameterError
 from .privacy.budget import Budget
 from .problem import Facts, Problem
 from .solvers import registry
+from .solvers.envelopes import kinked
 
 CLOSE = 1.1  # predictions within this ratio count as equal: the cheaper solver goes first
 
-MEASURED: dict[str, float] = {}
-"""Measured excess over the solver's formula: geometric means over made-up problems."""
+MEASURED: dict[str, tuple[float, float]] = {
+    "noisy_gd": (0.066, 0.067),
+    "approx_objective_perturbation": (0.061, 0.10),
+    "approx_objective_perturbation_sc": (0.061, 0.10),
+    "dp_sgd_poisson": (0.080, 0.12),
+    "dp_sgd_gradient": (0.08, 0.08),
+    "noisy_sgd_2019": (0.065, 0.069),
+    "noisy_sgd_2020": (0.06, 0.06),
+    "phased_sgd": (0.073, 0.073),
+    "phased_sgd_gll": (0.063, 0.052),
+    "phased_dp_sgd_unconstrained": (0.096, 0.096),
+    "phased_erm": (0.039, 0.039),
+    "dp_sgd_single_epoch": (0.052, 0.087),
+    "dp_ftrl": (0.018, 0.040),
+    "dp_sgd_output": (0.081, 0.14),
+    "dp_sgd_output_unbounded": (0.15, 0.16),
+    "bolt_on_sgd": (0.12, 0.12),
+}
+"""Measured excess over a solver's formula, for smooth losses and for kinked ones: geometric means
+over made-up tables and epsilon 0.1, 1 and 8."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +123,27 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget, calibration: str
     return recommend(problem, n, d, budget, calibration=calibration).best
 
 
+def factor(key: str, kinked: bool) -> float:
+    """Return how far measured excess lies from a solver's formula; 1 where it was not measured."""
+    return MEASURED.get(key, (1.0, 1.0))[kinked]
+
+
 def _predicted(key: str, facts: Facts, budget: Budget) -> float:
-    risk = registry()[key].risk(facts, budget) * MEASURED.get(key, 1.0)
+    """Return the predicted excess risk; infinite where the formula says nothing."""
+    try:
+        risk = registry()[key].risk(facts, budget) * factor(key, kinked(facts))
+    except (AssumptionError, ParameterError, ArithmeticError):
+        return math.inf  # gradients of a user's own without a bound, a domain of a single point
     return risk if math.isfinite(risk) else math.inf
 
 
 def _order(candidates: list[Candidate]) -> list[Candidate]:
-    """Sort by risk; of those about as good as the best, the cheapest comes first."""
+    """Sort by risk; of those about as good as the best, the cheapest comes first.
+
+    Where nothing is predicted of any, the registry's order stays.
+    """
     ranked = sorted(candidates, key=lambda found: found.risk)
-    if not ranked:
+    if not ranked or math.isinf(ranked[0].risk):
         return ranked
     close = [found for found in ranked if found.risk <= CLOSE * ranked[0].risk]
     first = min(close, key=lambda found: found.gradients)

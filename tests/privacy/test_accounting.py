@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad, trapezoid
@@ -633,3 +635,12 @@ def test_gaussian_cost_against_an_integral():
     kink = epsilon / mu + mu / 2
     exact = quad(integrand, kink, kink + 12, epsabs=1e-14)[0]
     assert math.isclose(cost(gauss(1.0, 10.0, count=5)).delta(epsilon), exact, rel_tol=1e-8)
+
+
+def test_remembered_costs_hold_no_distributions():
+    """One distribution can take hundreds of megabytes; a search for noise asks for dozens."""
+    for noise in (2.0, 2.1, 2.2, 2.3):
+        made = PoissonGaussianRelease(1.0, noise, 0.05, rows=(0, 1000), count=50)
+        assert cost(made, adjacency="zero_out").epsilon(DELTA) > 0
+    kept = (item for item in gc.get_objects() if isinstance(item, PrivacyLossDistribution))
+    assert sum(1 for _ in kept) <= 2

@@ -159,6 +159,25 @@ def test_subspaces_are_an_expectation(epsilon, m, s):
     assert exact * (1 - 1e-7) <= found <= exact * (1 + 1e-6) + 1e-14
 
 
+@pytest.mark.parametrize(
+    ("a", "m", "s"),
+    [(0.0, 1e-3, 2000), (-3.0, 0.02, 2000), (5.0, 300.0, 2000), (2.0, 3000.0, 100), (1.0, 1e5, 2)],
+)
+def test_many_dimensions_and_long_gradients(a, m, s):
+    """Where the mass is narrow compared with its distance: delta is never too small."""
+    step = min(0.05, 0.5 / m)
+    r = max(a, 0.0) + step * np.arange(min(int((math.sqrt(s) + 12) / step), 100_000))
+    lower = step * np.sum(m * np.exp(-m * (r + step - a)) * chi.sf(r + step, s))
+    lower += -math.expm1(m * min(a, 0.0))
+    rise = m * step  # the integrand falls, so that sums to the left and right enclose it
+    found = delta_chi(a * m + m * m / 2, m, 0.0, s)
+    assert lower <= found <= lower * math.exp(rise) * (1 + 2 * step * (s**0.5 + 12)) + 1e-6
+    middle = step * np.sum(m * np.exp(-m * (r + step / 2 - a)) * chi.sf(r + step / 2, s))
+    middle += -math.expm1(m * min(a, 0.0))
+    if m < 1:  # midpoints are right to step^2
+        assert found == pytest.approx(middle, rel=1e-6)
+
+
 def test_rayleigh_closed_form():
     for epsilon, m, c in ((1.0, 0.2, 0.1), (3.0, 0.5, 0.0), (0.2, 1.0, 0.3)):
         with mpmath.workdps(40):

@@ -508,3 +508,15 @@ def test_rounding_of_a_jump_is_a_drift():
 def test_hit_size():
     assert math.isclose(stability.hit_size(0.1, 3.0, "replace_one"), 0.6, rel_tol=1e-9)
     assert math.isclose(stability.hit_size(0.1, 3.0, "zero_out"), 0.3, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("step", [1e-165, 1e-250, 1e160])
+def test_sensitivities_keep_their_digits_at_any_scale(step):
+    """Squares of such steps under- or overflow; the recursion is homogeneous in step and drift."""
+    for ridge in (0.0, 0.1 / step):
+        for output in ("average", "last"):
+            at = {"n": 10, "passes": 3, "gradient": 1.0, "output": output}
+            at["adjacency"] = "replace_one"
+            unit = stability.sgd_sensitivity(step=1.0, drift=0.3, ridge=ridge * step, **at)
+            found = stability.sgd_sensitivity(step=step, drift=0.3 * step, ridge=ridge, **at)
+            assert found / step == pytest.approx(unit, rel=1e-11)

@@ -15,7 +15,12 @@ from dpsco.data import Bounds, Classes, from_arrays
 from dpsco.data.source import Source
 from dpsco.errors import LedgerError
 from dpsco.solvers import minimise as module
-from dpsco.solvers.glm_objective import GlmObjective, VectorObjective, gradient_rounding
+from dpsco.solvers.glm_objective import (
+    GlmObjective,
+    VectorObjective,
+    gradient_rounding,
+    steepness,
+)
 from dpsco.solvers.minimise import certified_error, minimise, projection_error
 
 
@@ -303,6 +308,34 @@ def test_rounding_bound_holds_and_is_no_excuse(size, dtype):
     gaps = [Fraction(float(f)) - e for f, e in zip(found, exact, strict=True)]
     error = math.sqrt(sum(float(gap) ** 2 for gap in gaps))
     assert 0.0 < error <= objective.rounding(w) <= 1e-13 * (1 + 10 * size)
+
+
+def test_rounding_of_slopes_that_are_cut_hard():
+    """Bisection leaves an error relative to the loss's bound, whatever the clip."""
+    mine = losses.CustomLoss(
+        lambda u, y: np.abs(u - y),
+        lambda u, y: np.sign(u - y),
+        slope_bound=1.0,
+        convex=True,
+        labels="real",
+        name="mine",
+    )
+    loss, clip = losses.Smoothed(mine, 10.0), 1e-6
+    labels = np.random.default_rng(0).uniform(-1e-8, 1e-8, size=100)
+    source = from_arrays(np.ones((100, 1)), labels).bounded(Bounds(1.0, label=1.0), order="stream")
+    terms = {"linear": np.zeros(1), "ridge": 1e-9, "centre": np.zeros(1), "clip": clip}
+    steep = steepness(loss, feature=1.0, label=1.0)
+    objective = GlmObjective(source, loss, curvature=10.0, **terms, steepness=steep)
+    error = abs(float(objective.gradient(np.zeros(1))[0] + 10.0 * math.fsum(labels) / 100))
+    assert (
+        gradient_rounding(
+            rows=100, columns=1, clip=clip, curvature=10.0, tilt=0.0, ridge=1e-9, reach=0.0
+        )
+        < error
+        <= objective.rounding(np.zeros(1))
+    )
+    assert steepness(losses.Logistic(), feature=1.0, label=1.0) == 0.0
+    assert steepness(losses.Poisson(1e3), feature=2.0, label=100.0) >= 2.0 * 99.0
 
 
 def test_rounding_bound_grows_with_each_argument():

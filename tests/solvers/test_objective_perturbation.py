@@ -1,6 +1,7 @@
 """Objective perturbation: published numbers, exact privacy in one dimension, utility, refusals."""
 
 import dataclasses
+import json
 import math
 from functools import cache
 
@@ -142,7 +143,7 @@ def test_subspace_counts_its_dimensions():
     bounds = dp.Bounds(1.0, label=Classes(0, 1, 2))
     problem = dp.Problem(loss=losses.Softmax(3), bounds=bounds)
     plan = make(problem, n=2000, d=4)
-    assert (plan.structure, plan.rank, plan.span) == ("subspace", 2, 3)
+    assert (plan.shape.kind, plan.shape.rank, plan.shape.span) == ("subspace", 2, 3)
     assert plan.clip == pytest.approx(math.sqrt(2.0))
     assert plan.curvature == pytest.approx(0.5)
     release = plan.releases()[0]
@@ -355,6 +356,38 @@ def test_plan_is_a_public_record():
     assert seen == [(1, 1)]
 
 
+def test_bounds_on_rows_are_computed_and_never_read_from_a_file():
+    """A row's curvature, rank and directions follow from the problem; only the clip is a choice."""
+    three = dp.Problem(loss=losses.Softmax(3), bounds=dp.Bounds(1.0, label=Classes(0, 1, 2)))
+    absolute = dp.Problem(loss=losses.Absolute(), bounds=dp.Bounds(1.0, label=1.0))
+    for problem, change in (
+        (LOGISTIC, {"ridge": 1e-5}),
+        (dataclasses.replace(LOGISTIC, bounds=dp.Bounds(1.0, label="sign", intercept=1.0)), {}),
+        (three, {"clip": 1e-3}),
+        (absolute, {"smoothing": 1e6}),
+    ):
+        record = json.loads(make(problem, n=2000, d=4).to_json())
+        assert not {"curvature", "rank", "span", "structure"} & set(record)
+        with pytest.raises(AssumptionError, match="would cost"):
+            dp.load_plan(json.dumps({**record, "sigma": 0.9 * record["sigma"], **change}))
+    with pytest.raises((AssumptionError, ParameterError)):
+        dp.load_plan(json.dumps({**record, "smoothing": 0.0}))
+
+
+def test_huge_budgets_leave_a_minimiser_that_can_be_found():
+    """Three rows, thirty weights, a kink, a share of epsilon for which e^-30 would do as ridge."""
+    bounds = dp.Bounds(100.0, label="sign")
+    problem = dp.Problem(loss=losses.Hinge(), bounds=bounds, domain=domains.L2Ball(0.1))
+    budget = ApproxDP(266.0, 1e-6, adjacency="zero_out")
+    plan = make(problem, n=3, d=30, budget=budget, ridge="c_frac", c_frac=0.9)
+    assert plan.ridge == pytest.approx(schedules.FLATTEST * plan.curvature)
+    assert plan.distance < 1e-4 * 0.1
+    X = 100 * np.random.default_rng(1).normal(size=(3, 30))
+    dp.run(plan, (X, np.ones(3)), randomness=seeded())
+    with pytest.raises(AssumptionError, match="ridge of at least"):
+        make(problem, n=3, d=30, budget=budget, ridge=1e-12 * plan.curvature)
+
+
 def test_zero_out_needs_half_the_noise_and_units_more():
     both = make(ridge=0.01)
     zero = make(budget=ApproxDP(1.0, 1e-6, adjacency="zero_out"), ridge=0.01)
@@ -389,6 +422,16 @@ def per_row():
             PLAIN,
             "slope",
         ),
+        (
+            dp.Problem(
+                loss=losses.QPower(1.5),
+                bounds=dp.Bounds(1.0, label=1.0),
+                domain=domains.L2Ball(1.0),  # the slope is bounded here, but not beyond
+            ),
+            BUDGET,
+            PLAIN,
+            "slope",
+        ),
         (dp.Problem(loss=per_row(), bounds=SIGN), BUDGET, PLAIN, "Softmax"),
         (dataclasses.replace(LOGISTIC, penalty=losses.L1Penalty(1.0)), BUDGET, PLAIN, "ridge"),
         (
@@ -402,7 +445,17 @@ def per_row():
         (LOGISTIC, ApproxDP(1.0, 1e-6, adjacency="add_remove"), PLAIN, "zero_out"),
         (LOGISTIC, BUDGET, STRONG, "L2Penalty"),
     ],
-    ids=["steep", "unknown", "penalty", "nonconvex", "gdp", "pure", "add_remove", "modulus"],
+    ids=[
+        "steep",
+        "steep_beyond",
+        "unknown",
+        "penalty",
+        "nonconvex",
+        "gdp",
+        "pure",
+        "add_remove",
+        "modulus",
+    ],
 )
 def test_needs(problem, budget, solver, words):
     with pytest.raises(AssumptionError, match=words):

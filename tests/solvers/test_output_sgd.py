@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -281,6 +282,17 @@ def test_smoothness_over_the_domain_is_used():
     assert schedules.expansion(made.facts, 2.1 / math.e, made.clip) > 0
 
 
+def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
+    """49 (1/49) is less than 1 in float64, and yet margins of 1 or more are computed."""
+    edge = problem(Hinge(), dp.domains.L2Ball(1 / 49), feature=49.0)
+    X = [x for x in 49.0 * table(200, 3)[0] if sum(Fraction(v) ** 2 for v in x) <= 49**2]
+    margins = np.array([x @ edge.domain.project(x) for x in X])
+    assert np.any(Hinge().slope(margins, 1.0) == 0.0)  # where the loss is not smooth at all
+    assert schedules.expansion(edge.facts(100, 3), 1e-3, 49.0) > 0.0
+    clear = problem(Hinge(), dp.domains.L2Ball(0.99 / 49), feature=49.0)
+    assert schedules.expansion(clear.facts(100, 3), 1e-3, 49.0) == 0.0
+
+
 def test_predicted_risk_falls_with_rows_and_budget():
     for key, loss, domain in (
         (BALL, Absolute(), UNIT),
@@ -365,6 +377,34 @@ def test_schedules_without_a_theorem_have_no_release():
     assert plan.sensitivity == planned(BALL, problem(Huber(1.0)), 20, 4, passes=2,
                                        step=plan.step).sensitivity  # fmt: skip
     assert np.allclose(exact(plan, X, y), twin(plan, X, y)[0], rtol=1e-12)
+
+
+def test_files_cannot_hold_steps_uphill():
+    """Decreasing steps have a bound without the step in it: a negative one must not pass."""
+    made = planned(BOLT, problem(Huber(1.0), penalty=L2Penalty(0.1)), decay=True)
+    record = json.loads(made.to_json())
+    for wrong in ({"step": -0.5}, {"step": 0.0}, {"batch": 0}, {"step": "0.1"}, {"steps": 0}):
+        with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be"):
+            dp.load_plan(json.dumps(record | wrong))
+
+
+def test_files_cannot_hold_problems_without_a_theorem():
+    """A loss that is not convex drives neighbours apart however small the clip."""
+    made = planned(BALL, problem(Huber(1.0)), n=100, d=2)
+    bent = dataclasses.replace(made, problem=problem(dp.losses.Tukey(1.0)))
+    cubes = dp.Bounds(1.0, label=5.0, norm=dp.geometry.Lp(math.inf))
+    wide = dataclasses.replace(made, problem=dataclasses.replace(made.problem, bounds=cubes))
+    for plan, words in ((bent, "convexity"), (wide, "l2 norm")):
+        with pytest.raises(AssumptionError, match=words):
+            dp.load_plan(plan.to_json())
+        with pytest.raises(AssumptionError, match=words):
+            plan.releases()
+    # What the refusal is worth: the walk itself, on neighbours.
+    y, X = np.tile([0.7, -0.7], 50), np.column_stack([np.ones(100), np.zeros(100)])
+    one, other = (np.concatenate([[label], y[1:]]) for label in (0.45, -0.45))
+    bent = dataclasses.replace(bent, steps=2000, step=0.02)
+    moved = np.linalg.norm(twin(bent, X, one)[0] - twin(bent, X, other)[0])
+    assert moved > 2 * bent.sensitivity
 
 
 def test_projection_of_the_output():
@@ -667,6 +707,7 @@ def test_published_steps_have_conditions():
         (FREE, Poisson(10.0), WHOLE, {"unclipped": True}, "never negative"),
         (FREE, Huber(1.0), WHOLE, {"unclipped": True, "clip": 1.0}, "no clip"),
         (BALL, dp.losses.Tukey(1.0), UNIT, {}, "convex"),
+        (FREE, Squared(), WHOLE, {"unclipped": True, "step": 9.0}, "a shorter step, pass a clip"),
     ],
 )
 def test_refusals_of_theorems(key, loss, domain, options, words):

@@ -1,5 +1,6 @@
 """Phased ERM: published numbers, sensitivities that are attained, and what it refuses."""
 
+import json
 import math
 
 import numpy as np
@@ -53,6 +54,15 @@ def test_known_schedule():
     assert plan.risk == pytest.approx(2 * math.sqrt(64 * 20 * (1.2 / MU) ** 2 / 1e6 + 16 / 3e3))
     spent = plan.cost.epsilon(1e-6)
     assert 0.999 < spent <= 1.0
+
+
+def test_sensitivities_are_computed_and_never_read_from_a_file():
+    record = json.loads(make().to_json())
+    assert "sensitivities" not in record
+    record["sigmas"] = [0.8 * sigma for sigma in record["sigmas"]]  # less than G eta_i/mu
+    for change in ({}, {"distances": [0.0] * 9}, {"cap": 1e-9}):
+        with pytest.raises(AssumptionError, match="would cost"):
+            dp.load_plan(json.dumps(record | change))
 
 
 def test_published_noise_is_4_2_times_ours():

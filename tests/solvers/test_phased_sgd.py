@@ -1,6 +1,7 @@
 """Phased SGD: known answers, the loop against a plain twin, sensitivity, sharpness, refusals."""
 
 import dataclasses
+import json
 import math
 import time
 
@@ -274,6 +275,28 @@ def test_a_plan_for_another_loss_pays_for_it():
         dp.load_plan(kinked.to_json())
 
 
+def test_a_plan_for_a_loss_that_is_not_convex_has_no_release():
+    """Nor one for rows that are bounded in another norm: no theorem covers them."""
+    plan = made(SGD, regression(Huber(1.0)))
+    cubes = dp.Bounds(1.0, label=5.0, norm=dp.geometry.Lp(math.inf))
+    for wrong, words in (
+        (regression(dp.losses.Tukey(1.0)), "convexity"),
+        (dataclasses.replace(plan.problem, bounds=cubes), "l2 norm"),
+    ):
+        edited = dataclasses.replace(plan, problem=wrong)
+        with pytest.raises(AssumptionError, match=words):
+            dp.load_plan(edited.to_json())
+        with pytest.raises(AssumptionError, match=words):
+            edited.releases()
+
+
+def test_a_file_has_a_size_a_step_and_a_noise_for_each_phase():
+    record = json.loads(made(SGD).to_json())
+    for name in ("sizes", "steps", "sigmas"):
+        with pytest.raises(ParameterError, match="for each phase"):
+            dp.load_plan(json.dumps(record | {name: record[name][:-1]}))
+
+
 # -- smoothing and step sizes ----------------------------------------------------------------------
 
 
@@ -543,6 +566,16 @@ def test_a_smaller_clip_holds(key):
         ends.append(tape.exact[0])
     moved = float(np.linalg.norm(ends[0] - ends[1]))
     assert 0.96 * plan.sensitivities[0] <= moved <= plan.sensitivities[0]
+
+
+def test_a_kink_just_beyond_the_domain_drifts():
+    """Margins are rounded: a hinge over margins of 1 - 2^-53 is no smooth loss."""
+    near, clear = (
+        made(SGD, signs(Hinge(), dp.domains.L2Ball(radius)), step=1e-3)
+        for radius in (1 - 2.0**-53, 0.99)
+    )
+    assert clear.sensitivities[0] < 2.01e-3 / 4
+    assert near.sensitivities[0] > 4 * clear.sensitivities[0]
 
 
 def test_a_hoelder_loss_drifts():

@@ -82,24 +82,33 @@ class Table(ABC):
             DataError: the bounds do not fit the table's labels or width.
             ParameterError: an argument has the wrong type.
         """
-        if not isinstance(bounds, Bounds):
-            raise ParameterError(
-                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
-            )
-        choice("order", order, ("secret", "stream"))
+        self.check(bounds, order=order)
         if randomness is not None and not isinstance(randomness, Randomness):
             raise ParameterError(
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
                 "Randomness.secure(), or leave it out."
             )
+        if order == "stream":
+            return self._source(bounds, None)
+        return self._source(bounds, randomness or Randomness.secure())
+
+    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+        """Refuse bounds that do not fit, and unknown orders, from public facts: no row is read.
+
+        Raises:
+            DataError: the bounds do not fit the table's labels or width.
+            ParameterError: an argument has the wrong type.
+        """
+        if not isinstance(bounds, Bounds):
+            raise ParameterError(
+                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
+            )
+        choice("order", order, ("secret", "stream"))
         if self._declared is not None:
             check_declared(bounds.label, self._declared[0])
         listed = "text" if reads_text(bounds.label) else "number"
         check_kind(bounds.label, listed if self._labels == "list" else self._labels)
         bounds.width(self._d)
-        if order == "stream":
-            return self._source(bounds, None)
-        return self._source(bounds, randomness or Randomness.secure())
 
     @abstractmethod
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:

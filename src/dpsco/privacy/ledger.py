@@ -336,6 +336,7 @@ class SampledSum(Unique):
             if self.finished:
                 raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
             self.finished = True
+            self.indices = self.indices[:0].copy()  # a run may take thousands of samples
             return _with_gaussian(self._stream, exact, self._sigma)
 
     def __repr__(self) -> str:

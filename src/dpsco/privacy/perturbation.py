@@ -84,21 +84,24 @@ def delta_chi(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:
     """Return delta of the loss c + m^2/2 + m chi_s: gradients in ``s`` dimensions.
 
     With a = (epsilon - c - m^2/2)/m this is the integral over r > a_+ of m e^(-m (r - a))
-    P(chi_s > r), plus 1 - e^(m a) where a < 0. The integrand is positive and smooth; what lies
-    beyond the last panel is bounded by its survival function.
+    P(chi_s > r), plus 1 - e^(m a) where a < 0. The integrand is positive and smooth. More than 10
+    below sqrt(s) the probability counts as 1; panels follow from there, over 45/m at most; what
+    lies beyond the last is bounded by its survival function.
     """
     eps = np.asarray(epsilon, dtype=float)
     e = eps - c - 4 * _ULP * (np.abs(eps) + c)
     a = np.minimum(e / m - m / 2, _FARTHEST)  # farther out delta is smaller still
     start = np.maximum(a, 0.0)
-    stop = np.maximum(start, math.sqrt(s)) + 10.0
-    edges = start[..., None] + (stop - start)[..., None] * _PANELS
+    first = np.maximum(start, math.sqrt(s) - 10.0)
+    stop = np.minimum(np.maximum(first, math.sqrt(s)) + 10.0, first + 45.0 / m)
+    edges = first[..., None] + (stop - first)[..., None] * _PANELS
     half = 0.5 * np.diff(edges)[..., None]
     points = edges[..., :-1, None] + half * (_NODES + 1.0)
     inner = m * np.exp(-m * (points - a[..., None, None])) * gammaincc(s / 2, 0.5 * points**2)
     whole = np.sum(half * _WEIGHTS * inner, axis=(-2, -1))
     beyond = np.exp(-m * (stop - a)) * gammaincc(s / 2, 0.5 * stop * stop)
     certain = -np.expm1(m * np.minimum(a, 0.0))
+    certain -= np.exp(-m * (start - a)) * np.expm1(-m * (first - start))
     slack = _UP * (1 + 8 * _ULP * (start + 1) * ((np.abs(eps) + c) / m + m))
     return np.asarray(np.minimum(1.0, (whole + beyond + certain) * slack + 1e-300))
 

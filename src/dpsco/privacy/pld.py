@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -115,7 +115,7 @@ class Composed:
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon at ``delta``: from the PLD, or from Renyi bounds where that is loose."""
-        return _epsilon(self, delta)
+        return _epsilon(self.losses, delta)
 
     def _numerical(self, delta: float) -> float:
         """Return epsilon, computed anew."""
@@ -161,7 +161,7 @@ class Composed:
                 accountant.compose(_rdp_event(loss), count)
             return float(accountant.get_epsilon(delta))
 
-    @cached_property
+    @property
     def _distribution(self) -> Any:
         """The composed distribution; None where the losses have none or its grid is too fine."""
         if any(isinstance(loss, ZcdpLoss) for loss, _ in self.losses):
@@ -173,17 +173,23 @@ class Composed:
         square = sum(count * loss.spread**2 for loss, count in self.losses)
         if (20 * math.sqrt(square) + square) / step > _MOST_POINTS:
             return None
-        total = None
-        for loss, count in self.losses:
-            part = _single(loss, step)
-            part = part.self_compose(count) if count > 1 else part
-            total = part if total is None else total.compose(part)
-        return total
+        return _composition(self.losses, step)
 
     def _step(self) -> float:
         """Return the grid step, fine against the smallest loss so that rounding up costs little."""
         points = _POINTS[sum(count for _, count in self.losses) > _FEW]
         return max(min(loss.spread for loss, _ in self.losses) / points, _FINEST)
+
+
+@lru_cache(maxsize=2)  # hundreds of megabytes each, at most: a curve asks for the same one
+def _composition(losses: tuple[tuple[Loss, int], ...], step: float) -> Any:
+    """Return the distribution of all releases on the grid, pessimistic."""
+    total = None
+    for loss, count in losses:
+        part = _single(loss, step)
+        part = part.self_compose(count) if count > 1 else part
+        total = part if total is None else total.compose(part)
+    return total
 
 
 def _single(loss: Loss, step: float) -> Any:
@@ -291,6 +297,9 @@ def _library() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(composed: Composed, delta: float) -> float:
-    """Return the epsilon of a composition; a plan, its ledger and its reader ask for the same."""
-    return composed._numerical(delta)
+def _epsilon(losses: tuple[tuple[Loss, int], ...], delta: float) -> float:
+    """Return the epsilon of a composition; a plan, its ledger and its reader ask for the same.
+
+    The key holds no distribution: of those only the last ones are kept.
+    """
+    return Composed(losses)._numerical(delta)

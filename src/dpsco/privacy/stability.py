@@ -137,7 +137,8 @@ def _rest_of_pass(after: float, drift: float, shrink: float, steps: int) -> tupl
         low, high = (
             float(_curve(after, drift, shrink, np.array([j]))[0]) for j in (len(exact), count - 1.0)
         )
-        chord = (2 / 3) * (low * low + low * high + high * high) / (low + high)
+        ratio = low / high
+        chord = (2 / 3) * high * (ratio * ratio + ratio + 1) / (ratio + 1)
         total += (left - 1) * chord + 0.5 * (low + high)
     elif left > 0:  # monotone, so that a block is at most its length times the larger end
         edges = np.unique(np.linspace(len(exact), count, _EXACT_TERMS).astype(np.int64))
@@ -147,12 +148,15 @@ def _rest_of_pass(after: float, drift: float, shrink: float, steps: int) -> tupl
 
 
 def _curve(after: float, drift: float, shrink: float, j: Array) -> Array:
-    """Return D after j steps on shared rows: D^2 <- shrink^2 (D^2 + drift^2), in closed form."""
+    """Return D after j steps on shared rows: D^2 <- shrink^2 (D^2 + drift^2), in closed form.
+
+    No number is squared by itself: the square of a tiny one is 0, and so would be the distance.
+    """
     if shrink == 1.0:
-        return np.asarray(np.sqrt(after * after + j * drift * drift))
-    decay = np.exp(2 * j * math.log(shrink))
-    limit = drift * drift * shrink * shrink / ((1 - shrink) * (1 + shrink))
-    return np.asarray(np.sqrt(after * after * decay - limit * np.expm1(2 * j * math.log(shrink))))
+        return np.asarray(np.hypot(after, np.sqrt(j) * drift))
+    log = math.log(shrink)
+    grown = np.sqrt(-np.expm1(2 * j * log) / ((1 - shrink) * (1 + shrink))) * shrink
+    return np.asarray(np.hypot(after * np.exp(j * log), grown * drift))
 
 
 def _end(after: float, drift: float, shrink: float, steps: int) -> float:
@@ -160,7 +164,7 @@ def _end(after: float, drift: float, shrink: float, steps: int) -> float:
 
 
 def _grown(distance: float, drift: float, steps: float) -> float:
-    return math.sqrt(distance * distance + steps * drift * drift)
+    return math.hypot(distance, math.sqrt(steps) * drift)
 
 
 def _fresh(steps: int, passes: int, hit: float, drift: float, output: str) -> float:
@@ -272,7 +276,11 @@ def iterate_norm_bound(
         )
     growth = 0.0
     if alpha < 1 and constant > 0:
-        growth = (1 - alpha) / (1 + alpha) * _exp(2 / (1 - alpha) * math.log(constant * step))
+        growth = (
+            (1 - alpha)
+            / (1 + alpha)
+            * _exp(2 / (1 - alpha) * (math.log(constant) + math.log(step)))
+        )
     start = 2 * step * _validate.non_negative("initial_loss", initial_loss)
     return math.sqrt(_validate.integer("steps", steps) * (growth + start)) * _UP
 

@@ -32,7 +32,7 @@ def default_clip(facts: Facts, budget: Budget) -> float:
     """
     whole, start = facts.lipschitz, facts.start_gradient
     if not math.isfinite(whole) or start <= 0.0:
-        return start if start > 0.0 else facts.gradient_bound(None)
+        return start if 0.0 < start < math.inf else facts.gradient_bound(None)
     reach = budget.adjacency.sensitivity(whole) / (facts.n * budget.mu_per_row())
     noise = facts.distance * reach * math.sqrt(facts.size)
     return whole if noise <= NEGLIGIBLE * facts.constants.value_at_zero else start

@@ -16,8 +16,14 @@ BLUR = 0.2  # of the labels' scale: over how much of it a kink is rounded off
 
 
 def kinked(facts: Facts) -> bool:
-    """Return whether the loss is a convex margin loss with bounded slopes that jump."""
-    bounded = facts.glm and facts.constants.convex and math.isfinite(facts.lipschitz)
+    """Return whether the loss is a convex margin loss with bounded slopes that jump.
+
+    Bounded on the whole line, not only over the domain: envelopes look beyond it.
+    """
+    loss = facts.problem.loss
+    if not isinstance(loss, MarginLoss) or not facts.constants.convex:
+        return False
+    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
     return bounded and not math.isfinite(facts.smoothness)
 
 

@@ -82,6 +82,7 @@ def gradient_rounding(
     reach: float,
     classes: int = 1,
     dense: bool = True,
+    steepness: float = 0.0,
 ) -> float:
     """Return how far, in l2, a computed gradient of J can lie from the exact one.
 
@@ -98,13 +99,26 @@ def gradient_rounding(
         reach: a bound on ||w|| and on the centre's norm.
         classes: scores of a row.
         dense: whether rows are dense; sparse ones and vector losses are summed in larger leaves.
+        steepness: what the error of a slope is relative to, if longer than the clip; times ||x||.
     """
     leaf = leaf_rows(columns) if dense and classes == 1 else SUM_LEAF
     margins = curvature * _gamma(columns + 2) * reach
-    slopes = SLOPE_ERROR * classes * clip
+    slopes = SLOPE_ERROR * max(classes * clip, steepness)
     sums = _gamma(min(rows, leaf) + math.ceil(math.log2(rows + 1)) + 4) * clip
     public = 8 * UNIT * (tilt + 2 * ridge * reach + clip)
     return 1.01 * (margins + slopes + sums + public)
+
+
+def steepness(loss: MarginLoss, *, feature: float, label: float) -> float:
+    """Return what the error of a computed slope is relative to, times ||x||; 0: to the slope.
+
+    Bisection leaves a share of the loss's bound, however hard the slope is cut afterwards, and the
+    slope of a count is a difference of numbers as large as the label.
+    """
+    kernel = loss.kernel()
+    if kernel.smoothing > 0.0:
+        return kernel.bound * feature
+    return loss.slope_bound(label, 0.0) * feature if loss.labels == "count" else 0.0
 
 
 def _gamma(count: int) -> float:
@@ -124,8 +138,10 @@ class GlmObjective:
         linear: Floats,
         ridge: float,
         centre: Floats,
+        steepness: float = 0.0,
     ) -> None:
         require_labels(loss, source.bounds.label)
+        self._steepness = steepness
         self._source, self._loss, self._clip, self._curvature = source, loss, clip, curvature
         self._linear, self._ridge, self._centre = linear, ridge, centre
         self._kept: list[Leaf] | None = None
@@ -192,6 +208,7 @@ class GlmObjective:
             ridge=self._ridge,
             reach=reach * (1 + 1e-9),
             dense=self._dense,
+            steepness=self._steepness,
         )
 
     def _slopes(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:

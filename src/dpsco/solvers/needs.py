@@ -91,8 +91,8 @@ def _fixed_n(facts: Facts, budget: Budget) -> str:
     if budget.adjacency is not Adjacency.ADD_REMOVE:
         return ""
     return (
-        "a row more or less would move the others to other batches, so it needs a public number "
-        "of rows: adjacency='zero_out' (same noise) or 'replace_one'"
+        "its plan is made for a public number of rows, which add_remove keeps private: use "
+        "adjacency='zero_out' (same noise) or 'replace_one'"
     )
 
 

@@ -17,6 +17,7 @@ Symbols    L, beta, Lam, sigma_1, B -> clip, curvature, n (ridge + penalty), sig
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -46,25 +47,38 @@ PLAIN, STRONG = "approx_objective_perturbation", "approx_objective_perturbation_
 class Plan(BasePlan):
     """All that a run needs, from public facts only."""
 
-    structure: str  # "glm", "subspace" or "constant_hessian"
     ridge: float  # added to the mean loss as ridge/2 ||w - centre||^2, beside the penalty
     clip: float  # L: l2 bound on a row's gradient (of the row itself for constant_hessian)
-    curvature: float  # beta: l2 bound on a row's Hessian
-    rank: int  # k: of a row's Hessian
-    span: int | None  # dimensions of one row's gradients, for "subspace"
     sigma: float  # standard deviation of the tilt of the sum of losses, per coordinate
     distance: float  # B: certified l2 distance from the exact minimiser; 0 if none is sought
     output_sigma: float  # noise that hides it, per coordinate of the weights
     smoothing: float  # of the Moreau envelope that is minimised; 0: the loss itself
 
+    @property
+    def shape(self) -> schedules.Shape:
+        """The bounds on a row, from the problem and what a run enforces, not from a file."""
+        clip = self.clip if self.facts.glm else None
+        found = schedules.shape(self.facts, clip, self.budget, self.smoothing)
+        # Clips are enforced but for softmax, whose bound is its own.
+        return found if found.kind == "subspace" else dataclasses.replace(found, bound=self.clip)
+
+    @property
+    def structure(self) -> str:
+        """One of "glm", "subspace" and "constant_hessian"."""
+        return self.shape.kind
+
+    @property
+    def curvature(self) -> float:
+        """An l2 bound on a row's Hessian: beta."""
+        return self.shape.curvature
+
     def releases(self) -> tuple[GaussianRelease | ObjectivePerturbationRelease, ...]:
         """Return the one release."""
         if self.structure == "constant_hessian":
             return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n)),)
-        shape = schedules.Shape(self.structure, self.clip, self.curvature, self.rank, self.span)
         total = self.ridge + self.facts.ridge
         return (
-            shape.release(
+            self.shape.release(
                 n=self.n,
                 sigma=self.sigma,
                 ridge=total,
@@ -129,8 +143,7 @@ def _plan(
         clip = facts.gradient_bound(None)  # the published constants speak of the loss's own bound
     shape = schedules.shape(facts, clip, budget, smooth)
     common["smoothing"] = smooth
-    common |= {"structure": shape.kind, "clip": shape.bound, "curvature": shape.curvature}
-    common |= {"rank": shape.rank, "span": shape.span}
+    common["clip"] = shape.bound
     if shape.kind == "constant_hessian":
         schedules.refuse_paper(calibration, facts)
         sigma = gaussian_sigma(budget, bound=shape.bound, rows=(0, n))
@@ -192,8 +205,8 @@ def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
         "centre": facts.start * (plan.ridge / total),
     }
     if isinstance(loss, MarginLoss):
-        return GlmObjective(source, loss, **terms)
-    return VectorObjective(source, loss, **terms, classes=plan.span or 1)
+        return GlmObjective(source, loss, **terms, steepness=plan.shape.steepness)
+    return VectorObjective(source, loss, **terms, classes=plan.shape.span or 1)
 
 
 def risk(facts: Facts, budget: Budget) -> float:

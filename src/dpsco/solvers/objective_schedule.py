@@ -24,8 +24,8 @@ from ..privacy.calibration import calibrate
 from ..privacy.releases import ObjectivePerturbationRelease
 from ..problem import Facts
 from .clips import default_clip
-from .envelopes import blurred, kinked
-from .glm_objective import gradient_rounding
+from .envelopes import blurred, kinked, smoothed
+from .glm_objective import gradient_rounding, steepness
 from .minimise import certified_error
 
 SHARE = 0.2  # of epsilon for the change of volume, at most, by default
@@ -33,6 +33,7 @@ BALANCE = 0.5  # of the ridge at which the worst direction balances: other direc
 OUTPUT_SHARE = 2e-3  # of the budget's mu for the output noise: it costs about 0.3 % more tilt
 DISTANCE_SHARE = 1e-9  # certified distance relative to that of good weights
 FARTHEST_TILT = 9.0  # deviations: a longer tilt is less likely than 1e-18
+FLATTEST = 1e-8  # ridge over curvature: less biases no less, and no minimiser can be found then
 TOLERANCE = 1e-4  # of the calibrated noise: a digit more takes a third longer
 _UP = 1 + 1e-12
 
@@ -46,6 +47,7 @@ class Shape:
     curvature: float
     rank: int
     span: int | None
+    steepness: float = 0.0  # of slopes before they are cut, where their error depends on it
 
     def release(
         self, *, n: int, sigma: float, ridge: float, distance: float, output_sigma: float
@@ -123,7 +125,10 @@ def shape(facts: Facts, clip: float | None, budget: Budget, smooth: float = 0.0)
         else:
             bound = facts.start_gradient or facts.gradient_bound(None)
         bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
-        return Shape("glm", bound, bend * _UP, 1, None)
+        replaced = smoothed(facts, smooth)
+        assert isinstance(replaced, MarginLoss)
+        steep = steepness(replaced, feature=facts.feature, label=facts.label)
+        return Shape("glm", bound, bend * _UP, 1, None, steep)
     if clip is not None:
         raise ParameterError(
             f"clip works for losses of one margin only: clipping the vector gradients of "
@@ -218,8 +223,12 @@ def paper(
 
 
 def least_ridge(n: int, shape: Shape, budget: Budget, share: float) -> float:
-    """Return beta/(n expm1(share epsilon/k)), for which k log(1 + beta/Lam) = share epsilon."""
-    return shape.curvature / (n * math.expm1(min(share * amount(budget) / shape.rank, 30.0)))
+    """Return beta/(n expm1(share epsilon/k)), for which k log(1 + beta/Lam) = share epsilon.
+
+    It is not below `FLATTEST` beta, which only huge budgets would allow.
+    """
+    least = shape.curvature / (n * math.expm1(min(share * amount(budget) / shape.rank, 30.0)))
+    return max(least, FLATTEST * shape.curvature)
 
 
 def balanced_ridge(facts: Facts, sigma: float) -> float:
@@ -249,6 +258,7 @@ def certified_distance(
         reach=_largest_weights(facts, shape, ridge, tilt),
         classes=shape.span or 1,
         dense=False,
+        steepness=shape.steepness,
     )
     least = 2 * certified_error(
         rounding,
@@ -326,8 +336,8 @@ def _refuse_small(total: float, n: int, shape: Shape, budget: Budget) -> None:
     if total <= 0.0 or total < least:
         raise AssumptionError(
             f"objective perturbation needs a ridge of at least {least:.4g} for {budget}, got "
-            f"{total:.4g} in all: below, one row can bend the objective too much. Leave ridge out, "
-            "or give more budget."
+            f"{total:.4g} in all: below, one row can bend the objective too much, or its minimiser "
+            "cannot be certified. Leave ridge out, or give more budget."
         )
 
 

@@ -16,6 +16,7 @@ from ..losses.base import Hoelder
 from ..privacy import stability
 from ..privacy.budget import Adjacency, Budget, PureDP
 from ..problem import Facts
+from .passes import smoothness_beyond
 
 POINTS = 60  # of the grid of step sizes
 SMOOTH_PASSES, MOST_PASSES, MANY_STEPS = 10, 100, 200_000
@@ -32,8 +33,15 @@ def views(facts: Facts) -> tuple[Hoelder, ...]:
     The last one is the smoothness over the domain, which may be finite where the whole line has
     none; clipping keeps each of them.
     """
-    smooth = facts.smoothness * (1 + 1e-9)  # roundings of a margin may lie beyond the domain
+    smooth = smoothness(facts)
     return (*facts.hoelder, Hoelder(1.0, smooth)) if math.isfinite(smooth) else facts.hoelder
+
+
+def smoothness(facts: Facts) -> float:
+    """Return the smoothness wherever a rounded margin may lie: a little beyond the domain."""
+    if not math.isfinite(facts.smoothness):
+        return math.inf
+    return (1 + 1e-9) * smoothness_beyond(facts, facts.problem.loss)
 
 
 def expansion(facts: Facts, step: float, clip: float) -> float:
@@ -49,7 +57,7 @@ def expansion(facts: Facts, step: float, clip: float) -> float:
 
 def longest_smooth(facts: Facts) -> float:
     """Return the longest step that expands nothing: step/(1 - step ridge) <= 2/L; 0 if none."""
-    smooth = facts.smoothness * (1 + 1e-9)
+    smooth = smoothness(facts)
     if smooth == 0.0 and facts.ridge == 0.0:
         return math.inf
     return (1 - 1e-9) / (0.5 * smooth + facts.ridge)
@@ -154,7 +162,7 @@ def sensitivity(
     steps = passes * (facts.n // batch)
     slack = rounding(facts, steps=steps, step=step, clip=clip)
     if decay:
-        if output != "last" or batch != 1 or not step * (facts.smoothness + facts.ridge) <= 1.0:
+        if output != "last" or batch != 1 or not step * (smoothness(facts) + facts.ridge) <= 1.0:
             raise AssumptionError(
                 "decreasing steps are stable for the last iterate, batch=1 and a first step of at "
                 f"most 1/(smoothness + ridge); got output={output!r}, batch={batch}, step="

@@ -210,7 +210,13 @@ def _tight(asked: _Request, clip: Callable[[float], float]) -> Plan:
         else:
             sigma = schedules.closed_form(facts, asked.budget, passes=steps // facts.n)
         step, _ = schedules.best_step(facts, steps=steps, clip=clip, sigma=sigma)
-    return asked.finish(steps=steps, step=step, clip=clip(step), sigma=None)
+    if not math.isfinite(limit := clip(_validate.positive("step", step))):
+        raise AssumptionError(
+            f"{asked.key} with unclipped=True bounds its gradients by Lemma 20, which needs step * "
+            f"smoothness <= 1 on {asked.problem.loss!r}; got step={step:.6g}. Take a shorter step, "
+            "pass a clip, or leave unclipped out."
+        )
+    return asked.finish(steps=steps, step=step, clip=limit, sigma=None)
 
 
 def _mixture(asked: _Request, steps: int) -> Callable[[float, float], float]:

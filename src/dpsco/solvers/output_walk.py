@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from .. import _validate
 from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError
@@ -23,7 +24,7 @@ from ..privacy.budget import PureDP
 from ..privacy.ledger import Ledger
 from ..privacy.releases import RandomHitsRelease, StableGammaRelease, StableGaussianRelease
 from . import output_schedules as schedules
-from .passes import Indices, Pass
+from .passes import Indices, Pass, require_stable
 
 RECURSION = "Wang, Lei, Ying, Zhang 2022, recursion behind Thm 7"
 SHRINKING = "Wu et al. 2017, strongly convex case: hits shrink to 1/(ridge T)"
@@ -44,6 +45,13 @@ class Plan(BasePlan):
     output: str  # "average" of the iterates before each step, or the "last" iterate
     sigma: float  # standard deviation a coordinate; for PureDP the scale of the noise's length
     project: bool  # whether the noisy weights are projected onto the domain
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        for name in ("steps", "batch"):
+            _validate.integer(name, getattr(self, name))
+        for name in ("step", "clip", "sigma"):
+            _validate.positive(name, getattr(self, name))
 
     @property
     def passes(self) -> int:
@@ -66,6 +74,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableRelease, ...]:
         """Return the one release."""
+        require_stable(self.solver, self.facts, self.budget)
         rows, adjacency = (0, self.n), self.budget.adjacency
         theorem = SHRINKING if self.decay else RECURSION
         if self.sampling == "with_replacement":

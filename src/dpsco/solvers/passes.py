@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,45 @@ from numpy.typing import NDArray
 from ..data.block import Block
 from ..data.labels import require_labels
 from ..data.source import MemorySource, Source
+from ..errors import AssumptionError
 from ..geometry.domains import Domain, LpBall, WholeSpace
 from ..kernels import compiler
 from ..kernels.sgd import sgd_pass
 from ..losses.base import MarginLoss
+from ..privacy.budget import Budget
+from ..problem import Facts
+from . import needs
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_STABLE = (needs.GLM, needs.CONVEX, needs.EUCLIDEAN)
+
+
+def require_stable(solver: str, facts: Facts, budget: Budget) -> None:
+    """Refuse what no stability theorem covers, wherever the plan comes from.
+
+    Plans are asked for a solver's needs when they are made, but a file may hold any problem: with a
+    loss that is not convex, or rows of another norm, steps would drive neighbours apart unnoticed.
+    """
+    reasons = [reason for need in _STABLE if (reason := need.unmet(facts, budget))]
+    if reasons:
+        raise AssumptionError(
+            f"{solver} does not apply: {'; '.join(reasons)}. Make the plan with dpsco.plan(...), "
+            "which names the solvers that do."
+        )
+
+
+def smoothness_beyond(facts: Facts, loss: Any) -> float:
+    """Return the loss's smoothness over the domain and 1e-9 beyond it, where rounded margins lie.
+
+    A kink that the domain misses by rounding alone is met: 49 (1/49) is less than 1 in float64.
+    """
+    return float(
+        loss.constants(
+            feature=facts.feature, label=facts.label, radius=facts.reach * (1 + 1e-9)
+        ).smoothness
+    )
 
 
 @dataclass(frozen=True)

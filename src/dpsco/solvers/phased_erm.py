@@ -51,7 +51,6 @@ class Plan(BasePlan):
     cap: float  # l2 bound on the released weights, enforced
     sizes: tuple[int, ...]  # rows of each phase
     distances: tuple[float, ...]  # l2, certified by the duality gap
-    sensitivities: tuple[float, ...]  # l2, between neighbours
     sigmas: tuple[float, ...]  # noise on the weights, per coordinate
 
     @property
@@ -64,6 +63,34 @@ class Plan(BasePlan):
     def steps(self) -> tuple[float, ...]:
         """eta_i, the step of each phase."""
         return tuple(self.step / 4.0 ** (i + 1) for i in range(len(self.sizes)))
+
+    @property
+    def certified(self) -> tuple[float, ...]:
+        """How near each minimiser is found: the distances, never less than float64 vouches for."""
+        return tuple(
+            max(distance, _least(self.facts, self.clip, ridge, self.cap))
+            for distance, ridge in zip(self.distances, self._ridges, strict=True)
+        )
+
+    @property
+    def sensitivities(self) -> tuple[float, ...]:
+        """How far neighbours move each minimiser in l2, computed from what the run enforces."""
+        return tuple(
+            regularised_minimiser(
+                gradient=self.clip,
+                ridge=ridge,
+                count=size,
+                distance=near,
+                adjacency=self.budget.adjacency,
+            )
+            for ridge, size, near in zip(self._ridges, self.sizes, self.certified, strict=True)
+        )
+
+    @property
+    def _ridges(self) -> tuple[float, ...]:
+        """lam_i and the penalty, of the mean loss of each phase."""
+        pairs = zip(self.steps, self.sizes, strict=True)
+        return tuple(2 / (step * size) + self.facts.ridge for step, size in pairs)
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
         """Return the noisy minimisers, one a phase."""
@@ -116,7 +143,7 @@ def plan(
     step = _validate.positive("step", step)
     sizes = tuple(n >> i for i in range(1, n.bit_length()))
     cap = _cap(facts, bound * step, sizes, noise)
-    distances, sensitivities, sigmas = [], [], []
+    distances, sigmas = [], []
     for i, size in enumerate(sizes):
         length = step / 4.0 ** (i + 1)
         ridge = 2 / (length * size) + facts.ridge
@@ -128,7 +155,6 @@ def plan(
             distance=distances[-1],
             adjacency=budget.adjacency,
         )
-        sensitivities.append(moved)
         sigmas.append(noise * bound * length if paper else moved / mu * (1 + 1e-9) * _UP)
     return Plan(
         solver="phased_erm",
@@ -143,7 +169,6 @@ def plan(
         cap=cap,
         sizes=sizes,
         distances=tuple(distances),
-        sensitivities=tuple(sensitivities),
         sigmas=tuple(sigmas),
     )
 
@@ -154,13 +179,14 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     weights, phases = plan.facts.start, len(plan.sizes)
     kernel = problem.loss.kernel()  # type: ignore[union-attr]
     compiled = compiler.chosen(None, twin_seconds(USUAL_PASSES * plan.n, kernel))
+    certified = plan.certified
     for i, release in enumerate(plan.releases()):
         pull = 2 / (plan.steps[i] * plan.sizes[i])
         mean = Regularised(problem.loss, _inner(problem.domain), plan.clip, pull + ridge)  # type: ignore[arg-type]
         # pull/2 |w - weights|^2 + ridge/2 |w|^2, as one square
         centre = pull / (pull + ridge) * weights
         found, _ = mean.minimise(
-            source.rows(*release.rows), centre, distance=plan.distances[i], compiled=compiled
+            source.rows(*release.rows), centre, distance=certified[i], compiled=compiled
         )
         noisy = ledger.stable(found, release)
         weights = _within(problem.domain.project(noisy), plan.cap)

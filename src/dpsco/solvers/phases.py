@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 
 from ..data.queries import ClippedGradient
 from ..data.source import Source
+from ..errors import ParameterError
 from ..geometry.domains import Box, Domain, L1Ball, L2Ball, LpBall, Simplex, WholeSpace
 from ..losses.base import Hoelder, MarginLoss
 from ..losses.smoothing import Smoothed
@@ -24,7 +25,7 @@ from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger
 from ..privacy.releases import StableGaussianRelease
 from ..problem import Facts
-from .passes import Pass
+from .passes import Pass, require_stable, smoothness_beyond
 
 _CLOSED = (WholeSpace, Box, L1Ball, Simplex)  # projected onto in closed form
 _BLUR = 1e-12  # relative distance at which some domains take a point for a member
@@ -78,6 +79,14 @@ class Plan(BasePlan):
     smoothing: float  # Moreau parameter of the loss that is stepped on; 0 is the loss itself
     dimension: int  # how many directions the noise counts in: weights, or the rows' rank
 
+    def __post_init__(self) -> None:
+        """Refuse lists that do not fit together: a file may hold any."""
+        lengths = (len(self.sizes), len(self.steps), len(self.sigmas))
+        if lengths[0] != lengths[1] or lengths[2] not in (0, lengths[0]):  # 0: a draft
+            raise ParameterError(
+                f"{self.solver} has one size, one step and one sigma for each phase; got {lengths}."
+            )
+
     @cached_property
     def loss(self) -> MarginLoss:
         """The loss that is stepped on."""
@@ -95,6 +104,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
         """Return the noisy averages, one a phase, on rows of their own."""
+        require_stable(self.solver, self.facts, self.budget)
         adjacency, theorem = self.budget.adjacency.value, VARIANTS[self.solver].theorem
         return tuple(
             StableGaussianRelease(sensitivity, sigma, adjacency, theorem, rows=rows)
@@ -189,11 +199,7 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
 
 def _smoothness(plan: Plan) -> float:
     """Return the smoothness of what is stepped on, the ridge included; infinite if it has none."""
-    return _own_smoothness(plan.facts, plan.loss) + plan.facts.ridge
-
-
-def _own_smoothness(facts: Facts, loss: MarginLoss) -> float:
-    return loss.constants(feature=facts.feature, label=facts.label, radius=facts.reach).smoothness
+    return smoothness_beyond(plan.facts, plan.loss) + plan.facts.ridge
 
 
 def _home(facts: Facts) -> Domain:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from .. import _validate
 from ..errors import AssumptionError
 from ..privacy.accounting import cost
 from ..privacy.budget import Adjacency, ApproxDP, Budget
@@ -35,6 +36,7 @@ def sampled_release(
         return GaussianRelease(bound, sigma, rows=(0, n), count=count)
     if sampling == FIXED_SIZE:
         return FixedSizeGaussianRelease(bound, sigma, int(batch), rows=(0, n), count=count)
+    _validate.choice("sampling", sampling, (POISSON, FIXED_SIZE, FULL))
     return PoissonGaussianRelease(bound, sigma, batch / n, pair, rows=(0, n), count=count)
 
 

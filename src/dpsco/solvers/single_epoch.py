@@ -58,7 +58,7 @@ class Plan(BasePlan):
 
     def batches(self) -> tuple[tuple[int, int], ...]:
         """Return the rows of each batch: n/rounds of them, the first ones one more if need be."""
-        size, more = divmod(self.n, self.rounds)
+        size, more = divmod(self.n, _rounds(self.rounds, self.n))
         starts = [t * size + min(t, more) for t in range(self.rounds + 1)]
         return tuple(itertools.pairwise(starts))
 
