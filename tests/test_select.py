@@ -93,7 +93,7 @@ def test_auto_takes_the_first():
 
 
 def test_a_close_race_goes_to_the_cheaper_one(monkeypatch):
-    race = [select.Candidate("a", 1.0, 100.0), select.Candidate("b", 1.05, 10.0)]
+    race = [select.Candidate("a", 1.0, 100.0), select.Candidate("b", 1.005, 10.0)]
     race.append(select.Candidate("c", 1.2, 1.0))
     assert [found.solver for found in select._order(race)] == ["b", "a", "c"]
 

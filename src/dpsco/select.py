@@ -17,7 +17,7 @@ from .problem import Facts, Problem
 from .solvers import registry
 from .solvers.envelopes import kinked
 
-CLOSE = 1.1  # predictions within this ratio count as equal: the cheaper solver goes first
+CLOSE = 1.01  # predictions within this ratio count as equal: the cheaper solver goes first
 
 MEASURED: dict[str, tuple[float, float]] = {
     "noisy_gd": (0.066, 0.067),

@@ -20,7 +20,7 @@ from ..errors import AssumptionError, ParameterError
 from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
-from . import beta_search, needs
+from . import beta_search, needs, noisy_gd
 from .clips import default_clip
 from .envelopes import walkable
 from .sampled_noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
