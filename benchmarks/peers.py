@@ -120,7 +120,7 @@ def every_solver(names: list[str], seeds: int, epsilon: float = 1.0) -> None:
 def losses_beat_trivial(seeds: int) -> bool:
     """Print hinge, absolute, quantile and Huber losses on real tables for every solver."""
     cases = [
-        ("bank", dp.losses.Hinge()),
+        ("covtype", dp.losses.Hinge()),
         ("california", dp.losses.Absolute()),
         ("diamonds", dp.losses.Pinball(0.75)),
         ("diamonds", dp.losses.Huber(0.2)),

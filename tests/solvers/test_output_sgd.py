@@ -244,7 +244,8 @@ def test_batches():
 @pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), QPower(1.5), Hinge()], ids=repr)
 @pytest.mark.parametrize("passes", [1, 10])
 def test_step_minimises_the_bound(loss, passes):
-    made = planned(BALL, problem(loss, label=1.3), n=2000, passes=passes)
+    itself = {"smoothing": 0.0} if isinstance(loss, (Absolute, Hinge)) else {}
+    made = planned(BALL, problem(loss, label=1.3), n=2000, passes=passes, **itself)
     facts, best = made.facts, math.inf
     longest = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 10.0
     for step in np.geomspace(1e-6, longest, 300):
@@ -256,6 +257,23 @@ def test_step_minimises_the_bound(loss, passes):
         risk = 1 / (2 * step * passes * 2000) + step * made.clip**2 / 2 + noise
         best = min(best, risk + (0 if passes == 1 else 2 * made.clip / math.sqrt(2000)))
     assert 0.99 * best <= made.risk <= 1.03 * best
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ZERO])
+def test_kinks_are_walked_around(adjacency):
+    """On the envelope steps expand nothing: the noise is that of the hits alone."""
+    budget = ApproxDP(1.0, 1e-6, adjacency=adjacency)
+    made = planned(BALL, problem(Hinge()), n=2000, budget=budget)
+    assert 1.99 < made.step * made.smoothing <= 2.0
+    hits = adjacency.factor * made.step * made.clip * (made.passes + 1) / 2
+    assert 0.99 * hits < made.sensitivity <= hits * (1 + 1e-5)
+    itself = planned(BALL, problem(Hinge()), n=2000, budget=budget, smoothing=0.0)
+    assert itself.smoothing == 0.0
+    assert made.risk < 0.8 * itself.risk
+    sharper = dataclasses.replace(made, smoothing=made.smoothing * 1.5)  # now steps expand
+    assert sharper.sensitivity > 1.5 * made.sensitivity
+    with pytest.raises(ParameterError, match="kink"):
+        planned(BALL, problem(Huber(1.0)), smoothing=2.0)
 
 
 @pytest.mark.parametrize("key", [BALL, FREE, BOLT])
@@ -465,6 +483,7 @@ def exact(plan, X, y, indices=None):
 def twin(plan, X, y, order=None, *, project=None):
     """Return the average of the iterates before each step, and the last, written plainly."""
     loss, ridge, clip = plan.problem.loss, plan.facts.ridge, plan.clip
+    loss = dp.losses.Smoothed(loss, plan.smoothing, label=1.3) if plan.smoothing else loss
     project = plan.problem.domain.project if project is None else project
     batches = plan.n // plan.batch
     if order is None:
@@ -498,6 +517,9 @@ WALKS = {
     "unclipped": (FREE, QHinge(1.5), WHOLE, 0.0, {"passes": 2, "unclipped": True}),
     "box": (BALL, Hinge(), dp.domains.Box([-0.1] * 4, [0.2] * 4), 0.0, {"passes": 2}),
     "simplex": (BALL, Huber(0.5), dp.domains.Simplex(), 0.0, {"passes": 2}),
+    "envelope": (BALL, Absolute(), UNIT, 0.0, {"passes": 3}),
+    "envelope, ridge": (FREE, Hinge(), WHOLE, 0.4, {"passes": 2}),
+    "blunt envelope": (BALL, Absolute(), UNIT, 0.0, {"passes": 2, "smoothing": 3.0}),
 }
 
 

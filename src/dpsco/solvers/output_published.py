@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import AssumptionError
 from ..privacy import stability
-from ..privacy.budget import ApproxDP, Budget
+from ..privacy.budget import ApproxDP, Budget, PureDP
 from ..problem import Facts
 
 FAILURE = 0.05  # gamma of the step sizes; it enters through logarithms only
@@ -96,3 +96,23 @@ def _published(
         failure=budget.delta / 2,
     ).sensitivity
     return Published(steps, step, gradient, found, classical_sigma(budget, found, share=0.5))
+
+
+def bolt_on(
+    facts: Facts,
+    budget: Budget,
+    *,
+    step: float,
+    clip: float,
+    decay: bool,
+    passes: int,
+    batch: int,
+) -> float:
+    """Return the noise of Wu et al. 2017 for the last iterate."""
+    if decay:
+        moved = budget.adjacency.factor * clip / (facts.ridge * facts.n)
+    else:
+        moved = budget.adjacency.factor * passes * clip * step / batch
+    if isinstance(budget, PureDP):
+        return moved / budget.epsilon
+    return classical_sigma(require_budget("bolt_on_sgd", budget), moved)

@@ -16,9 +16,11 @@ from ..losses.base import Hoelder
 from ..privacy import stability
 from ..privacy.budget import Adjacency, Budget, PureDP
 from ..problem import Facts
+from .envelopes import kinked
 from .passes import smoothness_beyond
 
 POINTS = 60  # of the grid of step sizes
+RISK_POINTS = 12  # of the grid behind a prediction, which must be cheap
 SMOOTH_PASSES, MOST_PASSES, MANY_STEPS = 10, 100, 200_000
 GAUSS = math.sqrt(2.0 / math.pi)  # E|<z, x>| for |x| = 1 and standard normal z
 _INEXACT = 1e-9  # error of an iterative projection, relative to the reach of its domain
@@ -297,3 +299,23 @@ def default_passes(facts: Facts) -> int:
     if math.isfinite(facts.smoothness):
         return SMOOTH_PASSES
     return max(SMOOTH_PASSES, min(MOST_PASSES, MANY_STEPS // facts.n))
+
+
+def risk(facts: Facts, budget: Budget, *, longest: float = math.inf) -> float:
+    """Return the least bound of the header over a coarse grid of steps."""
+    passes, bound = default_passes(facts), facts.gradient_bound(None)
+    if kinked(facts):
+        noise = budget.adjacency.factor * (SMOOTH_PASSES + 1) / 2
+        noise *= unit_noise(budget, facts.size)
+        spread = (1.5 + 2 * GAUSS * noise) / SMOOTH_PASSES
+        return facts.distance * bound * (math.sqrt(spread) + 2.0) / math.sqrt(facts.n)
+    sigma = closed_form(facts, budget, passes=passes)
+    _, least = best_step(
+        facts,
+        steps=passes * facts.n,
+        clip=lambda _: bound,
+        sigma=sigma,
+        points=RISK_POINTS,
+        longest=longest,
+    )
+    return least

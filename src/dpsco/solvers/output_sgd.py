@@ -27,10 +27,10 @@ from ..problem import Facts, Problem
 from . import needs
 from . import output_published as published
 from . import output_schedules as schedules
+from .envelopes import kinked, smoothed
 from .output_walk import RECURSION, Plan, run
 
 SAMPLINGS = ("permutation", "with_replacement")
-_RISK_POINTS = 12  # of the grid behind a prediction, which must be cheap
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,14 @@ class _Request:
     batch: int = 1
     output: str = "average"
     project: bool | None = None
+    smoothing: float | None = None
+
+    @property
+    def envelope(self) -> bool:
+        """Whether to walk on the Moreau envelope of a loss with a kink: unless told otherwise."""
+        asked = self.smoothing is not None or self.step is not None
+        drawn = self.sampling == "with_replacement" or self.calibration == "paper"
+        return kinked(self.facts) and not asked and not drawn
 
     @property
     def facts(self) -> Facts:
@@ -59,12 +67,21 @@ class _Request:
         if self.passes is None and published is not None:
             return published
         batches = self.n // self.batch
+        if self.passes is None and self.envelope:
+            return schedules.SMOOTH_PASSES * batches
         if self.passes is None:
             return schedules.default_passes(self.facts) * batches
         return _validate.integer("passes", self.passes) * batches
 
     def finish(
-        self, *, steps: int, step: float, clip: float, sigma: float | None, decay: bool = False
+        self,
+        *,
+        steps: int,
+        step: float,
+        clip: float,
+        sigma: float | None,
+        decay: bool = False,
+        smoothing: float = 0.0,
     ) -> Plan:
         """Return the plan; noise that is not given is the least for the budget."""
         facts = self.facts
@@ -84,6 +101,7 @@ class _Request:
             output="last" if decay else self.output,
             sigma=1.0 if sigma is None else sigma,
             project=False,
+            smoothing=smoothing,
         )
         if steps < 2:
             raise ParameterError(
@@ -110,11 +128,17 @@ def plan(
     step: float | None = None,
     clip: float | None = None,
     project: bool | None = None,
+    smoothing: float | None = None,
 ) -> Plan:
-    """Return a plan of dp_sgd_output: the step minimises the header's bound on a grid."""
+    """Return a plan of dp_sgd_output: the step minimises the header's bound on a grid.
+
+    A loss with a kink is walked on through its Moreau envelope, as sharp as the step allows
+    without expansion; ``smoothing=0`` walks on the loss itself, as the paper does.
+    """
     asked = _Request(
-        "dp_sgd_output", problem, n, d, budget, calibration, passes, step, sampling, project=project
-    )
+        "dp_sgd_output", problem, n, d, budget, calibration, passes, step, sampling,
+        project=project, smoothing=smoothing,
+    )  # fmt: skip
     bound = _gradient_bound(asked.facts, clip)
     if calibration == "paper":
         return _published(asked, published.bounded, lambda _: bound)
@@ -133,15 +157,16 @@ def plan_unbounded(
     step: float | None = None,
     clip: float | None = None,
     unclipped: bool = False,
+    smoothing: float | None = None,
 ) -> Plan:
-    """Return a plan of dp_sgd_output_unbounded.
+    """Return a plan of dp_sgd_output_unbounded; ``smoothing`` as in dp_sgd_output.
 
     ``unclipped`` takes the clip that never acts on a loss >= 0, by the norm bound of Lemma 20; so
     does calibration="paper".
     """
     asked = _Request(
         "dp_sgd_output_unbounded", problem, n, d, budget, calibration, passes, step, sampling,
-        project=False,
+        project=False, smoothing=0.0 if unclipped and smoothing is None else smoothing,
     )  # fmt: skip
     facts, bound = asked.facts, _gradient_bound(asked.facts, clip)
     if not (unclipped or calibration == "paper"):
@@ -204,6 +229,10 @@ def _tight(asked: _Request, clip: Callable[[float], float]) -> Plan:
     """Return a plan whose step is given, or minimises the predicted risk."""
     _validate.choice("sampling", asked.sampling or "permutation", SAMPLINGS)
     facts, steps, step = asked.facts, asked.steps(), asked.step
+    if asked.envelope:
+        return _enveloped(asked, clip(facts.distance), steps)
+    if asked.smoothing:
+        return _smoothed_as_asked(asked, clip)
     if step is None:
         if asked.sampling == "with_replacement":
             sigma = _mixture(asked, steps)
@@ -217,6 +246,30 @@ def _tight(asked: _Request, clip: Callable[[float], float]) -> Plan:
             "pass a clip, or leave unclipped out."
         )
     return asked.finish(steps=steps, step=step, clip=limit, sigma=None)
+
+
+def _enveloped(asked: _Request, clip: float, steps: int) -> Plan:
+    """Return a plan on the envelope that is just smooth enough for its steps to expand nothing.
+
+    With b = 2/(step X^2) the envelope lies L0^2/(2b) = step G^2/4 below the loss, half of what the
+    steps themselves cost; the noise then has no part that grows with the steps.
+    """
+    facts, step = asked.facts, _free_step(asked, clip, steps, extra=0.5)
+    step = min(step, 0.5 / facts.ridge) if facts.ridge > 0.0 else step
+    sharp = 2.0 * (1 - 1e-6) / (schedules.inner_step(facts, step) * facts.feature**2)
+    return asked.finish(steps=steps, step=step, clip=clip, sigma=None, smoothing=sharp)
+
+
+def _smoothed_as_asked(asked: _Request, clip: Callable[[float], float]) -> Plan:
+    """Return the plan of the envelope that was asked for."""
+    if not kinked(asked.facts):
+        raise ParameterError(f"smoothing is for losses with a kink, not {asked.problem.loss!r}.")
+    smooth = _validate.positive("smoothing", asked.smoothing)
+    problem = dataclasses.replace(asked.problem, loss=smoothed(asked.facts, smooth))
+    inner = _tight(dataclasses.replace(asked, problem=problem, smoothing=None), clip)
+    return asked.finish(
+        steps=inner.steps, step=inner.step, clip=inner.clip, sigma=None, smoothing=smooth
+    )
 
 
 def _mixture(asked: _Request, steps: int) -> Callable[[float, float], float]:
@@ -267,64 +320,36 @@ def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
             f"batch=1 and no step of its own; got {asked.problem.penalty!r}, batch={asked.batch}, "
             f"step={step!r}. Use decay=False, or dp_sgd_output."
         )
-    longest = schedules.longest_smooth(facts)
+    passes, longest = steps // (asked.n // asked.batch), schedules.longest_smooth(facts)
     if decay:
         step = (1 - 1e-9) / (facts.smoothness * (1 + 1e-9) + facts.ridge)
     elif step is None:
-        step = min(_bolt_on_step(asked, clip, steps), longest)
+        step = min(_free_step(asked, clip, steps), longest)
     step = _validate.positive("step", step)
     if not step <= longest:
         raise AssumptionError(
             f"bolt_on_sgd needs step * smoothness <= 2 (a privacy condition), that is a step of at "
             f"most {longest:.6g}; got {step!r}. Leave step out, or use dp_sgd_output."
         )
-    sigma = _classical(asked, steps, step, clip, decay) if asked.calibration == "paper" else None
+    sigma = None
+    if asked.calibration == "paper":
+        sigma = published.bolt_on(
+            facts, asked.budget, step=step, clip=clip, decay=decay, passes=passes, batch=asked.batch
+        )
     return asked.finish(steps=steps, step=step, clip=clip, sigma=sigma, decay=decay)
 
 
-def _bolt_on_step(asked: _Request, clip: float, steps: int) -> float:
-    """Return R/(G sqrt(T (1 + 2 sqrt(2/pi) Delta_1/mu))), Delta_1 = Delta/(step G)."""
+def _free_step(asked: _Request, clip: float, steps: int, *, extra: float = 0.0) -> float:
+    """Return R/(G sqrt(T (1 + extra + 2 sqrt(2/pi) Delta_1/mu))), Delta_1 = Delta/(step G)."""
     facts, passes = asked.facts, asked.steps() // (asked.n // asked.batch)
     hits = passes if asked.output == "last" else (passes + 1) / 2
     moved = asked.budget.adjacency.factor * hits / asked.batch
     noise = moved * schedules.unit_noise(asked.budget, facts.size)
-    return facts.distance / (clip * math.sqrt(steps * (1 + 2 * schedules.GAUSS * noise)))
-
-
-def _classical(asked: _Request, steps: int, step: float, clip: float, decay: bool) -> float:
-    """Return the noise of Wu et al. 2017 for the last iterate."""
-    facts, adjacency = asked.facts, asked.budget.adjacency
-    if decay:
-        moved = adjacency.factor * clip / (facts.ridge * facts.n)
-    else:
-        passes = steps // (asked.n // asked.batch)
-        moved = adjacency.factor * passes * clip * step / asked.batch
-    if isinstance(asked.budget, PureDP):
-        return moved / asked.budget.epsilon
-    budget = published.require_budget(asked.key, asked.budget)
-    return published.classical_sigma(budget, moved)
-
-
-# -- predictions and entries -----------------------------------------------------------------------
-
-
-def risk(facts: Facts, budget: Budget, *, longest: float = math.inf) -> float:
-    """Return the least bound of the header over a coarse grid of steps."""
-    passes, bound = schedules.default_passes(facts), facts.gradient_bound(None)
-    sigma = schedules.closed_form(facts, budget, passes=passes)
-    _, least = schedules.best_step(
-        facts,
-        steps=passes * facts.n,
-        clip=lambda _: bound,
-        sigma=sigma,
-        points=_RISK_POINTS,
-        longest=longest,
-    )
-    return least
+    return facts.distance / (clip * math.sqrt(steps * (1 + extra + 2 * schedules.GAUSS * noise)))
 
 
 def _smooth_risk(facts: Facts, budget: Budget) -> float:
-    return risk(facts, budget, longest=schedules.longest_smooth(facts))
+    return schedules.risk(facts, budget, longest=schedules.longest_smooth(facts))
 
 
 def _gradients(facts: Facts, budget: Budget) -> float:
@@ -343,7 +368,7 @@ _BOUNDED = Solver(
     cost="K n gradients",
     plan=plan,
     run=run,
-    risk=risk,
+    risk=schedules.risk,
     gradients=_gradients,
     plan_type=Plan,
     calibrations=("tight", "paper"),

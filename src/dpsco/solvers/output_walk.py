@@ -5,6 +5,7 @@ The solvers that make such plans are in :mod:`.output_sgd`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from ..plans import BasePlan, Floats, Progress, Round
 from ..privacy.budget import PureDP
 from ..privacy.ledger import Ledger
 from ..privacy.releases import RandomHitsRelease, StableGammaRelease, StableGaussianRelease
+from ..problem import Facts
 from . import output_schedules as schedules
+from .envelopes import smoothed
 from .passes import Indices, Pass, require_stable
 
 RECURSION = "Wang, Lei, Ying, Zhang 2022, recursion behind Thm 7"
@@ -45,6 +48,7 @@ class Plan(BasePlan):
     output: str  # "average" of the iterates before each step, or the "last" iterate
     sigma: float  # standard deviation a coordinate; for PureDP the scale of the noise's length
     project: bool  # whether the noisy weights are projected onto the domain
+    smoothing: float = 0.0  # of the Moreau envelope that is walked on; 0: the loss itself
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
@@ -52,6 +56,15 @@ class Plan(BasePlan):
             _validate.integer(name, getattr(self, name))
         for name in ("step", "clip", "sigma"):
             _validate.positive(name, getattr(self, name))
+        _validate.non_negative("smoothing", self.smoothing)
+
+    @cached_property
+    def walked(self) -> Facts:
+        """The facts of what is walked on: the problem itself, or its envelope."""
+        if self.smoothing == 0.0:
+            return self.facts
+        envelope = smoothed(self.facts, self.smoothing)
+        return dataclasses.replace(self.problem, loss=envelope).facts(self.n, self.d)
 
     @property
     def passes(self) -> int:
@@ -62,7 +75,7 @@ class Plan(BasePlan):
     def sensitivity(self) -> float:
         """How far neighbours move what is released: from the schedule, never from a file."""
         return schedules.sensitivity(
-            self.facts,
+            self.walked,
             self.budget.adjacency,
             passes=self.passes,
             step=self.step,
@@ -74,7 +87,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableRelease, ...]:
         """Return the one release."""
-        require_stable(self.solver, self.facts, self.budget)
+        require_stable(self.solver, self.walked, self.budget)
         rows, adjacency = (0, self.n), self.budget.adjacency
         theorem = SHRINKING if self.decay else RECURSION
         if self.sampling == "with_replacement":
@@ -85,7 +98,7 @@ class Plan(BasePlan):
                     f"{self.output!r}. Use sampling='permutation'."
                 )
             hit, drift = schedules.random_hits(
-                self.facts, adjacency, steps=self.steps, step=self.step, clip=self.clip
+                self.walked, adjacency, steps=self.steps, step=self.step, clip=self.clip
             )
             return (
                 RandomHitsRelease(
@@ -127,7 +140,7 @@ class Plan(BasePlan):
     @property
     def risk(self) -> float:
         """The bound of the header at this plan's schedule and noise."""
-        facts = self.facts
+        facts = self.walked
         sigma = self.sigma * (
             math.sqrt(facts.size + 1.0) if isinstance(self.budget, PureDP) else 1.0
         )
@@ -159,7 +172,7 @@ def _walk(
     """Return the average of the iterates before each step, or the last iterate."""
     last = plan.facts.start
     total, n = np.zeros(len(last)), plan.n
-    loss = cast(MarginLoss, plan.problem.loss)
+    loss = cast(MarginLoss, plan.walked.problem.loss)
     pace = Pass(loss, _domain(plan), plan.clip, ridge=plan.facts.ridge, passes=plan.passes)
     for k in range(plan.passes):
         if drawn is not None:
@@ -180,7 +193,7 @@ def _batches(plan: Plan, source: Source, domain: Domain, last: Floats) -> tuple[
     total, size = np.zeros(len(last)), plan.batch
     for begin in range(0, plan.n // size * size, size):
         total += last
-        query = ClippedGradient(plan.problem.loss, last, plan.clip)
+        query = ClippedGradient(plan.walked.problem.loss, last, plan.clip)
         mean = source.sum(query, begin, begin + size) / size
         last = domain.project(last - plan.step * (mean + plan.facts.ridge * last))
     return last, total
@@ -190,5 +203,5 @@ def _domain(plan: Plan) -> Domain:
     """Return what the iterates are kept in: the domain, or a ball so wide that it never acts."""
     if math.isfinite(plan.facts.reach):
         return plan.problem.domain
-    radius = schedules.ball(plan.facts, steps=plan.steps, step=plan.step, clip=plan.clip)
+    radius = schedules.ball(plan.walked, steps=plan.steps, step=plan.step, clip=plan.clip)
     return L2Ball(min(max(radius, 1e-99), 1e99))
