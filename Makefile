@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 USE    := $(VENV)/.installed-all
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: help demo test lint types layers unit bench bench-rates clean
+.PHONY: help demo test lint types layers unit bench bench-peers bench-rates clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -42,6 +42,9 @@ bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (
 
 bench-rates: $(DEV)  ## excess risk against n for every solver, beside the bands of the theory
 	$(BIN)/python -m benchmarks.rates
+
+bench-peers: $(DEV)  ## untuned fits beside other software's best (tables in $$DPSCO_DATA)
+	$(BIN)/python -m benchmarks.peers
 
 clean:  ## remove the environment and every generated file
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
