@@ -35,7 +35,7 @@ from .envelopes import smoothed, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
-WORK = 4e8  # products that a small table may take
+WORK = 1e9  # products that a small table may take: about a second
 
 
 @dataclass(frozen=True, kw_only=True)
