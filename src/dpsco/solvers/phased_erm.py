@@ -18,15 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from .. import _validate
-from ..data.source import Source
+from ..data.source import MemorySource, Source
 from ..errors import AssumptionError
 from ..geometry.domains import Box, Domain, WholeSpace
 from ..kernels import compiler
 from ..kernels.dual import twin_seconds
+from ..losses.base import MarginLoss
 from ..plans import BasePlan, Floats, Progress, Round, Solver
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.ledger import Ledger
@@ -35,6 +37,8 @@ from ..privacy.stability import regularised_minimiser
 from ..problem import Facts, Problem, is_ball
 from . import needs
 from .dual_ascent import USUAL_PASSES, Regularised, least_distance
+from .glm_objective import GlmObjective, gradient_rounding, steepness
+from .minimise import certified_error, minimise
 
 SLACK = 0.1  # c: more costs noise, less costs passes
 _THEOREM = "Feldman, Koren, Talwar 2020: minimiser of a strongly convex mean, within a distance"
@@ -50,7 +54,7 @@ class Plan(BasePlan):
     slack: float  # certified distance to the minimiser of phase i, in units of clip eta / 4^i
     cap: float  # l2 bound on the released weights, enforced
     sizes: tuple[int, ...]  # rows of each phase
-    distances: tuple[float, ...]  # l2, certified by the duality gap
+    distances: tuple[float, ...]  # l2, certified
     sigmas: tuple[float, ...]  # noise on the weights, per coordinate
 
     @property
@@ -111,7 +115,7 @@ class Plan(BasePlan):
         return (
             *self.problem.bounds.enforced,
             f"a row's gradient has l2 norm at most {self.clip:g}, by clipping its slope",
-            "every minimiser is certified by its duality gap before noise is added to it",
+            "every minimiser is certified before noise is added to it",
         )
 
     @property
@@ -175,23 +179,39 @@ def plan(
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Minimise phase by phase, each near the noisy answer of the one before."""
-    problem, ridge = plan.problem, plan.facts.ridge
+    problem, ridge, certified = plan.problem, plan.facts.ridge, plan.certified
     weights, phases = plan.facts.start, len(plan.sizes)
-    kernel = problem.loss.kernel()  # type: ignore[union-attr]
-    compiled = compiler.chosen(None, twin_seconds(USUAL_PASSES * plan.n, kernel))
-    certified = plan.certified
     for i, release in enumerate(plan.releases()):
         pull = 2 / (plan.steps[i] * plan.sizes[i])
-        mean = Regularised(problem.loss, _inner(problem.domain), plan.clip, pull + ridge)  # type: ignore[arg-type]
         # pull/2 |w - weights|^2 + ridge/2 |w|^2, as one square
         centre = pull / (pull + ridge) * weights
-        found, _ = mean.minimise(
-            source.rows(*release.rows), centre, distance=certified[i], compiled=compiled
-        )
+        found = _minimiser(plan, source, release.rows, centre, pull + ridge, certified[i])
         noisy = ledger.stable(found, release)
         weights = _within(problem.domain.project(noisy), plan.cap)
         progress(i + 1, phases)
     return weights
+
+
+def _minimiser(
+    plan: Plan, source: Source, rows: tuple[int, int], centre: Floats, ridge: float, near: float
+) -> Floats:
+    """Return the certified minimiser of a phase: by Newton steps, or dual ones for a kink."""
+    loss, inner = cast(MarginLoss, plan.problem.loss), _inner(plan.problem.domain)
+    block, bend = source.rows(*rows), _curvature(plan.facts)
+    if math.isfinite(bend):
+        mean = GlmObjective(
+            MemorySource(block, source.bounds),
+            loss,
+            clip=plan.clip,
+            curvature=bend,
+            linear=np.zeros(len(centre)),
+            ridge=ridge,
+            centre=centre,
+        )
+        return minimise(mean, domain=inner, start=centre, distance=near)
+    compiled = compiler.chosen(None, twin_seconds(USUAL_PASSES * plan.n, loss.kernel()))
+    dual = Regularised(loss, inner, plan.clip, ridge)
+    return dual.minimise(block, centre, distance=near, compiled=compiled)[0]
 
 
 def risk(facts: Facts, budget: Budget) -> float:
@@ -239,15 +259,34 @@ def _cap(facts: Facts, scale: float, sizes: tuple[int, ...], noise: float) -> fl
 
 def _least(facts: Facts, clip: float, ridge: float, cap: float) -> float:
     """Return the least distance that can be certified in a phase."""
-    free = isinstance(_inner(facts.problem.domain), WholeSpace)
-    kernel = facts.problem.loss.kernel()  # type: ignore[union-attr]
-    return least_distance(
+    inner, bend = _inner(facts.problem.domain), _curvature(facts)
+    loss, reach = cast(MarginLoss, facts.problem.loss), cap
+    reach += clip / ridge if isinstance(inner, WholeSpace) else 0.0
+    steep = steepness(loss, feature=facts.feature, label=facts.label)
+    if not math.isfinite(bend):
+        return least_distance(clip=clip, ridge=ridge, reach=reach, d=facts.size, steepness=steep)
+    rounding = gradient_rounding(
+        rows=facts.n,
+        columns=facts.columns,
         clip=clip,
+        curvature=bend,
+        tilt=0.0,
         ridge=ridge,
-        reach=cap + (clip / ridge if free else 0.0),
-        d=facts.size,
-        steepness=kernel.bound * facts.feature if kernel.smoothing > 0.0 else 0.0,
+        reach=reach,
+        dense=False,
+        steepness=steep,
     )
+    total = bend + ridge
+    return 4 * certified_error(
+        rounding, domain=inner, size=facts.size, strong_convexity=ridge, smoothness=total
+    )
+
+
+def _curvature(facts: Facts) -> float:
+    """Return the smoothness where the phases' minimisers may lie; infinite if there is none."""
+    if not isinstance(_inner(facts.problem.domain), WholeSpace):
+        return facts.smoothness
+    return facts.problem.loss.constants(feature=facts.feature, label=facts.label).smoothness
 
 
 def _inner(domain: Domain) -> Domain:
