@@ -111,3 +111,23 @@ def test_every_public_name_resolves():
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = dpsco.nonsense
     assert set(dpsco.__all__) == set(dir(dpsco))
+
+
+HEADER = ("Paper", "Guarantee", "Rate", "Needs", "Symbols")
+
+
+def header_of(text):
+    """Return the header's keys in their order: words at the start of a line, then text."""
+    found = re.findall(r"^([A-Z][a-z]+) {2,}\S", text or "", flags=re.MULTILINE)
+    return tuple(word for word in found if word in HEADER)
+
+
+def test_every_solver_opens_with_its_header():
+    import importlib
+
+    from dpsco import solvers
+
+    for name in solvers._MODULES:
+        module = importlib.import_module(f"dpsco.solvers.{name}")
+        assert header_of(module.__doc__) == HEADER, name
+    assert header_of("Solver.\n\nPaper      X\nRate       Y\n") != HEADER

@@ -3,8 +3,8 @@
 Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased ERM; Wang, Lei, Ying, Zhang 2022
            (arXiv:2101.08925), Table 1; Shalev-Shwartz, Zhang 2013 (arXiv:1209.1873) for the ascent.
 Guarantee  A row moves the minimiser of its phase by at most 2 G/(lam_i n_i) = G eta_i, and what
-           is computed lies within slack G eta_i of it, certified by a duality gap; no other phase
-           sees the row: mu-GDP with mu = max_i (1 + 2 slack) G eta_i / sigma_i (zero-out: 1/2
+           is computed lies within slack G eta_i of it, certified by a duality gap (for smooth
+           losses by the gradient's length); no other phase sees the row: mu-GDP with mu = max_i (1 + 2 slack) G eta_i / sigma_i (zero-out: 1/2
            for 1). Convexity is relied upon.
 Rate       E[F(w) - F*] <= 8 R^2/(eta n) + eta G^2 (8 d s^2/(n mu^2) + 2/3), s = 1 + 2 slack: at the
            best eta 2 R G sqrt(64 d s^2/(n mu)^2 + 16/(3 n)).
