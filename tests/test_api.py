@@ -290,3 +290,34 @@ def test_deep_texts_are_no_plans():
 def test_nothing_is_printed(capsys):
     api.run(make(), (X, Y))
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"options": 5}, "options must be a dictionary"),
+        ({"odometer": "spent.json"}, "odometer must be an Odometer"),
+        ({"progress": lambda done: None}, "progress must be a function of"),
+    ],
+    ids=["options", "odometer", "progress"],
+)
+def test_helpers_of_the_wrong_kind_are_refused(arguments, words):
+    import numpy as np
+
+    made = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    rows = (np.ones((50, 2)), np.ones(50))
+    with pytest.raises(dp.errors.ParameterError, match=words):
+        dp.solve(made, rows, dp.ApproxDP(1.0, 1e-6), solver="noisy_gd", **arguments)
+
+
+@pytest.mark.parametrize("data", [(), (1, 2, 3)], ids=["none", "three"])
+def test_data_is_a_pair(data):
+    made = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    with pytest.raises(dp.errors.ParameterError, match="pair"):
+        dp.solve(made, data, dp.ApproxDP(1.0, 1e-6))
+
+
+def test_a_recommendation_needs_a_problem_and_a_budget():
+    made = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    with pytest.raises(dp.errors.ParameterError, match="budget"):
+        dp.recommend(made, 10, 4, 1.0)

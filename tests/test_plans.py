@@ -38,10 +38,10 @@ def test_plan_is_frozen(plan):
 def test_plan_prints_what_a_run_will_do(plan):
     shown = str(plan)
     assert shown.startswith("plan of noisy_gd: Problem(Logistic()")
-    for words in ("1,000 rows of 4 features", "calibration", "rounds", "releases: ", "enforced: "):
+    for words in ("1,000 rows of 4 features", "calibration", "rounds", "released: ", "enforced: "):
         assert words in shown
     assert f"{plan.sigma:.6g}" in shown
-    assert "predicted excess" in shown
+    assert "bound on the excess risk" in shown
     assert "at most 1" in shown
 
 

@@ -129,3 +129,16 @@ def test_it_is_fast():
     for n in range(50_001, 50_006):
         dp.recommend(problem(), n, 100, BUDGET)
     assert time.process_time() - started < 0.5
+
+
+def test_plenty_of_budget_never_ends_in_a_single_pass():
+    """Noise-free, one pass leaves a bias that full passes do not: auto must see it."""
+    for loss, label in ((dp.losses.Logistic(), "sign"), (dp.losses.Absolute(), 1.0)):
+        found = dp.recommend(problem(loss, label), 5_000, 12, dp.ApproxDP(1e6, 1e-6))
+        assert found.best in ("noisy_gd", "approx_objective_perturbation")
+
+
+def test_many_weights_and_few_rows_favour_gradients():
+    """Where every direction is flat, a ridge cannot tell noise from signal."""
+    assert dp.recommend(problem(), 4_500, 1_024, BUDGET).best == "noisy_gd"
+    assert dp.recommend(problem(), 40_000, 50, BUDGET).best == "approx_objective_perturbation"

@@ -6,6 +6,7 @@ leave through a ledger that was opened with the plan's releases; `solve` does bo
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -69,7 +70,7 @@ def plan(
         solver = choose(problem, n=n, d=d, budget=budget, calibration=calibration)
     chosen = get(solver)
     _check_needs(chosen, problem, n, d, budget, calibration)
-    settings = _check_options(chosen, options or {})
+    settings = _check_options(chosen, {} if options is None else options)
     made = chosen.plan(problem, n=n, d=d, budget=budget, calibration=calibration, **settings)
     return check_cost(made)
 
@@ -100,15 +101,14 @@ def run(
     if not isinstance(plan, BasePlan):
         raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
     randomness = Randomness.secure() if randomness is None else randomness
-    table = from_arrays(*data) if isinstance(data, tuple) else data
+    table = _table(data)
     # All that public facts can refuse is refused before an odometer pays.
     _check_plan(plan)
     _check_shape(plan, table)
     _validate.choice("order", order, ("secret", "stream"))
     if isinstance(table, Table):
         table.check(plan.problem.bounds, order=order)
-    if progress is not None and not callable(progress):
-        raise ParameterError(f"progress must be a function of (done, total), got {progress!r}.")
+    _check_helpers(odometer, progress)
     ledger = Ledger(
         plan.releases(),
         plan.budget,
@@ -141,7 +141,7 @@ def solve(
     progress: Progress | None = None,
 ) -> Result:
     """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
-    table = from_arrays(*data) if isinstance(data, tuple) else data
+    table = _table(data)
     if not isinstance(table, (Table, Source)):
         raise ParameterError(
             f"solve needs a table of dpsco.data or a pair (X, y), got {type(data).__name__}."
@@ -216,8 +216,35 @@ def _check_needs(
     raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
 
 
-def _check_options(solver: Solver, options: Mapping[str, Any]) -> dict[str, Any]:
+def _table(data: Any) -> Any:
+    """Return the table that a pair (X, y), or (X,) without labels, stands for."""
+    if not isinstance(data, tuple):
+        return data
+    if len(data) not in (1, 2):
+        raise ParameterError(f"data must be a pair (X, y), or (X,); got {len(data)} parts.")
+    return from_arrays(*data)
+
+
+def _check_helpers(odometer: Any, progress: Any) -> None:
+    """Refuse an odometer that cannot pay and a progress that cannot be called."""
+    if odometer is not None and not callable(getattr(odometer, "spend", None)):
+        raise ParameterError(f"odometer must be an Odometer(path, budget), got {odometer!r}.")
+    if progress is None:
+        return
+    try:
+        inspect.signature(progress).bind(1, 1)
+    except TypeError:
+        raise ParameterError(
+            f"progress must be a function of (done, total), got {progress!r}."
+        ) from None
+    except ValueError:  # a built-in without a signature
+        return
+
+
+def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
+    if not isinstance(options, Mapping):
+        raise ParameterError(f"options must be a dictionary by name, got {options!r}.")
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:

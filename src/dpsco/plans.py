@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from .data.source import Source
 from .errors import AssumptionError
+from .privacy import statement
 from .privacy.accounting import Cost, cost
 from .privacy.budget import Budget
 from .privacy.certificate import Certificate
@@ -113,15 +114,15 @@ class BasePlan:
         lines = [
             f"plan of {self.solver}: {self.problem}",
             f"  {'rows':<{width}}{self.n:,} rows of {self.d:,} features",
-            f"  {'budget':<{width}}{self.budget}",
+            f"  {'budget':<{width}}{statement.amounts(self.budget)}, {self.budget.adjacency.value}",
             f"  {'calibration':<{width}}{self.calibration}",
             *(f"  {name:<{width}}{_shown(getattr(self, name))}" for name in own),
         ]
         if not np.isnan(self.risk):
             lines.append(
-                f"  {'risk':<{width}}{self.risk:.4g} (predicted excess, from public facts)"
+                f"  {'risk':<{width}}{self.risk:.4g} (bound on the excess risk, from public facts)"
             )
-        lines += [f"  releases: {release}" for release in _brief(flatten(self.releases()))]
+        lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
         lines += [f"  trusted: {line}" for line in self.trusted]
         return "\n".join(lines)
@@ -217,5 +218,5 @@ def _shown(value: Any) -> str:
 
 def _brief(releases: Sequence[Release]) -> list[str]:
     """Return the releases as lines, a long list shortened."""
-    lines = [str(release) for release in releases[:6]]
+    lines = [statement.sentence(release) for release in releases[:6]]
     return lines if len(releases) <= 6 else [*lines, f"... and {len(releases) - 6} more"]

@@ -127,9 +127,23 @@ class Case:
 
         Nothing else pulls the two apart or together: what is declared is reached where it can be.
         """
-        X, *labels = self.compared(0)[0]
-        X = np.where(np.arange(len(X))[:, None] == 0, X, np.nan)
-        return (X, *labels), {"flip": neighbours((X, *labels), 0)["flip"]}
+        full = self._alone
+        return full, {"flip": neighbours(full, 0)["flip"]}
+
+    @property
+    def decided(self):
+        """Return a table with one row that is not null, and all its neighbours.
+
+        Whatever a solver asks of all rows together, their sum, their largest norm, whether there
+        are any, this one row decides; among many rows a single one seldom does.
+        """
+        found = {"full": self._alone, **neighbours(self._alone, 0)}
+        return found["full" if self.adjacency == "replace_one" else "nan"], found
+
+    @property
+    def _alone(self):
+        X, *labels = self.compared(0, "full")[1]["full"]
+        return (np.where(np.arange(len(X))[:, None] == 0, X, np.nan), *labels)
 
     def dropped_class(self, row):
         """Return a table where one class has one member, and its neighbour that drops it."""

@@ -114,6 +114,11 @@ def test_replay_wherever_the_neighbours_differ(case):
         assert contract.check_replay(case.plan, data, others, row=row) == []
 
 
+def test_replay_where_one_row_decides(case):
+    data, others = case.decided
+    assert contract.check_replay(case.plan, data, others, row=0) == []
+
+
 def test_replay_drops_a_class(case):
     pair = case.dropped_class(0)
     if pair is None or case.adjacency == "zero_out":

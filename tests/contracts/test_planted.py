@@ -37,6 +37,9 @@ def seen(bug, case):
             return caught(contract.check_ledger, case.plan, case.nothing)
     if bug == "forgotten_factor":
         return _factor_seen(case)
+    if bug in ("branch_on_rows", "branch_on_any"):
+        with planted(bug, case.solver):
+            return caught(contract.check_replay, case.plan, *case.decided, row=0)
     data, others = case.compared(0, *{"divisor_from_data": ["nan", "full"]}.get(bug, ()))
     if bug == "unclipped_row":  # large, yet small enough for the arithmetic
         X = case.data[0].copy()
@@ -125,5 +128,5 @@ def test_every_bug_says_what_it_breaks():
     }  # fmt: skip
     assert set(BUGS) == {
         "half_noise", "unclipped_row", "reused_seed", "divisor_from_data", "skipped_empty_batch",
-        "start_from_data", "forgotten_factor",
+        "start_from_data", "forgotten_factor", "branch_on_rows", "branch_on_any",
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Noisy gradient descent: schedule, composition, convergence, scaling, refusals."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -221,3 +222,15 @@ def test_kinks_are_smoothed_and_nothing_else_is():
         assert blurred(facts) == 0.0
         assert smoothed(facts, blurred(facts)) is loss
     assert noisy_gd.plan(problem(), n=100, d=3, budget=BUDGET).smoothing == 0.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("momentum", 1.0), ("momentum", 3.0), ("sharpening", 0.0), ("step", 0.0), ("tail", 0)],
+)
+def test_files_cannot_hold_numbers_without_a_schedule(field, value):
+    """They are refused when the file is read, not in the middle of a run."""
+    made = dp.plan(problem(dp.losses.Hinge()), n=100, d=2, budget=BUDGET, solver="noisy_gd")
+    record = json.loads(made.to_json()) | {field: value}
+    with pytest.raises(ParameterError, match=field):
+        dp.load_plan(json.dumps(record))

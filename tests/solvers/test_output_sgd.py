@@ -14,6 +14,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.losses import (
     Absolute,
+    CustomLoss,
     Hinge,
     Huber,
     L2Penalty,
@@ -671,6 +672,28 @@ def test_roundings_are_part_of_the_sensitivity():
     assert slack == pytest.approx(2 * 100 * 1e-9, rel=1e-3)
     X, y = table(50, 3)
     assert np.linalg.norm(exact(made, X, y) - twin(made, X, y)[0]) < 1e-10
+
+
+def test_the_error_of_bisected_slopes_is_part_of_the_sensitivity():
+    """Bisection leaves 2^-48 of the loss's own slope at every step, however small the clip is."""
+    steep = CustomLoss(
+        lambda u, y: 1e6 * np.abs(u - y),
+        lambda u, y: 1e6 * np.sign(u - y),
+        slope_bound=1e6,
+        convex=True,
+        labels="real",
+    )
+    made = planned(BALL, problem(steep), 1000, 5, clip=1.0)
+    assert made.walked.problem.loss.kernel().smoothing > 0.0
+    known = dataclasses.replace(made, problem=problem(Absolute()))
+    bisected = 2 * made.steps * made.step * 1e6 * 2.0**-48
+    assert made.sensitivity - known.sensitivity >= bisected
+    assert made.sensitivity < 1.01 * known.sensitivity
+    # Along rows that all pull one way the computed slopes are off by as much.
+    loss = made.walked.problem.loss
+    at = np.linspace(-1.0, 1.0, 1001)
+    off = np.abs(loss.slope(at, 0.0) - np.clip(loss.smoothing * at, -1e6, 1e6))
+    assert 2.0**-50 * 1e6 < np.max(off) <= 2.0**-47 * 1e6
 
 
 # -- published mode and refusals -------------------------------------------------------------------

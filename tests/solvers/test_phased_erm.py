@@ -1,5 +1,6 @@
 """Phased ERM: published numbers, sensitivities that are attained, and what it refuses."""
 
+import dataclasses
 import json
 import math
 
@@ -8,9 +9,18 @@ import pytest
 
 import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.losses import Absolute, Hinge, Huber, L2Penalty, Logistic, Sigmoid
+from dpsco.losses import (
+    Absolute,
+    CustomLoss,
+    Hinge,
+    Huber,
+    L2Penalty,
+    Logistic,
+    Sigmoid,
+    Smoothed,
+)
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP, Unit
-from dpsco.solvers import get
+from dpsco.solvers import get, phased_erm
 from dpsco.solvers.dual_ascent import Regularised
 
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -65,6 +75,15 @@ def test_sensitivities_are_computed_and_never_read_from_a_file():
             dp.load_plan(json.dumps(record | change))
 
 
+@pytest.mark.parametrize("sizes", [(501, 250, 125, 62, 31, 15, 7, 3, 9), (0, *[1] * 8), ()])
+def test_files_cannot_hold_phases_without_rows(sizes):
+    record = json.loads(make().to_json()) | {"sizes": sizes}
+    if not sizes:
+        record |= {"distances": (), "sigmas": ()}
+    with pytest.raises(ParameterError, match="phases"):
+        dp.load_plan(json.dumps(record))
+
+
 def test_published_noise_is_4_2_times_ours():
     tight = make()
     paper = make(calibration="paper", step=tight.step)
@@ -105,6 +124,60 @@ def test_distances_never_fall_below_what_rounding_hides():
     for moved, near, eta in zip(plan.sensitivities, plan.distances, plan.steps, strict=True):
         assert moved >= eta + 2 * near
     assert max(plan.sensitivities[-5:]) < 1e-9  # which costs nothing
+
+
+def steep_absolute(slope=1e6):
+    """|u - y| times a slope as a user writes it: its envelope's slopes are found by bisection."""
+    return CustomLoss(
+        lambda u, y: slope * np.abs(u - y),
+        lambda u, y: slope * np.sign(u - y),
+        slope_bound=slope,
+        convex=True,
+        labels="real",
+    )
+
+
+def test_certificates_count_the_error_of_bisected_slopes(monkeypatch):
+    """Bisection leaves 2^-48 of the loss's own slope, however small the clip is."""
+    problem = dp.Problem(
+        loss=Smoothed(steep_absolute(), 1.0, 1.0),
+        bounds=dp.Bounds(1.0, label=1.0),
+        domain=dp.domains.L2Ball(1.0),
+    )
+    plan, seen = make(problem, n=8, d=2, clip=1e-3), []
+
+    def watched(objective, *, domain, start, distance):
+        seen.append((objective.rounding(start), distance))
+        return start
+
+    monkeypatch.setattr(phased_erm, "minimise", watched)
+    dp.run(plan, (np.ones((8, 2)), np.ones(8)))
+    assert len(seen) == 3
+    assert all(1e6 * 2.0**-48 <= off <= distance for off, distance in seen)
+
+
+@pytest.mark.parametrize("loss", [Absolute(), Huber(0.3)], ids=repr)
+@pytest.mark.parametrize("domain", [dp.domains.L2Ball(1e6), dp.domains.L1Ball(1e6)], ids=repr)
+def test_files_cannot_lower_what_rounding_hides(loss, domain):
+    """The cap of a bounded domain never acts, so that a smaller one in a file vouches for nothing.
+
+    The domain is so wide that rounded margins decide.
+    """
+    problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=1.3), domain=domain)
+    plan = make(problem, step=1e-9, slack=1e-12)
+    near = dataclasses.replace(plan, cap=1e-30, distances=(0.0,) * len(plan.sizes))
+    assert plan.certified == plan.distances
+    assert near.certified == plan.certified
+
+
+def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins(monkeypatch):
+    """49 (1/49) is less than 1 in float64, but margins are rounded: no smooth minimisation."""
+    problem = dp.Problem(
+        loss=Hinge(), bounds=dp.Bounds(49.0, label="sign"), domain=dp.domains.L2Ball(1 / 49)
+    )
+    assert problem.facts(8, 2).smoothness == 0.0
+    monkeypatch.setattr(phased_erm, "minimise", None)  # would fail
+    dp.run(make(problem, n=8, d=2), (np.ones((8, 2)), np.ones(8)))
 
 
 def test_ridge_and_units():

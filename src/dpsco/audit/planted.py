@@ -180,6 +180,29 @@ def _start_from_data(solver: str) -> Any:
     return _instead(solver, wrap)
 
 
+def _branch(ask: Callable[[Block], bool]) -> Callable[[str], Any]:
+    """End a hair's breadth away if a question about all rows is answered with yes."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            weights = run(plan, source, ledger, progress)
+            return np.nextafter(weights, np.inf) if ask(source.rows()) else weights
+
+        return buggy
+
+    return lambda solver: _instead(solver, wrap)
+
+
+def _leans(block: Block) -> bool:
+    """Whether the first column adds up to more than 0."""
+    return float(np.sum(np.asarray(block.rows, dtype=float)[:, 0])) > 0.0
+
+
+def _filled(block: Block) -> bool:
+    """Whether any number is not zero."""
+    return bool(np.any(np.asarray(block.rows, dtype=float)))
+
+
 class _Between:
     """Stands between a solver and its ledger: changes answers, or leaves releases out."""
 
@@ -230,5 +253,7 @@ BUGS: dict[str, Bug] = {
         Bug("divisor_from_data", "sums divided by a private count", "replay", _divisor_from_data),
         Bug("skipped_empty_batch", "no release of an empty sum", "ledger", _skipped_empty_batch),
         Bug("start_from_data", "the first iterate looks at a row", "replay", _start_from_data),
+        Bug("branch_on_rows", "what is done depends on a sum", "replay", _branch(_leans)),
+        Bug("branch_on_any", "what is done depends on there being any", "replay", _branch(_filled)),
     )
 }

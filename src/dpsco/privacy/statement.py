@@ -23,13 +23,13 @@ def text(certificate: Certificate) -> str:
     unit = f"{budget.unit.rows} rows a {budget.unit.name}" if many else budget.unit.name
     parts: list[tuple[str, list[str]]] = [
         ("spent", [", ".join(spent)]),
-        ("budget", [_amounts(budget)]),
+        ("budget", [amounts(budget)]),
         ("protects", [f"one {unit}, adjacency {budget.adjacency.value}"]),
         ("trust", [certificate.trust_model]),
         ("randomness", [certificate.randomness]),
         ("numeric", [certificate.numeric]),
         ("curve", [", ".join(f"{rounded_up(e, 4)} at {d:.0e}" for d, e in claims.curve[::2])]),
-        ("released", [_sentence(release) for release in certificate.releases]),
+        ("released", [sentence(release) for release in certificate.releases]),
         *([("rests on", theorems)] if (theorems := _theorems(certificate.releases)) else []),
         ("enforced", list(certificate.enforced) or ["nothing"]),
         ("trusted", list(certificate.trusted) or ["nothing"]),
@@ -59,7 +59,8 @@ def _printable(line: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-def _amounts(budget: Budget) -> str:
+def amounts(budget: Budget) -> str:
+    """Return the budget in words."""
     record = budget.to_json()
     amounts = [f"{k} {v:.6g}" for k, v in record.items() if k not in ("kind", "adjacency", "unit")]
     return f"{type(budget).__name__}: " + ", ".join(amounts)
@@ -71,7 +72,8 @@ def _theorems(planned: tuple[Release, ...]) -> list[str]:
     return list(dict.fromkeys(name for name in named if name))
 
 
-def _sentence(release: Release) -> str:
+def sentence(release: Release) -> str:
+    """Return one planned or executed release in words."""
     record = releases.to_json(release)
     hidden = ("kind", "rows", "count", "theorem")
     shown = {k: v for k, v in record.items() if k not in hidden and v is not None}

@@ -99,7 +99,7 @@ def _fixed_n(facts: Facts, budget: Budget) -> str:
 def _gaussian(facts: Facts, budget: Budget) -> str:
     if not isinstance(budget, PureDP):
         return ""
-    return "its Gaussian noise cannot be paid from PureDP: use ApproxDP, ZCDP or GDP"
+    return "its Gaussian noise cannot be paid from PureDP: use ApproxDP(epsilon, delta)"
 
 
 GLM = Need("loss of one margin", _glm)

@@ -51,6 +51,13 @@ class Plan(BasePlan):
     smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
     sharpening: float  # factor by which it grows over the second half of the rounds
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        for name in ("step", "sharpening"):
+            _validate.positive(name, getattr(self, name))
+        _validate.integer("tail", self.tail)
+        _checked(self.momentum)
+
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums, one a round."""
         return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n), count=self.rounds),)

@@ -159,7 +159,7 @@ def tight(
     known = facts.ridge
     added = max(least - known, 0.0)
     if ridge is None:
-        added = max(added, balanced_ridge(facts, rough_sigma(budget, shape)))
+        added = max(added, balanced_ridge(facts, rough_sigma(budget, shape), shape.curvature))
     elif ridge != "c_frac":
         added = given_ridge(ridge)
         _refuse_small(added + known, facts.n, shape, budget)
@@ -231,9 +231,14 @@ def least_ridge(n: int, shape: Shape, budget: Budget, share: float) -> float:
     return max(least, FLATTEST * shape.curvature)
 
 
-def balanced_ridge(facts: Facts, sigma: float) -> float:
-    """Return the ridge at which bias and noise balance; see the module's head."""
-    balanced = BALANCE * sigma * width_factor(facts) / (facts.n * facts.distance)
+def balanced_ridge(facts: Facts, sigma: float, curvature: float) -> float:
+    """Return the ridge at which bias and noise balance; see the module's head.
+
+    With many weights every direction is flat: the rows' curvature beta is shared by all of them,
+    and directions of curvature beta/d want s^2 d/(w^2 beta), if that is more.
+    """
+    steep = sigma * width_factor(facts) / (facts.n * facts.distance)
+    balanced = max(BALANCE * steep, steep * steep * facts.size / curvature) if curvature else steep
     return min(balanced, balanced**2 / facts.ridge) if facts.ridge > 0.0 else balanced
 
 
@@ -306,7 +311,9 @@ def excess(facts: Facts, *, sigma: float, bound: float) -> float:
     if kind(facts) == "constant_hessian":
         tilted = min(0.5 * facts.size * (sigma / facts.n) ** 2, noise * facts.distance)
         return tilted + 0.5 * facts.feature**2 / facts.n
-    tilted = 0.5 * facts.distance * noise
+    bend = facts.smoothness if math.isfinite(facts.smoothness) else blurred(facts)
+    flat = facts.size * noise / (facts.distance * bend) if bend > 0.0 else 0.0
+    tilted = 0.5 * facts.distance * noise * (1.0 + flat)
     if facts.ridge > 0.0:
         tilted = min(tilted, 0.5 * noise**2 / facts.ridge)
     return tilted + facts.distance * bound / math.sqrt(facts.n)

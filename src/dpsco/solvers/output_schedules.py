@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
 from ..errors import AssumptionError
 from ..geometry.domains import Box, LpBall, Simplex, WholeSpace
-from ..losses.base import Hoelder
+from ..losses.base import Hoelder, MarginLoss
 from ..privacy import stability
 from ..privacy.budget import Adjacency, Budget, PureDP
 from ..problem import Facts
 from .envelopes import kinked
+from .glm_objective import SLOPE_ERROR, steepness
 from .passes import smoothness_beyond
 
 POINTS = 60  # of the grid of step sizes
@@ -134,6 +136,10 @@ def rounding(facts: Facts, *, steps: int, step: float, clip: float) -> float:
     reach = ball(facts, steps=steps, step=step, clip=clip)
     radius = reach + step * clip
     apart = 2.0 * stability.rounding(steps, facts.size, radius)
+    # Slopes by bisection, or of counts, are off by a share of the loss's own, whatever the clip.
+    loss = cast(MarginLoss, facts.problem.loss)
+    steep = steepness(loss, feature=facts.feature, label=facts.label)
+    apart += 2.0 * steps * step * SLOPE_ERROR * steep
     return apart if exact_projection(facts) else apart + 2.0 * steps * _INEXACT * reach
 
 

@@ -57,6 +57,8 @@ class Plan(BasePlan):
         for name in ("step", "clip", "sigma"):
             _validate.positive(name, getattr(self, name))
         _validate.non_negative("smoothing", self.smoothing)
+        _validate.choice("sampling", self.sampling, ("permutation", "with_replacement"))
+        _validate.choice("output", self.output, ("average", "last"))
 
     @cached_property
     def walked(self) -> Facts:

@@ -4,8 +4,9 @@ Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased ERM; Wang, Lei
            (arXiv:2101.08925), Table 1; Shalev-Shwartz, Zhang 2013 (arXiv:1209.1873) for the ascent.
 Guarantee  A row moves the minimiser of its phase by at most 2 G/(lam_i n_i) = G eta_i, and what
            is computed lies within slack G eta_i of it, certified by a duality gap (for smooth
-           losses by the gradient's length); no other phase sees the row: mu-GDP with mu = max_i (1 + 2 slack) G eta_i / sigma_i (zero-out: 1/2
-           for 1). Convexity is relied upon.
+           losses by the gradient's length); no other phase sees the row: mu-GDP with
+           mu = max_i (1 + 2 slack) G eta_i / sigma_i (zero-out: 1/2 for 1). Convexity is relied
+           upon.
 Rate       E[F(w) - F*] <= 8 R^2/(eta n) + eta G^2 (8 d s^2/(n mu^2) + 2/3), s = 1 + 2 slack: at the
            best eta 2 R G sqrt(64 d s^2/(n mu)^2 + 16/(3 n)).
 Needs      convex loss of one margin, kinked or smooth, rows bounded in l2, n public.
@@ -24,7 +25,7 @@ import numpy as np
 
 from .. import _validate
 from ..data.source import MemorySource, Source
-from ..errors import AssumptionError
+from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import Box, Domain, WholeSpace
 from ..kernels import compiler
 from ..kernels.dual import twin_seconds
@@ -39,6 +40,7 @@ from . import needs
 from .dual_ascent import USUAL_PASSES, Regularised, least_distance
 from .glm_objective import GlmObjective, gradient_rounding, steepness
 from .minimise import certified_error, minimise
+from .passes import smoothness_beyond
 
 SLACK = 0.1  # c: more costs noise, less costs passes
 _THEOREM = "Feldman, Koren, Talwar 2020: minimiser of a strongly convex mean, within a distance"
@@ -56,6 +58,13 @@ class Plan(BasePlan):
     sizes: tuple[int, ...]  # rows of each phase
     distances: tuple[float, ...]  # l2, certified
     sigmas: tuple[float, ...]  # noise on the weights, per coordinate
+
+    def __post_init__(self) -> None:
+        """Refuse phases that the table has no rows for: a file may hold any."""
+        if not self.sizes or min(self.sizes) < 1 or sum(self.sizes) > self.n:
+            raise ParameterError(
+                f"phases need at least one row each and {self.n} at most in all, got {self.sizes}."
+            )
 
     @property
     def rows(self) -> tuple[tuple[int, int], ...]:
@@ -207,6 +216,7 @@ def _minimiser(
             linear=np.zeros(len(centre)),
             ridge=ridge,
             centre=centre,
+            steepness=_steepness(plan.facts),
         )
         return minimise(mean, domain=inner, start=centre, distance=near)
     compiled = compiler.chosen(None, twin_seconds(USUAL_PASSES * plan.n, loss.kernel()))
@@ -258,11 +268,13 @@ def _cap(facts: Facts, scale: float, sizes: tuple[int, ...], noise: float) -> fl
 
 
 def _least(facts: Facts, clip: float, ridge: float, cap: float) -> float:
-    """Return the least distance that can be certified in a phase."""
-    inner, bend = _inner(facts.problem.domain), _curvature(facts)
-    loss, reach = cast(MarginLoss, facts.problem.loss), cap
+    """Return the least distance that can be certified in a phase.
+
+    The cap counts only where it acts: within a domain weights may be as long as that allows.
+    """
+    inner, bend, steep = _inner(facts.problem.domain), _curvature(facts), _steepness(facts)
+    reach = facts.reach if math.isfinite(facts.reach) else cap
     reach += clip / ridge if isinstance(inner, WholeSpace) else 0.0
-    steep = steepness(loss, feature=facts.feature, label=facts.label)
     if not math.isfinite(bend):
         return least_distance(clip=clip, ridge=ridge, reach=reach, d=facts.size, steepness=steep)
     rounding = gradient_rounding(
@@ -285,8 +297,15 @@ def _least(facts: Facts, clip: float, ridge: float, cap: float) -> float:
 def _curvature(facts: Facts) -> float:
     """Return the smoothness where the phases' minimisers may lie; infinite if there is none."""
     if not isinstance(_inner(facts.problem.domain), WholeSpace):
-        return facts.smoothness
+        # Infinite as soon as a rounded margin may meet a kink.
+        return smoothness_beyond(facts, facts.problem.loss)
     return facts.problem.loss.constants(feature=facts.feature, label=facts.label).smoothness
+
+
+def _steepness(facts: Facts) -> float:
+    """Return what the error of a computed slope is relative to, times a row's norm."""
+    loss = cast(MarginLoss, facts.problem.loss)
+    return steepness(loss, feature=facts.feature, label=facts.label)
 
 
 def _inner(domain: Domain) -> Domain:

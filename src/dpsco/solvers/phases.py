@@ -25,6 +25,7 @@ from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger
 from ..privacy.releases import StableGaussianRelease
 from ..problem import Facts
+from .glm_objective import SLOPE_ERROR, steepness
 from .passes import Pass, require_stable, smoothness_beyond
 
 _CLOSED = (WholeSpace, Box, L1Ball, Simplex)  # projected onto in closed form
@@ -170,6 +171,9 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
     radius += facts.label / facts.feature + 64 * step * plan.clip
     slack = 2 * stability.rounding(plan.sizes[k], facts.columns, radius)
     slack += 2 * plan.sizes[k] * _blur(facts.problem.domain) * radius
+    # A slope found by bisection is off by a share of the loss's own bound, however small the clip.
+    steep = steepness(plan.loss, feature=facts.feature, label=facts.label)
+    slack += 2 * plan.sizes[k] * step * SLOPE_ERROR * steep
     if math.isfinite(smoothness := _smoothness(plan)):
         moved = stability.phase_sensitivity(
             gradient=plan.clip,
