@@ -101,6 +101,8 @@ def test_verify_without_dp_accounting_says_what_to_install(certificate, capsys, 
         raise MissingExtraError("Install it with: pip install 'dpsco[accounting]'")
 
     monkeypatch.setattr(pld, "_library", absent)
+    pld._epsilon.cache_clear()  # what other tests have asked for
+    pld._composition.cache_clear()
     assert cli.main(["verify", str(certificate)]) == 2
     assert "pip install 'dpsco[accounting]'" in capsys.readouterr().err
 
