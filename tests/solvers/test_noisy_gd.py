@@ -193,6 +193,7 @@ def test_softmax_is_fine():
         ({"momentum": 1.0}, "momentum must be below 1"),
         ({"momentum": -0.1}, "momentum must be zero or positive"),
         ({"step": 0.0}, "step must be positive"),
+        ({"smoothing": "x"}, "smoothing must be a number"),
         ({"clip": -1.0}, "clip must be positive"),
         ({"tail": 0}, "tail must be at least 1"),
         ({"learning_rate": 0.1}, "noisy_gd has no option 'learning_rate'"),

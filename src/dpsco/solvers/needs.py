@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..losses.penalties import L2Penalty, NoPenalty
 from ..privacy.budget import Adjacency, Budget, PureDP
 from ..problem import Facts
+from .envelopes import kinked
 
 Unmet = Callable[[Facts, Budget], str]
 
@@ -46,6 +47,10 @@ def _smooth(facts: Facts, budget: Budget) -> str:
         f"it needs a smooth loss, and the slope of {facts.problem.loss.name} jumps or grows "
         "without bound (losses.Smoothed(loss, b) is smooth)"
     )
+
+
+def _smoothable(facts: Facts, budget: Budget) -> str:
+    return "" if kinked(facts) else _smooth(facts, budget)
 
 
 def _bounded(facts: Facts, budget: Budget) -> str:
@@ -105,6 +110,7 @@ def _gaussian(facts: Facts, budget: Budget) -> str:
 GLM = Need("loss of one margin", _glm)
 CONVEX = Need("convex", _convex)
 SMOOTH = Need("smooth", _smooth)
+SMOOTHABLE = Need("smooth, or a kinked loss of one margin", _smoothable)
 LIPSCHITZ = Need("bounded slope", _lipschitz)
 BOUNDED = Need("bounded domain", _bounded)
 UNBOUNDED = Need("whole space", _unbounded)

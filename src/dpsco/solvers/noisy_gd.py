@@ -56,7 +56,7 @@ class Plan(BasePlan):
         for name in ("step", "sharpening"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("tail", self.tail)
-        _checked(self.momentum)
+        checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums, one a round."""
@@ -123,9 +123,11 @@ def plan(
     single = gaussian_sigma(budget, bound=bound, rows=(0, n))
     time = _time(facts, single)
     rounds = _default_rounds(facts) if rounds is None else _validate.integer("rounds", rounds)
-    smooth = walkable(facts, rounds / (1 - MOMENTUM)) if smoothing is None else smoothing
+    smooth = descent_smoothing(facts, rounds, smoothing)
     bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
-    momentum = _default_momentum(rounds, time * bend) if momentum is None else _checked(momentum)
+    if momentum is None:
+        momentum = _default_momentum(rounds, time * bend)
+    momentum = checked_momentum(momentum)
     if step is None:
         step = time * (1 - momentum) / rounds
         step = min(step, 1.0 / bend if math.isfinite(bend) else facts.distance / bound)
@@ -144,7 +146,7 @@ def plan(
         tail=_default_tail(rounds, smooth)
         if tail is None
         else min(_validate.integer("tail", tail), rounds),
-        smoothing=_validate.non_negative("smoothing", smooth),
+        smoothing=smooth,
         sharpening=max(1.0, rounds / 25)
         if sharpening is None
         else _validate.positive("sharpening", sharpening),
@@ -184,6 +186,13 @@ def _time(facts: Facts, single: float) -> float:
     return facts.distance * facts.n / (single * math.sqrt(facts.size))
 
 
+def descent_smoothing(facts: Facts, rounds: int, asked: float | None) -> float:
+    """Return the smoothing that was asked for, or one that so many rounds can follow."""
+    if asked is None:
+        return walkable(facts, rounds / (1 - MOMENTUM))
+    return _validate.non_negative("smoothing", asked)
+
+
 def _default_momentum(rounds: int, needed: float) -> float:
     """Return 0.9, or more where so many steps of full length would not last.
 
@@ -198,7 +207,7 @@ def _default_tail(rounds: int, smoothing: float) -> int:
     return max(1, rounds // (4 if smoothing else 2))
 
 
-def _checked(value: float) -> float:
+def checked_momentum(value: float) -> float:
     """Return a momentum below 1."""
     number = _validate.non_negative("momentum", value)
     if number >= 1.0:

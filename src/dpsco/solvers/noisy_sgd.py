@@ -18,7 +18,6 @@ import math
 
 from .. import _validate
 from ..errors import AssumptionError
-from ..losses.base import MarginLoss
 from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
@@ -131,24 +130,6 @@ def _scheduled(
     )
 
 
-def _smoothable(facts: Facts, budget: Budget) -> str:
-    loss = facts.problem.loss
-    if math.isfinite(facts.smoothness):
-        return ""
-    slope = math.inf
-    if isinstance(loss, MarginLoss) and loss.convex:
-        slope = loss.slope_bound(facts.label, math.inf)
-    if math.isfinite(slope):
-        return ""
-    return (
-        f"it needs a smooth loss, or a convex one of a margin with bounded slope that it can "
-        f"smooth; {loss.name} over {facts.problem.domain!r} is neither"
-    )
-
-
-SMOOTHABLE = needs.Need("smooth, or smoothable", _smoothable)
-
-
 def _risk(facts: Facts, budget: Budget) -> float:
     bound, rounds = facts.gradient_bound(None), min(LONGEST, max(1, facts.n // 8))
     noise = 1.2 * full_batch_multiplier(budget, rounds) * bound / facts.n
@@ -171,7 +152,7 @@ SOLVERS = (
         paper="Bassily, Feldman, Talwar, Thakurta 2019",
         reference="Alg 1, Thm 3.2; Sec 4 for non-smooth losses",
         setting="smooth losses, or convex losses of a margin with bounded slope",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX, SMOOTHABLE),
+        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX, needs.SMOOTHABLE),
         rounds="T = min(n/8, eps^2 n^2/(32 d log(1/delta)))",
         cost="n sqrt(eps T/4) gradients",
         plan=plan_2019,

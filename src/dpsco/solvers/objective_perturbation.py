@@ -29,14 +29,14 @@ from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..losses.base import MarginLoss
 from ..plans import BasePlan, Floats, Progress, Round, Solver
-from ..privacy.budget import GDP, Adjacency, Budget
+from ..privacy.budget import GDP, Budget
 from ..privacy.calibration import gaussian_sigma
 from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease, ObjectivePerturbationRelease
 from ..problem import Facts, Problem
 from . import needs
 from . import objective_schedule as schedules
-from .envelopes import kinked, smoothed
+from .envelopes import smoothed
 from .glm_objective import GlmObjective, Tilted, VectorObjective
 from .minimise import minimise
 
@@ -231,23 +231,10 @@ def _structured(facts: Facts, budget: Budget) -> str:
     )
 
 
-def _smoothable(facts: Facts, budget: Budget) -> str:
-    return "" if kinked(facts) else needs.SMOOTH.unmet(facts, budget)
-
-
 def _payable(facts: Facts, budget: Budget) -> str:
     if not isinstance(budget, GDP) or schedules.kind(facts) == "constant_hessian":
         return ""
     return "no bound on its privacy in terms of GDP is known: use ApproxDP, or ZCDP"
-
-
-def _public_n(facts: Facts, budget: Budget) -> str:
-    if budget.adjacency is not Adjacency.ADD_REMOVE:
-        return ""
-    return (
-        "its ridge and noise are set for a public number of rows: adjacency='zero_out' (same "
-        "noise) or 'replace_one'"
-    )
 
 
 def _modulus(facts: Facts, budget: Budget) -> str:
@@ -261,16 +248,14 @@ def _modulus(facts: Facts, budget: Budget) -> str:
 
 STRUCTURED = needs.Need("known directions of gradients", _structured)
 PAYABLE = needs.Need("ApproxDP or ZCDP budget", _payable)
-PUBLIC_N = needs.Need("public number of rows", _public_n)
-SMOOTHABLE = needs.Need("smooth, or a kinked loss of one margin", _smoothable)
 MODULUS = needs.Need("public strong convexity", _modulus)
 _NEEDS = (
     STRUCTURED,
     needs.CONVEX,
-    SMOOTHABLE,
+    needs.SMOOTHABLE,
     needs.EUCLIDEAN,
     needs.RIDGE,
-    PUBLIC_N,
+    needs.FIXED_N,
     needs.GAUSSIAN,
     PAYABLE,
 )

@@ -22,7 +22,6 @@ from ..privacy.budget import Budget
 from ..problem import Facts, Problem
 from . import beta_search, needs, noisy_gd
 from .clips import default_clip
-from .envelopes import walkable
 from .sampled_noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
 from .sampled_steps import (
     APPROX,
@@ -196,10 +195,12 @@ def plan_poisson(
     size = _sample_size(n, passes, batch, rate)
     rounds = max(1, round(passes * n / size))
     made = tight_plan(facts, budget, calibration, "dp_sgd_poisson", rounds, size, bound)
-    smooth = walkable(facts, rounds / (1 - MOMENTUM)) if smoothing is None else smoothing
+    smooth = noisy_gd.descent_smoothing(facts, rounds, smoothing)
     bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
     time = _time(facts, made)
-    share = _momentum(rounds, time * bend) if momentum is None else _below_one(momentum)
+    share = _momentum(rounds, time * bend)
+    if momentum is not None:
+        share = noisy_gd.checked_momentum(momentum)
     if step is None:
         longest = 1.0 / bend if math.isfinite(bend) else facts.distance / bound
         step = min(time / rounds, longest / (1.0 - share))
@@ -240,13 +241,6 @@ def _time(facts: Facts, made: Plan) -> float:
 def _momentum(rounds: int, needed: float) -> float:
     """Return 0.9, or more where ``needed`` = h * smoothness steps of full length do not fit in."""
     return max(0.0, min(max(MOMENTUM, 1.0 - rounds / needed), 1.0 - 10.0 / rounds))
-
-
-def _below_one(momentum: float) -> float:
-    value = _validate.non_negative("momentum", momentum)
-    if value >= 1.0:
-        raise ParameterError(f"momentum must be at least 0 and below 1, got {value:g}.")
-    return value
 
 
 # -- registry --------------------------------------------------------------------------------------
