@@ -143,9 +143,7 @@ def plan(
         sigma=gaussian_sigma(budget, bound=bound, rows=(0, n), count=rounds),
         step=_validate.positive("step", step),
         momentum=momentum,
-        tail=_default_tail(rounds, smooth)
-        if tail is None
-        else min(_validate.integer("tail", tail), rounds),
+        tail=_tail(rounds, smooth, tail),
         smoothing=smooth,
         sharpening=max(1.0, rounds / 25)
         if sharpening is None
@@ -202,9 +200,11 @@ def _default_momentum(rounds: int, needed: float) -> float:
     return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - 10.0 / rounds))
 
 
-def _default_tail(rounds: int, smoothing: float) -> int:
-    """Return half of the rounds; a quarter where the last ones are the sharpest."""
-    return max(1, rounds // (4 if smoothing else 2))
+def _tail(rounds: int, smoothing: float, asked: int | None) -> int:
+    """Return half of the rounds, or a quarter where the last are the sharpest, unless asked."""
+    if asked is None:
+        return max(1, rounds // (4 if smoothing else 2))
+    return min(_validate.integer("tail", asked), rounds)
 
 
 def checked_momentum(value: float) -> float:
