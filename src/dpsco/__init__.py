@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import data, errors, geometry, losses, privacy, solvers
+    from . import data, errors, estimators, geometry, losses, models, privacy, report, solvers
     from .api import load_plan, plan, run, solve
     from .data import Bounds
+    from .estimators import (
+        PrivateAbsoluteRegressor,
+        PrivateHuberRegressor,
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivateMean,
+        PrivateQuantileRegressor,
+        PrivateSVC,
+        PrivateSVR,
+    )
     from .geometry import domains
     from .plans import Result
     from .privacy import (
@@ -32,8 +42,23 @@ if TYPE_CHECKING:
     from .select import recommend
 
 # Where each public name lives; "." is a module of its own.
+_MODULES = (
+    *("data", "errors", "geometry", "losses", "privacy", "solvers"),
+    *("models", "estimators", "report"),
+)
+_ESTIMATORS = (
+    "PrivateLogisticRegression",
+    "PrivateSVC",
+    "PrivateLinearRegression",
+    "PrivateHuberRegressor",
+    "PrivateQuantileRegressor",
+    "PrivateAbsoluteRegressor",
+    "PrivateSVR",
+    "PrivateMean",
+)
 _HOMES = {
-    **dict.fromkeys(("data", "errors", "geometry", "losses", "privacy", "solvers"), "."),
+    **dict.fromkeys(_MODULES, "."),
+    **dict.fromkeys(_ESTIMATORS, ".estimators"),
     "domains": ".geometry",
     "Bounds": ".data",
     "Problem": ".problem",
@@ -52,6 +77,18 @@ __all__ = [
     "losses",
     "data",
     "solvers",
+    "models",
+    "estimators",
+    "report",
+    # estimators
+    "PrivateLogisticRegression",
+    "PrivateSVC",
+    "PrivateLinearRegression",
+    "PrivateHuberRegressor",
+    "PrivateQuantileRegressor",
+    "PrivateAbsoluteRegressor",
+    "PrivateSVR",
+    "PrivateMean",
     # the path of a fit
     "Bounds",
     "Problem",

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _validate, geometry, losses
 from .data.bounds import Bounds
-from .data.labels import Classes
+from .data.labels import Classes, Scaled
 from .errors import ParameterError
 from .geometry.domains import Domain
 from .privacy import releases
@@ -128,6 +128,7 @@ def _number(record: dict[str, Any]) -> float:
 def _records() -> dict[str, type]:
     """Return the classes that a file may name."""
     found: dict[str, type] = {"Bounds": Bounds, "Classes": Classes, "Problem": Problem}
+    found["Scaled"] = Scaled
     found["PrefixMechanism"] = PrefixMechanism
     for module in (losses, geometry):
         for name in module.__all__:

@@ -45,3 +45,7 @@ class MissingExtraError(DpscoError, ImportError):
 
 class DataError(DpscoError, ValueError):
     """A table or file does not have the shape, columns or types that were declared."""
+
+
+class PrivacyCostWarning(UserWarning):
+    """Something costs more privacy than its caller may think."""

@@ -23,7 +23,7 @@ from .csvfile import from_csv
 from .draft import draft_schema
 from .encoder import TableEncoder
 from .frames import from_frame
-from .labels import Classes
+from .labels import Classes, Scaled
 from .objective import Objective
 from .parquet import from_parquet
 from .queries import ClippedDifference, ClippedGradient, Query, VertexScores
@@ -46,6 +46,7 @@ __all__ = [
     # bounds
     "Bounds",
     "Classes",
+    "Scaled",
     # tables
     "Table",
     "from_arrays",

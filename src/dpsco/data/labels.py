@@ -25,7 +25,7 @@ LONGEST_CLASS = 255
 _LARGEST_CODE = 2.0**53  # beyond, neighbouring integers are one float64
 _RULES_HINT = (
     "Pass None (no labels), 'sign' (-1 or 1), a positive number Y (clip to [-Y, Y]), a pair "
-    "(low, high), or Classes(...)."
+    "(low, high), Scaled(low, high), or Classes(...)."
 )
 
 
@@ -83,12 +83,62 @@ class Classes:
         return f"Classes{self.values!r}"
 
 
-LabelRule = None | Literal["sign"] | float | tuple[float, float] | Classes
+@dataclass(frozen=True)
+class Scaled:
+    """A number between ``low`` and ``high``: clipped, and mapped to [-1, 1] before a loss sees it.
+
+    A loss of labels that are centred needs half the gradient of one of labels on one side of zero.
+    A prediction p of such a model stands for ``centre + unit * p``.
+
+    Args:
+        low, high: the public range.
+        centred: whether the middle of the range becomes 0, which takes a model with an intercept;
+            otherwise 0 stays 0.
+
+    Raises:
+        ParameterError: the range is empty or not finite.
+
+    >>> Scaled(0.0, 500.0).encode(np.array([0.0, 375.0, 1e9])).tolist()
+    [-1.0, 0.5, 1.0]
+    >>> Scaled(0.0, 500.0, centred=False).encode(np.array([0.0, 250.0, 1e9])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+    low: float
+    high: float
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        low, high = _range((self.low, self.high))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not isinstance(self.centred, bool):
+            raise ParameterError(f"centred must be True or False, got {self.centred!r}.")
+
+    @property
+    def centre(self) -> float:
+        """The label that becomes 0."""
+        return 0.5 * self.low + 0.5 * self.high if self.centred else 0.0
+
+    @property
+    def unit(self) -> float:
+        """What one unit of the mapped label is worth."""
+        if self.centred:
+            return 0.5 * self.high - 0.5 * self.low
+        return max(abs(self.low), abs(self.high))
+
+    def encode(self, labels: NDArray[Any]) -> Floats:
+        """Return the labels within [-1, 1]."""
+        mapped = (np.clip(labels, self.low, self.high) - self.centre) / self.unit
+        return np.asarray(np.clip(mapped, -1.0, 1.0))
+
+
+LabelRule = None | Literal["sign"] | float | tuple[float, float] | Classes | Scaled
 
 
 def check_rule(rule: Any) -> LabelRule:
     """Return the rule, numbers as floats; refuse anything else."""
-    if rule is None or isinstance(rule, Classes):
+    if rule is None or isinstance(rule, (Classes, Scaled)):
         return rule
     if isinstance(rule, str):
         if rule == "sign":
@@ -97,17 +147,24 @@ def check_rule(rule: Any) -> LabelRule:
     if isinstance(rule, (tuple, list)):
         if len(rule) != 2:
             raise ParameterError(f"label must be a pair (low, high), got {rule!r}. {_RULES_HINT}")
-        low, high = (real("label", end, hint=_RULES_HINT) for end in rule)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ParameterError(
-                f"label=(low, high) needs finite numbers with low < high, got {(low, high)}."
-            )
-        return low, high
+        return _range(rule)
     return positive("label", rule, hint=_RULES_HINT)
+
+
+def _range(ends: Any) -> tuple[float, float]:
+    """Return both ends of a range of labels."""
+    low, high = (real("label", end, hint=_RULES_HINT) for end in ends)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(
+            f"label=(low, high) needs finite numbers with low < high, got {(low, high)}."
+        )
+    return low, high
 
 
 def label_bound(rule: LabelRule) -> float:
     """Return the largest |label| that can leave the rule."""
+    if isinstance(rule, Scaled):
+        return 1.0
     if isinstance(rule, Classes):
         return max(abs(code) for code in rule.codes)
     if isinstance(rule, tuple):
@@ -124,7 +181,7 @@ def require_labels(loss: Any, rule: LabelRule) -> None:
         ParameterError: the message says which rule the loss needs.
     """
     classes = len(rule.values) if isinstance(rule, Classes) else 2 if rule == "sign" else 0
-    number = isinstance(rule, (float, tuple))
+    number = isinstance(rule, (float, tuple, Scaled))
     kind = loss.labels
     if kind == "sign":
         fits, need = classes == 2, "label='sign', or Classes(...) with two labels"
@@ -148,6 +205,9 @@ def describe_rule(rule: LabelRule) -> tuple[str, ...]:
         return (f"a label is one of the {len(rule.values)} declared classes",)
     if rule == "sign":
         return ("a label is -1 or 1",)
+    if isinstance(rule, Scaled):
+        ends = f"between {rule.low:g} and {rule.high:g}"
+        return (f"a label lies {ends}, by clipping, and is scaled to [-1, 1]",)
     low, high = rule if isinstance(rule, tuple) else (-float(rule), float(rule))
     return (f"a label lies between {low:g} and {high:g}, by clipping",)
 
@@ -158,6 +218,8 @@ def default_label(rule: LabelRule) -> float:
         return rule.codes[-1] if len(rule.values) == 2 else 0.0
     if isinstance(rule, tuple):
         return min(max(0.0, rule[0]), rule[1])
+    if isinstance(rule, Scaled):
+        return float(rule.encode(np.array(rule.centre)))
     return 1.0 if rule == "sign" else 0.0
 
 
@@ -210,7 +272,8 @@ def check_kind(rule: LabelRule, kind: str) -> None:
 
 def check_declared(rule: LabelRule, declared: LabelRule) -> None:
     """Refuse a rule that would misread labels which an encoder has made numbers of."""
-    numbers = isinstance(rule, (float, tuple)) and isinstance(declared, (float, tuple))
+    ranges = (float, tuple, Scaled)
+    numbers = isinstance(rule, ranges) and isinstance(declared, ranges)
     if rule != declared and not numbers:  # a narrower range is fine, another list of classes not
         raise DataError(
             f"the encoder's schema makes labels for label={declared!r}, but the bounds declare "
@@ -237,6 +300,8 @@ def clean_labels(
         found, readable = rule.encode(labels)
     elif rule == "sign":
         found, readable = labels, np.abs(labels) == 1.0
+    elif isinstance(rule, Scaled):
+        found, readable = rule.encode(labels), np.isfinite(labels)
     else:
         low, high = rule if isinstance(rule, tuple) else (-float(rule), float(rule))
         readable = np.isfinite(labels)

@@ -1,0 +1,216 @@
+"""What all estimators share: parameters, the fit, and what it leaves behind.
+
+Constructors only store (they are those of dataclasses), `fit` checks, plans from public facts, and
+carries the plan out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _validate
+from ..api import plan, run
+from ..data.table import Table
+from ..errors import ParameterError
+from ..models.file import SavedModel
+from ..models.linear import LinearModel
+from ..models.setup import Setup, setup_for
+from ..plans import Result
+from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
+from ..privacy.odometer import Odometer
+from ..privacy.randomness import Randomness
+from .inputs import rows_to_predict, training_table
+from .repeated import warn_if_repeated
+
+Estimator = TypeVar("Estimator", bound=type)
+
+_SHARED = """epsilon: privacy budget of one fit.
+delta: its second part; None means 1/n^2, and 0 pure differential privacy.
+adjacency: what one person may change: "replace_one" (a row), or "zero_out" (its presence, at a
+    public number of rows).
+rows_per_person: how many rows one person may have.
+feature_norm: largest Euclidean length of a row's features; longer rows are shortened. It is
+    declared, never read off the rows.
+bounds: "declared", or "private": a part of the budget is spent on estimating what is not declared.
+bounds_share: which part of the budget that is.
+odometer: an `Odometer`, or its path: pays for the fit out of a shared budget.
+random_state: None for secure noise. An integer makes the fit reproducible, and its certificate
+    says so: whoever knows it can take the noise away.
+"""
+_LINEAR = """radius: bound on the length of the weights; None for none.
+alpha: strength of the penalty ``alpha / 2 ||weights||^2``, intercept included.
+scale: a guess of the length of good weights; privacy does not depend on it.
+fit_intercept: whether the model has one.
+solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk.
+calibration: "tight", "conjectured" or "paper".
+options: settings of the solver's own, such as {"rounds": 50}.
+"""
+
+
+def described(kind: Estimator) -> Estimator:
+    """Put the parameters that all estimators have at the head of a class's own ones."""
+    shared = _SHARED + (_LINEAR if issubclass(kind, PrivateLinearModel) else "")
+    text, head = inspect.cleandoc(kind.__doc__ or ""), "Args:\n"
+    kind.__doc__ = text.replace(head, head + textwrap.indent(shared, "    "), 1)
+    return kind
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """The parameters and the budget of every estimator."""
+
+    epsilon: float = 1.0
+    _: KW_ONLY
+    delta: float | None = None
+    adjacency: str = "replace_one"
+    rows_per_person: int = 1
+    feature_norm: float | None = None
+    bounds: str = "declared"
+    bounds_share: float = 0.1
+    odometer: Odometer | str | Path | None = None
+    random_state: int | None = None
+
+    def _budget(self, n: int) -> Budget:
+        """Return the budget of a fit on n rows."""
+        adjacency = Adjacency.parse(self.adjacency)
+        rows = _validate.integer("rows_per_person", self.rows_per_person)
+        unit = Unit(rows, "person") if rows > 1 else Unit()
+        delta = 1.0 / n**2 if self.delta is None else _validate.non_negative("delta", self.delta)
+        if delta == 0.0:
+            return PureDP(self.epsilon, adjacency=adjacency, unit=unit)
+        return ApproxDP(self.epsilon, delta, adjacency=adjacency, unit=unit)
+
+    def _randomness(self) -> Randomness:
+        """Return secure randomness, or what the seed says."""
+        if self.random_state is None:
+            return Randomness.secure()
+        try:
+            return Randomness.seeded(self.random_state)
+        except ParameterError:
+            raise ParameterError(
+                "random_state must be None (secure noise) or a non-negative integer, got "
+                f"{self.random_state!r}."
+            ) from None
+
+    def _purse(self) -> Odometer | None:
+        """Return what pays for the fit."""
+        if isinstance(self.odometer, (str, Path)):
+            return Odometer(self.odometer)
+        return self.odometer
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True  # rows with holes count as nothing
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateLinearModel(PrivateEstimator):
+    """A linear model of one of the kinds of `dpsco.models`."""
+
+    radius: float | None = None
+    alpha: float = 0.0
+    scale: float | None = None
+    fit_intercept: bool = True
+    solver: str = "auto"
+    calibration: str = "tight"
+    options: Mapping[str, Any] | None = None
+
+    _kind: ClassVar[str]
+    _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of the kind
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fit the model on private rows.
+
+        Args:
+            X: (rows, features): an array, a list, a sparse matrix, a pandas or Polars frame. A row
+                with a hole counts as nothing.
+            y: one label a row. A class that was not declared makes its row count as nothing; a
+                number outside ``label_range`` is clipped.
+
+        Returns:
+            The estimator, with `coef_`, `intercept_`, `certificate_` and `plan_`.
+
+        Raises:
+            ParameterError: a bound is missing or a parameter out of range.
+            BudgetError: the odometer does not allow it. Nothing was read or released.
+        """
+        if y is None:
+            raise ParameterError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        warn_if_repeated(self)
+        table = training_table(self, X, y)
+        model, result = self._fit(table)
+        self.model_: LinearModel = model
+        self.certificate_, self.plan_ = result.certificate, result.plan
+        self._publish(model)
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with its certificate as a JSON file; `dpsco.models.SavedModel` reads it.
+
+        Args:
+            path: of the file, which is replaced if it is there.
+        """
+        check_is_fitted(self, "model_")
+        names = getattr(self, "feature_names_in_", None)
+        labelled = None if names is None else tuple(map(str, names))
+        SavedModel(self.model_, self.certificate_, self.plan_, None, labelled).save(path)
+
+    def _fit(self, table: Table) -> tuple[LinearModel, Result]:
+        """Plan from public facts, and carry the plan out."""
+        _validate.choice("bounds", self.bounds, ("declared", "private"))
+        setup = self._setup()
+        made = plan(
+            setup.problem(),
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
+        )
+        result = run(made, table, randomness=self._randomness(), odometer=self._purse())
+        return setup.model(result.weights), result
+
+    def _setup(self) -> Setup:
+        """Return the public side of the model."""
+        return setup_for(
+            self._kind,
+            feature_norm=self.feature_norm,
+            intercept=self.fit_intercept,
+            radius=self.radius,
+            alpha=self.alpha,
+            scale=self.scale,
+            settings={name: getattr(self, name) for name in self._settings},
+            **self._label_rule(),
+        )
+
+    def _label_rule(self) -> dict[str, Any]:
+        """Return what is declared of labels, as `setup_for` takes it."""
+        raise NotImplementedError
+
+    def _publish(self, model: LinearModel) -> None:
+        """Set the attributes that scikit-learn's users look for."""
+        raise NotImplementedError
+
+    def _rows(self, X: Any) -> Any:
+        """Return rows to predict."""
+        check_is_fitted(self, "model_")
+        return rows_to_predict(self, X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

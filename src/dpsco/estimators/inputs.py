@@ -1,0 +1,76 @@
+"""What X and y of a fit may be. Shapes and types are checked; what rows hold raises no error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
+
+from ..data.arrays import dense_rows, list_rows
+from ..data.columns import from_library, number_rows, open_frame
+from ..data.table import Table, from_arrays
+
+
+def training_table(
+    estimator: Any, X: Any, y: Any = None, *, shift: NDArray[np.float64] | None = None
+) -> Table:
+    """Return the private table; remember the number and the names of the columns.
+
+    Args:
+        estimator: gets ``n_features_in_`` and ``feature_names_in_``.
+        X: an array, a list of rows, a SciPy sparse matrix, a pandas or Polars frame.
+        y: labels, one a row: an array, a list, a column; None where there are none.
+        shift: public numbers that are added to every row.
+
+    Raises:
+        ValueError: a shape or type that cannot be used; none depends on what a row holds.
+    """
+    validate_data(estimator, X, skip_check_array=True)
+    if not from_library(X):
+        X = check_array(
+            X,
+            accept_sparse=True,
+            dtype=None,
+            ensure_all_finite=False,  # what is not finite makes a null row
+            ensure_min_samples=2,  # the number of rows is public
+            estimator=estimator,
+        )
+    if shift is not None and shift.any():
+        X = _shifted(X, shift)
+    return from_arrays(_by_entry(X), _labels(y))
+
+
+def rows_to_predict(estimator: Any, X: Any) -> Any:
+    """Return rows as numbers; they are the caller's own, so what is wrong with them is said."""
+    return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype="numeric")
+
+
+def _labels(y: Any) -> Any:
+    if y is None:
+        return None
+    if from_library(y) and len(np.shape(y)) == 1:
+        return y
+    return _by_entry(column_or_1d(y, warn=True))
+
+
+def _shifted(X: Any, shift: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows, dense, with a public vector added to each."""
+    if from_library(X):
+        frame = open_frame(X, "fit")
+        X = number_rows(frame, list(frame.columns))
+    elif issparse(X):
+        X = X.toarray()
+    values = _by_entry(X)
+    rows = list_rows(values) if isinstance(values, list) else dense_rows(values)
+    with np.errstate(all="ignore"):  # a sum that overflows makes a null row
+        return np.asarray(rows + shift, dtype=float)
+
+
+def _by_entry(values: Any) -> Any:
+    """Return an array of Python objects as a list, which is read entry by entry."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        return values.tolist()
+    return values

@@ -1,0 +1,92 @@
+"""The mean of private rows: one noisy sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..api import plan, run
+from ..data.bounds import Bounds
+from ..errors import ParameterError
+from ..losses.vector import SquaredDistance
+from ..problem import Problem
+from .base import PrivateEstimator, described
+from .inputs import training_table
+from .repeated import warn_if_repeated
+
+Floats = NDArray[np.float64]
+
+_ONE_SUM = {"rounds": 1, "step": 1.0, "momentum": 0.0}  # descent of the squared distance, at once
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateMean(PrivateEstimator):
+    """The mean of the rows under differential privacy.
+
+    Args:
+        centre: a public guess of the mean, a number or one a feature; ``feature_norm`` bounds the
+            distance from it.
+
+    Attributes:
+        mean_: (features,).
+        certificate_: what it cost, to be handed on with the mean.
+        plan_: everything that was decided before a row was read.
+
+    >>> model = PrivateMean(1.0, feature_norm=5.0, centre=40.0)
+    >>> bool(abs(model.fit(np.full((5000, 1), 42.0)).mean_[0] - 42.0) < 0.1)
+    True
+    """
+
+    centre: float | Sequence[float] = 0.0
+
+    def fit(self, X: Any, y: Any = None) -> PrivateMean:
+        """Estimate the mean of private rows.
+
+        Args:
+            X: (rows, features): an array, a list, a sparse matrix, a pandas or Polars frame. A row
+                with a hole counts as one at the centre.
+            y: ignored.
+
+        Raises:
+            ParameterError: a bound is missing or a parameter out of range.
+            BudgetError: the odometer does not allow it. Nothing was read or released.
+        """
+        warn_if_repeated(self)
+        problem = Problem(loss=SquaredDistance(), bounds=self._bounds())
+        table = training_table(self, X, shift=-self._centre(X))
+        made = plan(
+            problem,
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver="noisy_gd",
+            options={**_ONE_SUM, "clip": problem.bounds.feature_norm},
+        )
+        result = run(made, table, randomness=self._randomness(), odometer=self._purse())
+        self.mean_ = result.weights + self._centre(X)
+        self.certificate_, self.plan_ = result.certificate, result.plan
+        return self
+
+    def _bounds(self) -> Bounds:
+        """Return the bounds of a row's distance from the centre."""
+        if self.feature_norm is None:
+            raise ParameterError(
+                "PrivateMean needs feature_norm, the largest distance of a row from the centre; "
+                "rows farther away are moved to it. Take it from what is publicly known, never "
+                "from the private rows."
+            )
+        return Bounds(self.feature_norm)
+
+    def _centre(self, X: Any) -> Floats:
+        """Return the centre, one number or one a feature."""
+        centre = np.atleast_1d(np.asarray(self.centre, dtype=float))
+        if not (np.isfinite(centre).all() and centre.shape in ((1,), (np.shape(X)[-1],))):
+            raise ParameterError(
+                f"centre must be a number, or one a feature, all finite; got {self.centre!r}."
+            )
+        return centre

@@ -1,0 +1,137 @@
+"""Regressors: least squares, and relatives that outliers disturb less or that aim at a quantile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from ..models.linear import LinearModel
+from .base import PrivateLinearModel, described
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
+    """A linear regressor with a declared range of labels."""
+
+    label_range: tuple[float, float] | None = None
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted number of each row, within ``label_range``."""
+        return self.model_.predict(self._rows(X))
+
+    def _label_rule(self) -> dict[str, Any]:
+        return {"label_range": self.label_range}
+
+    def _publish(self, model: LinearModel) -> None:
+        self.coef_, self.intercept_ = model.coef[0], float(model.intercept[0])
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateLinearRegression(PrivateRegressor):
+    """Least squares under differential privacy.
+
+    Args:
+        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
+            Declared, never read off the rows.
+
+    Attributes:
+        coef_, intercept_: (features,) and a number, in the label's own units.
+        certificate_: what the fit cost, to be handed on with the model.
+        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
+
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 2000)[:, None]
+    >>> model = PrivateLinearRegression(1.0, feature_norm=1.0, label_range=(0, 10))
+    >>> bool(abs(model.fit(X, 5 + 3 * X[:, 0]).predict([[1.0]])[0] - 8) < 2)
+    True
+    """
+
+    _kind: ClassVar[str] = "linear"
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateHuberRegressor(PrivateRegressor):
+    """Huber's regression: residuals beyond a threshold pull with a bounded force.
+
+    Args:
+        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
+            Declared, never read off the rows.
+        threshold: in units of the label; None is a twentieth of the range.
+
+    Attributes:
+        coef_, intercept_: (features,) and a number, in the label's own units.
+        certificate_: what the fit cost, to be handed on with the model.
+        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
+    """
+
+    threshold: float | None = None
+
+    _kind: ClassVar[str] = "huber"
+    _settings: ClassVar[tuple[str, ...]] = ("threshold",)
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateQuantileRegressor(PrivateRegressor):
+    """Regression of a quantile: the prediction lies above that part of the labels.
+
+    Args:
+        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
+            Declared, never read off the rows.
+        quantile: between 0 and 1; 0.5 is the median.
+
+    Attributes:
+        coef_, intercept_: (features,) and a number, in the label's own units.
+        certificate_: what the fit cost, to be handed on with the model.
+        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
+    """
+
+    quantile: float = 0.5
+
+    _kind: ClassVar[str] = "quantile"
+    _settings: ClassVar[tuple[str, ...]] = ("quantile",)
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateAbsoluteRegressor(PrivateRegressor):
+    """Least absolute residuals: best where the mean absolute error counts.
+
+    Args:
+        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
+            Declared, never read off the rows.
+
+    Attributes:
+        coef_, intercept_: (features,) and a number, in the label's own units.
+        certificate_: what the fit cost, to be handed on with the model.
+        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
+    """
+
+    _kind: ClassVar[str] = "absolute"
+
+
+@described
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateSVR(PrivateRegressor):
+    """Linear support vector regression: residuals within a width cost nothing.
+
+    Args:
+        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
+            Declared, never read off the rows.
+        width: in units of the label; None is a fortieth of the range.
+
+    Attributes:
+        coef_, intercept_: (features,) and a number, in the label's own units.
+        certificate_: what the fit cost, to be handed on with the model.
+        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
+    """
+
+    width: float | None = None
+
+    _kind: ClassVar[str] = "epsilon_insensitive"
+    _settings: ClassVar[tuple[str, ...]] = ("width",)

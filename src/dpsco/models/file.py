@@ -1,0 +1,160 @@
+"""The model file: JSON text with coefficients, certificate, plan and schema. Nothing in it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..api import load_plan
+from ..data.columns import from_library
+from ..data.encoder import TableEncoder
+from ..data.schema import Schema
+from ..errors import CertificateError, DataError, DpscoError, ParameterError
+from ..plans import BasePlan
+from ..privacy.certificate import Certificate
+from .kinds import KINDS
+from .linear import LinearModel
+
+SCHEMA = "dpsco.model/1"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted model with all that is known about it; `save` writes it, `load` reads it."""
+
+    model: LinearModel
+    certificate: Certificate
+    plan: BasePlan | None = None  # None where it holds a user's own code
+    schema: Schema | None = None  # how a table becomes rows; None for rows of numbers
+    feature_names: tuple[str, ...] | None = None
+
+    def rows(self, table: Any) -> Any:
+        """Return the rows of a table as the model reads them.
+
+        Args:
+            table: a data frame with the schema's columns, where there is a schema; rows of numbers.
+
+        Raises:
+            DataError: columns are missing, or of another type or number.
+        """
+        if not from_library(table):
+            return table if hasattr(table, "shape") else np.asarray(table, dtype=float)
+        if self.schema is not None:
+            return TableEncoder(self.schema).features(table)
+        if self.feature_names is None:
+            raise DataError("the model was fitted on rows of numbers without names; pass an array.")
+        from ..data.columns import number_rows, open_frame
+
+        return number_rows(open_frame(table, "the model"), list(self.feature_names))
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return the predicted class or number of each row."""
+        return self.model.predict(self.rows(table))
+
+    def probabilities(self, table: Any) -> NDArray[np.float64]:
+        """Return each row's probability of each class."""
+        return self.model.probabilities(self.rows(table))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values, with a digest of everything else at the end."""
+        model = self.model
+        content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "kind": model.kind,
+            "coef": model.coef.tolist(),
+            "intercept": model.intercept.tolist(),
+            "classes": None if model.classes is None else list(model.classes),
+            "label_range": None if model.label_range is None else list(model.label_range),
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "table": None if self.schema is None else json.loads(self.schema.to_json()),
+            "plan": _plan_record(self.plan),
+            "certificate": self.certificate.to_json(),
+        }
+        return {**content, "digest": _digest(content)}
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file."""
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedModel:
+        """Read a model file.
+
+        Raises:
+            DataError: it cannot be read, is damaged, or was changed after it was written.
+            CertificateError: its certificate is not valid.
+        """
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as problem:
+            raise DataError(f"cannot read the model {path}: {problem.strerror}.") from None
+        except (ValueError, RecursionError):
+            raise DataError(f"{path} is no model file of dpsco: it is not JSON.") from None
+        try:
+            return cls.from_json(record)
+        except DataError as problem:
+            raise DataError(f"the model {path} is not valid: {problem}") from None
+
+    @classmethod
+    def from_json(cls, record: Any) -> SavedModel:
+        """Rebuild a model; refuse one that is incomplete or was changed after writing."""
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+            raise DataError(f"it is no model file of dpsco ({SCHEMA}).")
+        content = {name: value for name, value in record.items() if name != "digest"}
+        try:
+            if record.get("digest") != _digest(content):
+                raise DataError("it was damaged, or changed after it was written (digest).")
+            return _from_content(content)
+        except (DataError, CertificateError):
+            raise
+        except (DpscoError, LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise DataError(f"a part of it is missing or has another type: {problem}") from None
+
+
+def _from_content(content: dict[str, Any]) -> SavedModel:
+    kind, classes, ends = content["kind"], content["classes"], content["label_range"]
+    if kind not in KINDS:
+        raise DataError(f"it is a model of the unknown kind {kind!r}.")
+    model = LinearModel(
+        kind,
+        np.array(content["coef"], dtype=float),
+        np.array(content["intercept"], dtype=float),
+        None if classes is None else tuple(classes),
+        None if ends is None else (float(ends[0]), float(ends[1])),
+    )
+    names, table, plan = content["feature_names"], content["table"], content["plan"]
+    schema = None if table is None else Schema.from_json(json.dumps(table))
+    width = model.d if names is None else len(names)
+    if schema is not None:
+        width = TableEncoder(schema).width
+    if width != model.d:
+        raise DataError(f"it has coefficients for {model.d} features, but declares {width}.")
+    return SavedModel(
+        model,
+        Certificate.from_json(content["certificate"]),
+        None if plan is None else load_plan(json.dumps(plan)),
+        schema,
+        None if names is None else tuple(map(str, names)),
+    )
+
+
+def _plan_record(plan: BasePlan | None) -> Any:
+    """Return the plan as JSON values; None where it holds a user's own code."""
+    if plan is None:
+        return None
+    try:
+        return json.loads(plan.to_json())
+    except ParameterError:
+        return None
+
+
+def _digest(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

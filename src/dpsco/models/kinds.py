@@ -1,0 +1,129 @@
+"""The models by name: which loss they minimise and which settings they have.
+
+Losses see labels that are scaled to [-1, 1] (`data.Scaled`); a setting in units of the label, such
+as Huber's threshold, is divided by what one scaled unit is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from .. import _validate, losses
+from ..errors import ParameterError
+from ..problem import Loss
+
+Settings = Mapping[str, float]
+Maker = Callable[[Settings, int], Loss]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model that can be asked for by name."""
+
+    name: str
+    summary: str
+    make: Maker  # from settings in scaled units, and the number of classes
+    classifies: bool = False
+    degree: int = 0
+    """The loss of a residual u times as large is u**degree times as large."""
+
+    settings: Settings = field(default_factory=dict)
+    """Defaults, in scaled units where they are in units of the label."""
+
+    lengths: tuple[str, ...] = ()
+    """The settings that are in units of the label."""
+
+    def loss(self, settings: Mapping[str, float | None], *, unit: float, classes: int) -> Loss:
+        """Return the loss of scaled labels.
+
+        Args:
+            settings: by name, in the label's own units; what is left out or None has its default.
+            unit: what one scaled unit of the label is worth.
+            classes: how many there are; 0 for numbers.
+
+        Raises:
+            ParameterError: the kind has no such setting, or it is out of range.
+        """
+        unknown = sorted(set(settings) - set(self.settings))
+        if unknown:
+            known = ", ".join(self.settings) or "none"
+            raise ParameterError(
+                f"a {self.name} model has no setting {unknown[0]!r}; its settings are: {known}."
+            )
+        given = {name: value for name, value in settings.items() if value is not None}
+        scaled = {
+            name: _validate.positive(name, value) / (unit if name in self.lengths else 1.0)
+            for name, value in given.items()
+        }
+        return self.make({**self.settings, **scaled}, classes)
+
+
+def _logistic(settings: Settings, classes: int) -> Loss:
+    return losses.Logistic() if classes == 2 else losses.Softmax(classes)
+
+
+def _svc(settings: Settings, classes: int) -> Loss:
+    power = settings["power"]
+    if not 1.0 <= power <= 2.0:
+        raise ParameterError(
+            f"power is that of the hinge loss, between 1 (the hinge) and 2 (its square); got "
+            f"{power!r}."
+        )
+    special = {1.0: losses.Hinge(), 2.0: losses.SquaredHinge()}
+    loss = special.get(power) or losses.QHinge(power)
+    return loss if classes == 2 else losses.OneVersusRest(loss, classes)
+
+
+def _quantile(settings: Settings, classes: int) -> Loss:
+    level = settings["quantile"]
+    if not (math.isfinite(level) and 0.0 < level < 1.0):
+        raise ParameterError(f"quantile must lie between 0 and 1, got {level!r}.")
+    return losses.Pinball(level)
+
+
+_ALL = (
+    Kind("logistic", "logistic regression, also of many classes", _logistic, classifies=True),
+    Kind(
+        "svc",
+        "support vector classification: the hinge loss, or a power of it",
+        _svc,
+        classifies=True,
+        settings={"power": 1.0},
+    ),
+    Kind("linear", "linear regression: least squares", lambda s, _: losses.Squared(), degree=2),
+    Kind(
+        "huber",
+        "linear regression that large residuals pull with a bounded force",
+        lambda s, _: losses.Huber(s["threshold"]),
+        degree=2,
+        settings={"threshold": 0.1},
+        lengths=("threshold",),
+    ),
+    Kind(
+        "quantile",
+        "linear regression of a quantile, by default the median",
+        _quantile,
+        degree=1,
+        settings={"quantile": 0.5},
+    ),
+    Kind(
+        "absolute",
+        "linear regression: least absolute residuals",
+        lambda s, _: losses.Absolute(),
+        degree=1,
+    ),
+    Kind(
+        "epsilon_insensitive",
+        "support vector regression: residuals within a width cost nothing",
+        lambda s, _: losses.Insensitive(s["width"]),
+        degree=1,
+        settings={"width": 0.05},
+        lengths=("width",),
+    ),
+)
+
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+"""The models by name."""

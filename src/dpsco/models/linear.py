@@ -1,0 +1,74 @@
+"""Coefficients that predict: public numbers, the outcome of a private fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError, ParameterError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """A linear model.
+
+    Two classes have one row of coefficients, which speaks for the second class; more have one row a
+    class; numbers have one row.
+    """
+
+    kind: str
+    coef: Floats  # (1 or classes, d)
+    intercept: Floats  # (1 or classes,)
+    classes: tuple[Any, ...] | None = None  # declared labels, in order
+    label_range: tuple[float, float] | None = None  # to which predicted numbers are clipped
+
+    def __post_init__(self) -> None:
+        rows = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        fits = self.coef.ndim == 2 and len(self.coef) == rows and self.intercept.shape == (rows,)
+        if not (fits and np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
+            raise ParameterError(
+                f"a model of this kind has {rows} x d finite coefficients and {rows} intercepts, "
+                f"got shapes {self.coef.shape} and {self.intercept.shape}."
+            )
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return int(self.coef.shape[1])
+
+    def decision(self, X: Any) -> Floats:
+        """Return a score a row: (rows,), or (rows, classes) for more than two classes.
+
+        Args:
+            X: (rows, d) numbers, dense or a SciPy sparse matrix.
+
+        Raises:
+            DataError: X has another width.
+        """
+        if len(np.shape(X)) != 2 or X.shape[1] != self.d:
+            raise DataError(f"the model is for rows of {self.d} features, got {np.shape(X)}.")
+        scores = np.asarray(X @ self.coef.T) + self.intercept
+        return scores[:, 0] if len(self.intercept) == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted class or number of each row."""
+        scores = self.decision(X)
+        if self.classes is None:
+            return scores if self.label_range is None else np.clip(scores, *self.label_range)
+        places = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(np.asarray(self.classes)[places])
+
+    def probabilities(self, X: Any) -> Floats:
+        """Return each row's probability of each class; logistic models alone have them."""
+        if self.kind != "logistic":
+            raise ParameterError(f"a {self.kind} model has scores, but no probabilities.")
+        scores = self.decision(X)
+        if scores.ndim == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
