@@ -94,6 +94,10 @@ class BasePlan:
         """What the releases cost, recomputed by the accountant."""
         return cost(self.releases(), adjacency=self.budget.adjacency, unit=self.budget.unit)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields; what was computed from them is computed again after unpickling."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
     def trace(self) -> tuple[Round, ...]:
         """Return the whole schedule: rounds, step sizes, noise."""
         return tuple(self.schedule())

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpsco.data import Bounds, Classes, from_arrays
+from dpsco.data import Bounds, Classes, Scaled, from_arrays
 from dpsco.data.lengths import FLOOR, clip_rows, lengths, upper_lengths
 from dpsco.errors import DataError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
@@ -608,3 +608,35 @@ def test_what_is_enforced_is_said(bounds, sentences):
         assert bounds.enforced == sentences
     else:
         assert bounds.enforced[-1] == sentences
+
+
+@given(
+    low=st.floats(-1e300, 1e300),
+    high=st.floats(-1e300, 1e300),
+    label=st.floats(allow_nan=True),
+    centred=st.booleans(),
+)
+def test_scaled_labels_never_leave_their_bound(low, high, label, centred):
+    if not low < high:
+        with pytest.raises(ParameterError, match="low < high"):
+            Scaled(low, high, centred)
+        return
+    rule = Scaled(low, high, centred)
+    bounds = Bounds(1.0, label=rule)
+    block = bounds.apply(np.ones((1, 1)), np.array([label]))
+    assert abs(block.labels[0]) <= 1.0 == bounds.label_bound
+    assert block.present[0] == math.isfinite(label)
+    assert abs(bounds.default_label) <= 1.0
+
+
+def test_scaled_labels_know_their_unit():
+    rule = Scaled(-2.0, 8.0)
+    assert (rule.centre, rule.unit) == (3.0, 5.0)
+    assert rule.encode(np.array([-2.0, 3.0, 5.5, 9.0])).tolist() == [-1.0, 0.0, 0.5, 1.0]
+    plain = Scaled(-2.0, 8.0, centred=False)
+    assert plain.encode(np.array([-4.0, 0.0, 4.0])).tolist() == [-0.25, 0.0, 0.5]
+    # where 0 is not in the range, a null row's label must be in it all the same
+    assert Bounds(1.0, label=Scaled(4.0, 8.0, centred=False)).default_label == 0.5
+    assert "between -2 and 8" in Bounds(1.0, label=rule).enforced[-1]
+    with pytest.raises(ParameterError, match="centred"):
+        Scaled(0.0, 1.0, centred=1)

@@ -109,7 +109,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True  # rows with holes count as nothing
         tags.non_deterministic = self.random_state is None
         return tags
 

@@ -22,11 +22,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return a score a row: (rows,) for two classes, (rows, classes) for more."""
-        return self.model_.decision(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.decision(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class of each row."""
-        return self.model_.predict(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.predict(rows)
 
     def _label_rule(self) -> dict[str, Any]:
         return {"classes": self.classes}
@@ -62,7 +64,8 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return each row's probability of each class."""
-        return self.model_.probabilities(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.probabilities(rows)
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of `predict_proba`."""

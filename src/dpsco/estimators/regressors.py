@@ -20,7 +20,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted number of each row, within ``label_range``."""
-        return self.model_.predict(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.predict(rows)
 
     def _label_rule(self) -> dict[str, Any]:
         return {"label_range": self.label_range}

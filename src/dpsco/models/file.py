@@ -18,7 +18,6 @@ from ..data.schema import Schema
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..plans import BasePlan
 from ..privacy.certificate import Certificate
-from .kinds import KINDS
 from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"
@@ -119,11 +118,9 @@ class SavedModel:
 
 
 def _from_content(content: dict[str, Any]) -> SavedModel:
-    kind, classes, ends = content["kind"], content["classes"], content["label_range"]
-    if kind not in KINDS:
-        raise DataError(f"it is a model of the unknown kind {kind!r}.")
+    classes, ends = content["classes"], content["label_range"]
     model = LinearModel(
-        kind,
+        content["kind"],
         np.array(content["coef"], dtype=float),
         np.array(content["intercept"], dtype=float),
         None if classes is None else tuple(classes),

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.labels import Classes
 from ..errors import DataError, ParameterError
+from .kinds import KINDS
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +30,13 @@ class LinearModel:
     label_range: tuple[float, float] | None = None  # to which predicted numbers are clipped
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS or KINDS[self.kind].classifies == (self.classes is None):
+            raise ParameterError(
+                f"a model is one of {', '.join(KINDS)}, and classifiers alone have classes; got "
+                f"{self.kind!r} with classes {self.classes!r}."
+            )
+        if self.classes is not None:
+            Classes(*self.classes)  # two or more, all different
         rows = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         fits = self.coef.ndim == 2 and len(self.coef) == rows and self.intercept.shape == (rows,)
         if not (fits and np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):

@@ -23,7 +23,7 @@ from ..problem import Problem
 from .kinds import KINDS, Kind
 from .linear import LinearModel
 
-INTERCEPT = 0.5  # the constant column of the intercept, as a part of feature_norm
+INTERCEPT = 0.3  # the constant column of the intercept, as a part of feature_norm
 
 _NORM_HELP = (
     "feature_norm is the largest Euclidean length of a row's features; longer rows are shortened "
@@ -110,7 +110,7 @@ def setup_for(
         classes: of a classifier, every label that may occur.
         label_range: of a regression, (low, high).
         intercept: whether there is one; a number is the constant of its column as a part of
-            ``feature_norm`` (True: one half).
+            ``feature_norm`` (True: 0.3).
         radius: bound on the Euclidean length of the weights, in units of label / feature.
         alpha: strength of the penalty ``alpha / 2 ||weights||^2``.
         scale: a guess of the length of good weights, where ``radius`` is None or too large a guess.

@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +30,7 @@ from .releases import (
     PrefixSumRelease,
     RandomHitsRelease,
     Release,
+    RepeatedSelectionRelease,
 )
 from .witness import second_opinion
 
@@ -51,6 +52,9 @@ _SAMPLE_CAVEAT = (
     "sampled rows stay secret"
 )
 _HITS_CAVEAT = "the rows drawn at the steps stay secret"
+_RUNS_CAVEAT = (
+    "nobody sees how many runs the selection made, nor how long they took, which would tell it"
+)
 _SEED_CAVEAT = "nobody who sees the output knows the seed of the noise"
 
 
@@ -115,6 +119,10 @@ class Certificate:
     def cost(self) -> Cost:
         """The cost, recomputed from the releases."""
         return cost(self.releases, adjacency=self.budget.adjacency, unit=self.budget.unit)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields; the cost is computed again after unpickling."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon proved at ``delta``."""
@@ -299,6 +307,14 @@ def _same(claim: float | None, value: float | None) -> bool:
     return abs(claim - value) <= 1e-9 * abs(value)
 
 
+def _with_inner(planned: Iterable[Release]) -> Iterator[Release]:
+    """Yield the releases, and those of the runs behind a repeated selection."""
+    for release in planned:
+        yield release
+        if isinstance(release, RepeatedSelectionRelease):
+            yield from release.inner()
+
+
 def _numeric(planned: Iterable[Release]) -> str:
     grid = all(isinstance(release, DiscreteGaussianRelease) for release in planned)
     return "grid" if grid else "float64"
@@ -306,6 +322,7 @@ def _numeric(planned: Iterable[Release]) -> str:
 
 def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool) -> list[str]:
     """Return what the claims rest on besides the proofs."""
+    planned = tuple(_with_inner(planned))
     conjectured = budget.adjacency is Adjacency.REPLACE_ONE and any(
         isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
     )
@@ -314,6 +331,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
         (_PAIR_CAVEAT, conjectured),
         (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
         (_HITS_CAVEAT, any(isinstance(a, RandomHitsRelease) for a in planned)),
+        (_RUNS_CAVEAT, any(isinstance(a, RepeatedSelectionRelease) for a in planned)),
         (_SEED_CAVEAT, reproducible),
     )
     return [note for note, needed in notes if needed]
@@ -322,11 +340,12 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
 def _release_from_json(record: Any) -> Release:
     """Rebuild a release; refuse one whose cost would keep the reader busy for hours."""
     release = releases.from_json(record)
-    if isinstance(release, PrefixSumRelease):
-        mechanism = release.mechanism
-        size = (mechanism.bands or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
-        if size > _MOST_COEFFICIENTS:
-            raise CertificateError(f"a {mechanism.name} sum of {size} coefficients is too long.")
+    for each in _with_inner([release]):
+        if isinstance(each, PrefixSumRelease):
+            mechanism = each.mechanism
+            size = (mechanism.bands or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
+            if size > _MOST_COEFFICIENTS:
+                raise CertificateError(f"a {mechanism.name} sum of {size} terms is too long.")
     return release
 
 

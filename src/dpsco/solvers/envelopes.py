@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ..losses.base import MarginLoss
+from ..losses.quantile import BlurredPinball, Pinball
 from ..losses.smoothing import Smoothed
 from ..problem import Facts, Loss
 
@@ -44,6 +45,17 @@ def walkable(facts: Facts, steps: float) -> float:
         return 0.0
     slope = facts.lipschitz / facts.feature
     return min(blurred(facts), slope * math.sqrt(steps) / (facts.distance * facts.feature))
+
+
+def descended(facts: Facts, smoothing: float) -> Loss:
+    """Return the loss that noisy steps descend: the problem's, or a smooth one close to it.
+
+    As `smoothed`, but a quantile's corner is rounded off evenly, which keeps the quantile.
+    """
+    loss = facts.problem.loss
+    if smoothing > 0.0 and type(loss) is Pinball:
+        return BlurredPinball(loss.quantile, smoothing)
+    return smoothed(facts, smoothing)
 
 
 def smoothed(facts: Facts, smoothing: float) -> Loss:

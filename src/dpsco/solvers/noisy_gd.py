@@ -31,7 +31,7 @@ from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
 from .clips import default_clip, finite
-from .envelopes import smoothed, walkable
+from .envelopes import descended, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
@@ -158,7 +158,7 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     velocity, average = np.zeros(len(weights)), np.zeros(len(weights))
     compiled = worthwhile(plan.n * plan.rounds, source.d)
     for t in range(plan.rounds):
-        loss = smoothed(plan.facts, plan.smoothing_at(t))
+        loss = descended(plan.facts, plan.smoothing_at(t))
         query = ClippedGradient(loss, weights, plan.clip)
         exact = source.sum(query, compiled=compiled)
         total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)

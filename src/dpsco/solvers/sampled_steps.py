@@ -25,7 +25,7 @@ from ..privacy.releases import Release
 from ..problem import Facts, Loss
 from . import needs
 from .clips import finite
-from .envelopes import smoothed
+from .envelopes import descended
 from .sampled_noise import FIXED_SIZE, FULL, MOST_ROUNDS, POISSON, noise_multiplier, sampled_release
 
 LONGEST = 10_000  # rounds by default at most
@@ -49,7 +49,7 @@ class Plan(BasePlan):
     @property
     def loss(self) -> Loss:
         """The loss whose gradients are taken."""
-        return smoothed(self.facts, self.smoothing)
+        return descended(self.facts, self.smoothing)
 
     def releases(self) -> tuple[Release, ...]:
         """Return the noisy sums, one a round."""

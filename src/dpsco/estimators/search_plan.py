@@ -1,0 +1,184 @@
+"""The public side of a search: plans of all candidates, under a budget for one run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..api import execute, plan
+from ..data.bounds import Bounds
+from ..data.labels import Classes, Scaled
+from ..data.source import MemorySource
+from ..data.table import Table
+from ..errors import AssumptionError
+from ..models.linear import LinearModel
+from ..models.setup import Setup
+from ..plans import BasePlan
+from ..privacy import gaussian
+from ..privacy.accounting import cost
+from ..privacy.budget import ApproxDP
+from ..privacy.calibration import calibrate, gaussian_sigma
+from ..privacy.ledger import Ledger
+from ..privacy.odometer import Odometer
+from ..privacy.randomness import Randomness
+from ..privacy.releases import GaussianRelease, RepeatedSelectionRelease, flatten
+from ..privacy.repeated import Runs
+from ..privacy.repeated_ledger import Attempt
+from .base import PrivateLinearModel
+from .held_out import HeldOutErrors, scoring_bounds
+
+_ENOUGH = 0.99  # of the budget: a base budget that spends less is raised
+_MOST_ROUNDS = 12  # of looking for the base budget
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that is decided before a row is read."""
+
+    setups: tuple[Setup, ...]
+    plans: tuple[BasePlan, ...]
+    base: ApproxDP  # of one run
+    budget: ApproxDP
+    runs: Runs
+    n: int
+    fitted: int  # rows that are fitted; the others score
+
+    @property
+    def held_out(self) -> int:
+        """How many rows score."""
+        return self.n - self.fitted
+
+    @cached_property
+    def score(self) -> GaussianRelease:
+        """The noisy number of errors on held-out rows."""
+        rows = (self.fitted, self.n)
+        return GaussianRelease(0.5, gaussian_sigma(self.base, bound=0.5, rows=rows), rows=rows)
+
+    @cached_property
+    def release(self) -> RepeatedSelectionRelease:
+        """The one release of the search."""
+        alternatives = tuple(flatten([*made.releases(), self.score]) for made in self.plans)
+        return RepeatedSelectionRelease(alternatives, self.runs, rows=(0, self.n))
+
+    def ledger(self, randomness: Randomness, odometer: Odometer | None) -> Ledger:
+        """Open the ledger of the search, which pays for it."""
+        enforced = [note for made in self.plans for note in made.enforced]
+        trusted = [note for made in self.plans for note in made.trusted]
+        query = "a held-out row's error lies between -1/2 and 1/2"
+        return Ledger(
+            [self.release],
+            self.budget,
+            randomness=randomness,
+            enforced=dict.fromkeys([*enforced, query]),
+            trusted=dict.fromkeys(trusted),
+            odometer=odometer,
+            label="PrivateGridSearch",
+        )
+
+    def attempts(
+        self, table: Table, randomness: Randomness
+    ) -> Callable[[int, Randomness], Attempt[LinearModel]]:
+        """Split the rows in secret, once; return what makes one run."""
+        order = randomness.child("split of the rows").permutation(self.n)
+        parts: dict[tuple[Bounds, int], MemorySource] = {}
+
+        def part(bounds: Bounds, begin: int, end: int) -> MemorySource:
+            if (bounds, begin) not in parts:
+                whole = table.bounded(bounds, order="stream")
+                parts[bounds, begin] = MemorySource(whole.take(order[begin:end]), bounds)
+            return parts[bounds, begin]
+
+        def attempt(index: int, randomness: Randomness) -> Attempt[LinearModel]:
+            made, bounds = self.plans[index], self.plans[index].problem.bounds
+            label = bounds.label
+            assert isinstance(label, (Classes, Scaled))
+            with warnings.catch_warnings():  # one warning a run would tell how many there were
+                warnings.simplefilter("ignore")
+                inner = Ledger(made.releases(), made.budget, randomness=randomness)
+                fitted = execute(made, part(bounds, 0, self.fitted), inner)
+                model = self.setups[index].model(fitted.weights)
+                held_out = part(scoring_bounds(bounds), self.fitted, self.n)
+                errors = held_out.sum(HeldOutErrors(model, label))
+                purse = Ledger([self.score], self.base, randomness=randomness)
+                score, rows = self.score, self.score.rows
+                noisy = purse.gaussian(errors, bound=score.bound, sigma=score.sigma, rows=rows)
+            return Attempt(-float(noisy[0]), model, (fitted.certificate, purse.close()))
+
+        return attempt
+
+
+def plan_search(
+    candidates: Sequence[PrivateLinearModel],
+    shape: tuple[int, int],
+    *,
+    fraction: float,
+    budget: ApproxDP,
+    runs: Runs,
+) -> Search:
+    """Plan every candidate with the largest budget of one run that the whole search can pay for."""
+    n, d = shape
+    fitted = min(max(n - round(fraction * n), 1), n - 1)
+    setups = tuple(candidate._setup() for candidate in candidates)
+
+    def search(base: ApproxDP) -> Search:
+        plans = tuple(
+            plan(
+                setup.problem(),
+                n=fitted,
+                d=d,
+                budget=base,
+                solver=candidate.solver,
+                calibration=candidate.calibration,
+                options=candidate.options,
+            )
+            for candidate, setup in zip(candidates, setups, strict=True)
+        )
+        return Search(setups, plans, base, budget, runs, n, fitted)
+
+    return _largest(search, _gaussian_base(budget, runs, n), budget)
+
+
+def _gaussian_base(budget: ApproxDP, runs: Runs, n: int) -> ApproxDP:
+    """Return the budget of one run, if runs are Gaussian: no plan has to be made to find it."""
+
+    def repeated(sigma: float) -> RepeatedSelectionRelease:
+        return RepeatedSelectionRelease(
+            ((GaussianRelease(1.0, sigma, rows=(0, n)),),), runs, rows=(0, n)
+        )
+
+    noise = repeated(calibrate(repeated, budget, tolerance=1e-5))
+    mu = cost(noise.alternatives[0], adjacency=budget.adjacency).mu or 0.0
+    delta = budget.delta / runs.mean  # where the profile of one run matters most
+    epsilon = gaussian.epsilon(delta, mu) * (1 - 1e-9)
+    return ApproxDP(max(epsilon, 1e-12), delta, adjacency=budget.adjacency)
+
+
+def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: ApproxDP) -> Search:
+    """Return the search with the largest budget of one run that is within the whole budget."""
+    best, low, high = None, 0.0, math.inf
+    for _ in range(_MOST_ROUNDS):
+        found = search(base)
+        price = cost([found.release], adjacency=budget.adjacency, unit=budget.unit)
+        spent, allowed = price.against(budget)
+        if spent <= allowed:
+            best, low = found, base.epsilon
+            if spent >= _ENOUGH * allowed:
+                break
+        else:
+            high = base.epsilon
+        guess = base.epsilon * allowed / spent * 0.998
+        if not low < guess < high:
+            guess = 0.5 * (low + high) if high < math.inf else 1.5 * low
+        base = dataclasses.replace(base, epsilon=guess)
+    if best is None:
+        raise AssumptionError(
+            f"no budget of one run keeps this search within {budget}: the least that some candidate "
+            "can cost is too much. Use fewer runs (mean_runs), a larger epsilon, or "
+            "solver='noisy_gd' for all candidates."
+        )
+    return best
