@@ -5,7 +5,10 @@ BIN    := $(VENV)/bin
 USE    := $(VENV)/.installed-all
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: help demo test lint types layers unit bench bench-peers bench-rates clean
+OLD    := $(VENV)-oldest
+OLDEST := $(OLD)/.installed
+
+.PHONY: help demo test lint types layers unit oldest docs bench bench-peers bench-rates clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -22,7 +25,7 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 demo: $(USE)  ## fit a private model end to end and verify its certificate
 	$(BIN)/dpsco demo --output demo-output
 
-test: lint types layers unit  ## set up, then lint, format check, types, import layers, doctests, tests
+test: lint types layers unit oldest docs  ## set up, then lint, types, layers, tests, oldest versions, docs
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -37,6 +40,19 @@ layers: $(DEV)
 unit: $(DEV)
 	$(BIN)/python -m pytest -n 2 -q
 
+# The estimators on the oldest scikit-learn, NumPy and SciPy that are supported.
+$(OLDEST): pyproject.toml
+	$(PYTHON) -m venv $(OLD)
+	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[accounting,frames]' \
+	    scikit-learn==1.6.0 numpy==1.26.0 scipy==1.12.0 pandas==2.2.3 polars==1.0.0 'pytest<9' pytest-xdist
+	@touch $@
+
+oldest: $(OLDEST)
+	$(OLD)/bin/python -m pytest -n 2 -q --no-header tests/estimators/test_contract.py tests/estimators/test_estimators.py
+
+docs: $(DEV)  ## build the documentation; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
 bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
 	$(BIN)/python -m benchmarks
 
@@ -47,4 +63,4 @@ bench-peers: $(DEV)  ## untuned fits beside other software's best (tables in $$D
 	$(BIN)/python -m benchmarks.peers
 
 clean:  ## remove the environment and every generated file
-	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD) demo-output docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

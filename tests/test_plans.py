@@ -129,3 +129,15 @@ def test_record_is_json(plan):
     record = registry()["noisy_gd"].record()
     assert json.loads(json.dumps(record)) == record
     assert record["needs"] == [need.name for need in registry()["noisy_gd"].needs]
+
+
+def test_a_result_prints_in_two_lines():
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    X, y = np.ones((100, 30)) / 6, np.ones(100)
+    seeded = dp.Randomness.seeded(1)
+    options = {"solver": "noisy_gd", "options": {"rounds": 2}}
+    result = dp.solve(problem, (X, y), dp.ApproxDP(1.0, 1e-6), randomness=seeded, **options)
+    lines = str(result).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("30 weights by noisy_gd, epsilon 1 at delta 1e-06, replace_one")
+    assert "seed is secret" in lines[0]

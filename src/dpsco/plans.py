@@ -149,6 +149,16 @@ class Result:
         """The key of the solver that ran."""
         return self.plan.solver
 
+    def __str__(self) -> str:
+        claims, budget = self.certificate.claims, self.certificate.budget
+        spent = f"epsilon {statement.rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"
+        seeded = " (seeded: private only while the seed is secret)"
+        return (
+            f"{len(self.weights)} weights by {self.solver}, {spent}, {budget.adjacency.value}"
+            f"{seeded if self.certificate.reproducible else ''}\n"
+            f"  {np.array2string(self.weights, precision=4, threshold=12, prefix='  ')}"
+        )
+
 
 @dataclass(frozen=True)
 class Solver:
