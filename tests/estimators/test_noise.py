@@ -1,7 +1,7 @@
 """Noise is never shared between classes, fits, processes or threads.
 
-Rows of zeros have no gradient, so a model's coefficients are its noise alone. Independent vectors of
-m = 200 normals have a sample correlation beyond 6 / sqrt(m) = 0.42 with probability below 1e-8;
+Rows of zeros have no gradient, so a model's coefficients are its noise alone. Independent vectors
+of m = 200 normals have a sample correlation beyond 6 / sqrt(m) = 0.42 with probability below 1e-8;
 shared noise has correlation 1.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -18,15 +18,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..api import plan, run
+from ..data.labels import Scaled
 from ..data.table import Table
 from ..errors import ParameterError
 from ..models.file import SavedModel
+from ..models.kinds import KINDS
 from ..models.linear import LinearModel
 from ..models.setup import Setup, setup_for
 from ..plans import Result
 from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer import Odometer
 from ..privacy.randomness import Randomness
+from ..private_bounds import fit_with_private_bounds
 from .inputs import rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
@@ -40,7 +43,7 @@ rows_per_person: how many rows one person may have.
 feature_norm: largest Euclidean length of a row's features; longer rows are shortened. It is
     declared, never read off the rows.
 bounds: "declared", or "private": a part of the budget is spent on estimating what is not declared.
-bounds_share: which part of the budget that is.
+bounds_share: which part of the budget that is; the estimates are `feature_norm_`, `label_range_`.
 odometer: an `Odometer`, or its path: pays for the fit out of a shared budget.
 random_state: None for secure noise. An integer makes the fit reproducible, and its certificate
     says so: whoever knows it can take the noise away.
@@ -170,6 +173,8 @@ class PrivateLinearModel(PrivateEstimator):
     def _fit(self, table: Table) -> tuple[LinearModel, Result]:
         """Plan from public facts, and carry the plan out."""
         _validate.choice("bounds", self.bounds, ("declared", "private"))
+        if self.bounds == "private":
+            return self._fit_with_private_bounds(table)
         setup = self._setup()
         made = plan(
             setup.problem(),
@@ -183,17 +188,67 @@ class PrivateLinearModel(PrivateEstimator):
         result = run(made, table, randomness=self._randomness(), odometer=self._purse())
         return setup.model(result.weights), result
 
+    def _fit_with_private_bounds(self, table: Table) -> tuple[LinearModel, Result]:
+        """Spend a part of the budget on the bounds that are not declared, then fit."""
+        rule = self._label_rule()
+        features, labels = self.feature_norm is None, rule.get("label_range", True) is None
+        self._refuse_units(labels)
+        unit = self._setup_at(
+            1.0 if features else self.feature_norm, {"label_range": (-1, 1)} if labels else rule
+        )
+        if not (features or labels):
+            raise ParameterError(
+                "all bounds are declared, so there is nothing to estimate: leave out "
+                'bounds="private".'
+            )
+        result, scales = fit_with_private_bounds(
+            unit.problem(),
+            table,
+            self._budget(table.n),
+            features=features,
+            labels=labels,
+            share=self.bounds_share,
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
+            randomness=self._randomness(),
+            odometer=self._purse(),
+        )
+        self.feature_norm_ = scales.feature if features else self.feature_norm
+        if labels:
+            ends = Scaled(*scales.label, centred=self.fit_intercept)  # type: ignore[misc]
+            self.label_range_ = (ends.low, ends.high)
+            unit = replace(unit, bounds=replace(unit.bounds, label=ends))
+        model = unit.model(result.weights)
+        return replace(model, coef=model.coef / (scales.feature if features else 1.0)), result
+
+    def _refuse_units(self, labels: bool) -> None:
+        """Refuse what is given in units that are not known yet."""
+        given = [name for name in ("radius", "scale") if getattr(self, name) is not None]
+        if labels:
+            lengths = KINDS[self._kind].lengths
+            given += [name for name in lengths if getattr(self, name) is not None]
+        if given:
+            raise ParameterError(
+                f'{given[0]} is in units of features or labels, which bounds="private" has yet to '
+                f"find. Leave out {given[0]}, or declare the bounds."
+            )
+
     def _setup(self) -> Setup:
-        """Return the public side of the model."""
+        """Return the public side of the model, as declared."""
+        return self._setup_at(self.feature_norm, self._label_rule())
+
+    def _setup_at(self, feature_norm: float | None, label_rule: Mapping[str, Any]) -> Setup:
+        """Return the public side of the model with these bounds."""
         return setup_for(
             self._kind,
-            feature_norm=self.feature_norm,
+            feature_norm=feature_norm,
             intercept=self.fit_intercept,
             radius=self.radius,
             alpha=self.alpha,
             scale=self.scale,
             settings={name: getattr(self, name) for name in self._settings},
-            **self._label_rule(),
+            **label_rule,
         )
 
     def _label_rule(self) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _validate
 from ..api import plan, run
 from ..data.bounds import Bounds
 from ..errors import ParameterError
 from ..losses.vector import SquaredDistance
+from ..private_bounds import fit_with_private_bounds
 from ..problem import Problem
 from .base import PrivateEstimator, described
 from .inputs import training_table
@@ -57,30 +59,34 @@ class PrivateMean(PrivateEstimator):
             BudgetError: the odometer does not allow it. Nothing was read or released.
         """
         warn_if_repeated(self)
-        problem = Problem(loss=SquaredDistance(), bounds=self._bounds())
+        problem = Problem(loss=SquaredDistance(), bounds=Bounds(self._bound()))
         table = training_table(self, X, shift=-self._centre(X))
-        made = plan(
-            problem,
-            n=table.n,
-            d=table.d,
-            budget=self._budget(table.n),
-            solver="noisy_gd",
-            options={**_ONE_SUM, "clip": problem.bounds.feature_norm},
-        )
-        result = run(made, table, randomness=self._randomness(), odometer=self._purse())
-        self.mean_ = result.weights + self._centre(X)
+        budget, unit = self._budget(table.n), 1.0
+        how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
+        sources: Any = {"randomness": self._randomness(), "odometer": self._purse()}
+        if self.bounds == "private":
+            result, scales = fit_with_private_bounds(
+                problem, table, budget, share=self.bounds_share, **how, **sources
+            )
+            unit = self.feature_norm_ = scales.feature
+        else:
+            result = run(
+                plan(problem, n=table.n, d=table.d, budget=budget, **how), table, **sources
+            )
+        self.mean_ = unit * result.weights + self._centre(X)
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
 
-    def _bounds(self) -> Bounds:
-        """Return the bounds of a row's distance from the centre."""
-        if self.feature_norm is None:
-            raise ParameterError(
-                "PrivateMean needs feature_norm, the largest distance of a row from the centre; "
-                "rows farther away are moved to it. Take it from what is publicly known, never "
-                "from the private rows."
-            )
-        return Bounds(self.feature_norm)
+    def _bound(self) -> float:
+        """Return the bound on a row's distance from the centre: 1 where its unit is estimated."""
+        _validate.choice("bounds", self.bounds, ("declared", "private"))
+        if (self.feature_norm is None) == (self.bounds == "private"):
+            return 1.0 if self.feature_norm is None else self.feature_norm
+        raise ParameterError(
+            "PrivateMean needs feature_norm, the largest distance of a row from the centre, or "
+            'bounds="private", which estimates it, but not both. Rows farther away are moved to '
+            "it. Take it from what is publicly known, never from the private rows."
+        )
 
     def _centre(self, X: Any) -> Floats:
         """Return the centre, one number or one a feature."""

@@ -212,19 +212,19 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             params = [dict(each) for each in ParameterGrid(self.param_grid)]
         return params, [clone(self.estimator).set_params(**each) for each in params]
 
-    @available_if(lambda self: hasattr(self.estimator, "predict"))
+    @available_if(lambda self: hasattr(self.estimator, "predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predictions of the chosen estimator."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return each row's probability of each class."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict_proba(X))
 
-    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the chosen estimator's scores."""
         check_is_fitted(self, "best_estimator_")
@@ -255,6 +255,6 @@ def _approximate(budget: Budget) -> ApproxDP:
     if isinstance(budget, ApproxDP):
         return budget
     raise ParameterError(
-        "PrivateGridSearch adds Gaussian noise to scores, which needs delta > 0, got delta=0. Leave "
-        "delta out: it is then 1/n^2."
+        "PrivateGridSearch adds Gaussian noise to scores, which needs delta > 0, got delta=0. "
+        "Leave delta out: it is then 1/n^2."
     )

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from ..api import execute, plan
 from ..data.bounds import Bounds
@@ -125,7 +124,7 @@ def plan_search(
     fitted = min(max(n - round(fraction * n), 1), n - 1)
     setups = tuple(candidate._setup() for candidate in candidates)
 
-    def search(base: ApproxDP) -> Search:
+    def search(base: ApproxDP, count: int) -> Search:
         plans = tuple(
             plan(
                 setup.problem(),
@@ -136,11 +135,13 @@ def plan_search(
                 calibration=candidate.calibration,
                 options=candidate.options,
             )
-            for candidate, setup in zip(candidates, setups, strict=True)
+            for candidate, setup in zip(candidates[:count], setups[:count], strict=True)
         )
         return Search(setups, plans, base, budget, runs, n, fitted)
 
-    return _largest(search, _gaussian_base(budget, runs, n), budget)
+    # Candidates cost about the same, so that the first one finds the budget for all.
+    base = _largest(lambda base: search(base, 1), _gaussian_base(budget, runs, n), budget).base
+    return _largest(lambda base: search(base, len(candidates)), base, budget)
 
 
 def _gaussian_base(budget: ApproxDP, runs: Runs, n: int) -> ApproxDP:
@@ -177,8 +178,8 @@ def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: Appro
         base = dataclasses.replace(base, epsilon=guess)
     if best is None:
         raise AssumptionError(
-            f"no budget of one run keeps this search within {budget}: the least that some candidate "
-            "can cost is too much. Use fewer runs (mean_runs), a larger epsilon, or "
+            f"no budget of one run keeps this search within {budget}: the least that some "
+            "candidate can cost is too much. Use fewer runs (mean_runs), a larger epsilon, or "
             "solver='noisy_gd' for all candidates."
         )
     return best

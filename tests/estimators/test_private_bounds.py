@@ -1,0 +1,72 @@
+"""Estimators whose bounds are estimated within the budget."""
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.errors import ParameterError
+
+N = 6000
+rng = np.random.default_rng(8)
+X = rng.normal(size=(N, 3))
+LINE = X @ [2.0, -1.0, 0.0] + rng.normal(size=N) / 4
+CLASSES = np.where(LINE > 0.3, 1, 0)
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1.0, 3e6])
+def test_the_unit_of_rows_does_not_matter(unit):
+    model = dp.PrivateLogisticRegression(2.0, bounds="private", classes=[0, 1])
+    model.fit(unit * X, CLASSES)
+    assert model.score(unit * X, CLASSES) > 0.9
+    assert 1.0 * unit < model.feature_norm_ < 8.0 * unit
+    certificate = model.certificate_
+    assert certificate.verify().ok
+    assert certificate.epsilon(1.0 / N**2) <= 2.0
+    assert len(certificate.releases) > len(model.plan_.releases())  # the histogram is in it
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e4])
+@pytest.mark.parametrize("kind", [dp.PrivateLinearRegression, dp.PrivateAbsoluteRegressor])
+def test_the_range_of_labels_is_estimated_as_well(kind, unit):
+    model = kind(2.0, bounds="private").fit(7 * X, unit * (LINE + 20))
+    assert np.abs(model.coef_ * 7 / unit - [2.0, -1.0, 0.0]).max() < 0.5
+    assert abs(model.intercept_ / unit - 20) < 1.0
+    low, high = model.label_range_
+    assert low < 15 * unit
+    assert 25 * unit < high < 200 * unit
+    assert model.certificate_.epsilon(1.0 / N**2) <= 2.0
+
+
+def test_what_is_declared_is_not_estimated():
+    model = dp.PrivateLinearRegression(2.0, bounds="private", label_range=(-10, 10)).fit(X, LINE)
+    assert not hasattr(model, "label_range_")
+    assert len(model.certificate_.releases) == 1 + len(model.plan_.releases())
+    other = dp.PrivateLinearRegression(2.0, bounds="private", feature_norm=4.0).fit(X, LINE)
+    assert other.feature_norm_ == 4.0
+    assert model.score(X, LINE) > 0.9 < other.score(X, LINE)
+
+
+def test_the_mean():
+    model = dp.PrivateMean(1.0, bounds="private", centre=1e4).fit(1e4 + 100 * X)
+    assert np.abs(model.mean_ - 1e4).max() < 30
+    assert model.certificate_.epsilon(1.0 / N**2) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (dp.PrivateLinearRegression(bounds="private", radius=3.0), "radius is in units"),
+        (dp.PrivateLinearRegression(bounds="private", scale=3.0), "scale is in units"),
+        (dp.PrivateHuberRegressor(bounds="private", threshold=3.0), "threshold is in units"),
+        (
+            dp.PrivateLinearRegression(bounds="private", feature_norm=1.0, label_range=(0, 1)),
+            "nothing to estimate",
+        ),
+        (dp.PrivateLinearRegression(bounds="private", bounds_share=2.0), "share"),
+        (dp.PrivateLinearRegression(bounds="private", delta=0.0), "Gaussian"),
+        (dp.PrivateMean(bounds="private", feature_norm=1.0), "not both"),
+    ],
+)
+def test_refusals(model, message):
+    with pytest.raises((ParameterError, ValueError), match=message):
+        model.fit(X, LINE)
