@@ -98,17 +98,8 @@ def run(
         DataError: the table has another shape than the plan, or other bounds.
         LedgerError: executed and planned releases differ; nothing is returned.
     """
-    if not isinstance(plan, BasePlan):
-        raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
     randomness = Randomness.secure() if randomness is None else randomness
-    table = _table(data)
-    # All that public facts can refuse is refused before an odometer pays.
-    _check_plan(plan)
-    _check_shape(plan, table)
-    _validate.choice("order", order, ("secret", "stream"))
-    if isinstance(table, Table):
-        table.check(plan.problem.bounds, order=order)
-    _check_helpers(odometer, progress)
+    table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
     ledger = Ledger(
         plan.releases(),
         plan.budget,
@@ -119,9 +110,51 @@ def run(
         label=plan.solver,
     )
     if isinstance(table, Table):
-        source = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
-    else:
-        source = table
+        table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+    return execute(plan, table, ledger, progress=progress)
+
+
+def prepare(
+    plan: BasePlan,
+    data: Table | Source | tuple[Any, ...],
+    *,
+    order: Order = "secret",
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+) -> Table | Source:
+    """Return the data as a table or source; refuse all that public facts can refuse.
+
+    No row is read, so whoever opens a ledger afterwards pays for nothing that cannot be run.
+    Arguments as in `run`.
+    """
+    if not isinstance(plan, BasePlan):
+        raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
+    table: Table | Source = as_table(data)
+    _check_plan(plan)
+    _check_shape(plan, table)
+    _validate.choice("order", order, ("secret", "stream"))
+    if isinstance(table, Table):
+        table.check(plan.problem.bounds, order=order)
+    _check_helpers(odometer, progress)
+    return table
+
+
+def execute(
+    plan: BasePlan, source: Source, ledger: Ledger, *, progress: Progress | None = None
+) -> Result:
+    """Carry out a plan on an open ledger, and close it.
+
+    Args:
+        plan: whose releases are due.
+        source: rows within the plan's bounds.
+        ledger: opened with the plan's releases, and whatever was released before.
+        progress: as in `run`.
+
+    Raises:
+        DataError: the source has another shape than the plan, or other bounds.
+        LedgerError: executed and planned releases differ; nothing is returned.
+    """
+    _check_shape(plan, source)
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
         weights = get(plan.solver).run(plan, source, ledger, progress or _silent)
     certificate = ledger.close()
@@ -141,7 +174,7 @@ def solve(
     progress: Progress | None = None,
 ) -> Result:
     """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
-    table = _table(data)
+    table = as_table(data)
     if not isinstance(table, (Table, Source)):
         raise ParameterError(
             f"solve needs a table of dpsco.data or a pair (X, y), got {type(data).__name__}."
@@ -216,7 +249,7 @@ def _check_needs(
     raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
 
 
-def _table(data: Any) -> Any:
+def as_table(data: Any) -> Any:
     """Return the table that a pair (X, y), or (X,) without labels, stands for."""
     if not isinstance(data, tuple):
         return data

@@ -36,12 +36,14 @@ from dpsco.privacy.releases import (
     PoissonGaussianRelease,
     PrefixSumRelease,
     RandomHitsRelease,
+    RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
     flatten,
 )
+from dpsco.privacy.repeated import Runs
 from dpsco.privacy.statement import rounded_up
 
 ROWS = (10, 60)
@@ -98,6 +100,14 @@ PLANS = {
     "objective_perturbation": (
         [ObjectivePerturbationRelease(1.0, 6.0, 0.25, 10.0, 1, "glm", 1e-3, 0.02, rows=ROWS)],
         ApproxDP(3.0, 1e-6, adjacency="zero_out"),
+    ),
+    "repeated_selection": (
+        [
+            RepeatedSelectionRelease(
+                ((GaussianRelease(1.0, 9.0, rows=ROWS),),), Runs.named("geometric", 5.0), rows=ROWS
+            )
+        ],
+        ApproxDP(3.0, 1e-6),
     ),
 }
 EVERY_PLAN = pytest.mark.parametrize("name", PLANS)
@@ -452,6 +462,11 @@ UNRELATED = {
     "stable_gamma": {"releases.*.rows.*", "releases.*.theorem"},
     "random_hits": {"releases.*.theorem"},  # the number of rows counts
     "objective_perturbation": {"releases.*.rows.*", "budget.adjacency"},  # add_remove alike
+    "repeated_selection": {
+        "releases.*.rows.*",
+        "releases.*.alternatives",  # one of them twice is the same choice
+        "releases.*.alternatives.*.*.rows.*",
+    },
 }
 SLOW = {("shuffled", "budget.unit.rows")}  # group privacy of a shuffle takes seconds
 

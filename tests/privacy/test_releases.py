@@ -23,6 +23,7 @@ from dpsco.privacy.releases import (
     PrefixSumRelease,
     RandomHitsRelease,
     Release,
+    RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
@@ -31,6 +32,7 @@ from dpsco.privacy.releases import (
     from_json,
     to_json,
 )
+from dpsco.privacy.repeated import Runs
 
 ROWS = (3, 103)
 TREE = PrefixMechanism("tree", 8)
@@ -50,6 +52,10 @@ EVERY = {
     ObjectivePerturbationRelease: {
         "bound": 0.1, "sigma": 2.0, "curvature": 0.25, "floor": 3.0, "rank": 2,
         "directions": "subspace", "distance": 1e-9, "output_sigma": 1e-7, "span": 4,
+    },
+    RepeatedSelectionRelease: {
+        "alternatives": ((GaussianRelease(0.1, 2.0, rows=ROWS),),),
+        "runs": Runs("negative_binomial", 0.1, 0.5),
     },
 }  # fmt: skip
 CASES = [pytest.param(kind, values, id=kind.kind) for kind, values in EVERY.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,8 +156,7 @@ class LabelHistogram(_Histogram):
 
 def _levels(sizes: Floats) -> NDArray[np.int64]:
     """Return the place of each size >= 0 among the edges: the first that it does not exceed."""
-    mantissas: Any
     mantissas, exponents = np.frexp(sizes)
     ceilings = exponents.astype(np.int64) - (mantissas == 0.5)
     ceilings[sizes == 0.0] = LOWEST
-    return np.clip(ceilings, LOWEST, HIGHEST) - LOWEST
+    return np.asarray(np.clip(ceilings, LOWEST, HIGHEST) - LOWEST)

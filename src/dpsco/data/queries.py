@@ -316,7 +316,7 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     if not rank_one:
         return chunks(len(block), size)
     sparse = isinstance(block.rows, SparseRows)  # few entries a row, and a large sum for each part
-    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d)
+    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d // 2)
 
 
 def _rank_one_sum(
@@ -325,11 +325,12 @@ def _rank_one_sum(
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
     found = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
     coefficients = np.asarray(found)
-    coefficients[~np.isfinite(coefficients).all(axis=1)] = 0.0
     size = block.norms_in(norm) * upper_lengths(coefficients, norm) * _UP
     factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
-    factors[~np.isfinite(size)] = 0.0
+    odd = ~np.isfinite(size)  # a coefficient that is not finite makes its length infinite
+    factors[odd] = 0.0
+    coefficients[odd] = 0.0
     coefficients *= factors[:, None]
     return outer_sum(block.rows, coefficients)
 
@@ -337,7 +338,10 @@ def _rank_one_sum(
 def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return X^T C, flattened row by row."""
     X = rows.matrix() if isinstance(rows, SparseRows) else np.asarray(rows, dtype=float)
-    return np.asarray(X.T @ coefficients, dtype=float).reshape(-1)
+    if isinstance(rows, SparseRows):
+        return np.asarray(X.T @ coefficients, dtype=float).reshape(-1)
+    # the faster of the two orders: coefficients come class by class
+    return np.asarray((coefficients.T @ X).T, dtype=float).reshape(-1)
 
 
 def _row_sum(

@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ParameterError
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Indices
 from .bounds import Bounds
+from .lengths import FLOOR
 from .source import MemorySource, Source
 
 
@@ -73,9 +76,8 @@ class DividedSource(Source):
 def _divided(block: Block, bounds: Bounds, unit: float) -> Block:
     """Return a block in another unit."""
     labels = np.where(block.present, block.labels, bounds.default_label)
-    return Block(
-        _divided_rows(block.rows, unit), labels, block.norms / unit, block.present, block.norm
-    )
+    norms = np.where(block.present, np.maximum(block.norms / unit, FLOOR), FLOOR)
+    return Block(_divided_rows(block.rows, unit), labels, norms, block.present, block.norm)
 
 
 def _divided_rows(rows: Rows, unit: float) -> Rows:
@@ -83,7 +85,7 @@ def _divided_rows(rows: Rows, unit: float) -> Rows:
     if isinstance(rows, SparseRows):
         values = np.asarray(_divided_rows(rows.values, unit))
         return SparseRows(values, rows.columns, rows.offsets, rows.width)
-    found = np.multiply(rows, rows.dtype.type(1.0 / unit))
+    found: NDArray[Any] = np.multiply(rows, rows.dtype.type(1.0 / unit))
     if unit > 1.0:
         tiny = np.finfo(found.dtype).tiny
         found[np.abs(found) < tiny] = 0.0

@@ -9,7 +9,7 @@
 | nonconvex                                    | bounded and weakly convex losses                 |
 | smoothing                                    | the Moreau envelope of a loss, as a loss         |
 | custom, per_row, grid_checks, guarded        | a user's own losses, checked and contained       |
-| vector                                       | losses that are no function of one margin        |
+| vector, one_versus_rest                      | losses that are no function of one margin        |
 | penalties, constraints                       | penalties on the weights, with or without a set  |
 | prox, pieces                                 | the prox of any scalar loss; shared formulas     |
 """
@@ -22,6 +22,7 @@ from .huber import Huber, PseudoHuber
 from .insensitive import Insensitive
 from .logistic import Logistic
 from .nonconvex import GemanMcClure, PhaseRetrieval, Ramp, Sigmoid, Tukey, Welsch
+from .one_versus_rest import OneVersusRest
 from .penalties import (
     ElasticNet,
     GroupPenalty,
@@ -78,6 +79,7 @@ __all__ = [
     # of whole rows
     "SquaredDistance",
     "Softmax",
+    "OneVersusRest",
     # penalties
     "Penalty",
     "NoPenalty",

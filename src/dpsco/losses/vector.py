@@ -83,6 +83,13 @@ class VectorLoss(ABC):
         """Return C with row i's gradient the outer product of x_i and C_i, flattened."""
         raise NotImplementedError(f"{self.name} has no rank-one gradients")
 
+    def settled(self, wrong: float) -> float:
+        """Return the longest gradient, for a row of norm 1, of a row at most so ``wrong`` (0 to 1).
+
+        Infinite where the loss cannot tell. Default clips use it; no guarantee rests on it.
+        """
+        return math.inf
+
     @abstractmethod
     def constants(
         self, *, feature: float, label: float = 1.0, radius: float = math.inf
@@ -170,8 +177,8 @@ class Softmax(VectorLoss):
 
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the negative log-likelihood of each row."""
-        scores = self._scores(weights, X)
-        index = self._classes(y, len(scores))
+        scores = class_scores(self, self.classes, weights, X)
+        index = class_numbers(self, self.classes, y, len(scores))
         with np.errstate(invalid="ignore", over="ignore"):
             top = np.max(scores, axis=1)
             total = np.log(np.sum(np.exp(scores - top[:, None]), axis=1))
@@ -179,28 +186,28 @@ class Softmax(VectorLoss):
 
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return p - e_y for each row, as (rows, classes)."""
-        scores = self._scores(weights, X)
-        index = self._classes(y, len(scores))
+        scores = class_scores(self, self.classes, weights, X)
+        found = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
+        index = class_numbers(self, self.classes, y, found.shape[1])
         with np.errstate(invalid="ignore", over="ignore"):
-            found = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-            found /= np.sum(found, axis=1, keepdims=True)
-        rows = np.arange(len(scores))
+            found -= np.max(found, axis=0)
+            np.exp(found, out=found)
+            found /= np.sum(found, axis=0)
         # p_y - 1 is minus the sum of the others; a subtraction would lose it near p_y = 1
-        found[rows, index] = 0.0
-        found[rows, index] = -np.sum(found, axis=1)
-        found[~np.isfinite(found).all(axis=1)] = 0.0
-        return np.asarray(found)
+        found[index, np.arange(len(index))] = 0.0
+        others = np.sum(found, axis=0)
+        found[index, np.arange(len(index))] = -others
+        found[:, ~np.isfinite(others)] = 0.0  # one that is not finite spoils the sum
+        return np.asarray(found.T)
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the gradient of each row, as (rows, d * classes)."""
-        coefficients = self.coefficients(weights, X, y)
-        dense = X.matrix().toarray() if isinstance(X, SparseRows) else X
-        outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
-        return np.asarray(outer.reshape(len(coefficients), X.shape[1] * self.classes))
+        return outer_rows(X, self.coefficients(weights, X, y))
 
     def hessian_product(self, weights: ArrayLike, X: Rows, vector: ArrayLike) -> Floats:
         """Return (sum of the rows' Hessians) times ``vector``; labels play no part in it."""
-        scores, along = self._scores(weights, X), self._scores(vector, X)
+        scores = class_scores(self, self.classes, weights, X)
+        along = class_scores(self, self.classes, vector, X)
         with np.errstate(all="ignore"):
             p = np.exp(scores - np.max(scores, axis=1, keepdims=True))
             p /= np.sum(p, axis=1, keepdims=True)
@@ -208,6 +215,10 @@ class Softmax(VectorLoss):
         bent[~np.isfinite(bent).all(axis=1)] = 0.0  # scores that overflow: as in the gradients
         matrix = X.matrix() if isinstance(X, SparseRows) else np.asarray(X, dtype=float)
         return np.asarray(matrix.T @ bent).reshape(-1)
+
+    def settled(self, wrong: float) -> float:
+        """Return sqrt 2 times ``wrong``: with 1 - p_y = a, ``||p - e_y||^2 <= a^2 + a^2``."""
+        return math.sqrt(2.0) * wrong
 
     def coefficient_bound(self, margin: float) -> float:
         """Return a bound on ``||p - e_y||`` where the scores' Euclidean norm is at most ``margin``.
@@ -250,23 +261,32 @@ class Softmax(VectorLoss):
             convex=True,
         )
 
-    def _scores(self, weights: ArrayLike, X: Rows) -> Floats:
-        """Return X W, as (rows, classes)."""
-        matrix = _weights(self, weights, X).reshape(X.shape[1], self.classes)
-        with np.errstate(invalid="ignore", over="ignore"):
-            if isinstance(X, SparseRows):
-                return np.asarray(X.matrix() @ matrix, dtype=float)
-            return np.asarray(np.asarray(X, dtype=float) @ matrix)
 
-    def _classes(self, y: ArrayLike | None, rows: int) -> Any:
-        """Return the labels as class numbers, whatever they hold."""
-        if y is None or np.shape(y) != (rows,):
-            raise ParameterError(
-                f"{self.name} needs one label a row, {rows} in all; got "
-                f"{'none' if y is None else f'shape {np.shape(y)}'}."
-            )
-        numbers = np.nan_to_num(np.asarray(y, dtype=float), nan=0.0)
-        return np.clip(np.rint(numbers), 0, self.classes - 1).astype(np.int64)
+def class_scores(loss: VectorLoss, classes: int, weights: ArrayLike, X: Rows) -> Floats:
+    """Return X W, as (rows, classes), W the weights as a (d, classes) matrix."""
+    matrix = _weights(loss, weights, X).reshape(X.shape[1], classes)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if isinstance(X, SparseRows):
+            return np.asarray(X.matrix() @ matrix, dtype=float)
+        return np.asarray(matrix.T @ np.asarray(X, dtype=float).T).T
+
+
+def class_numbers(loss: VectorLoss, classes: int, y: ArrayLike | None, rows: int) -> Any:
+    """Return the labels as class numbers, whatever they hold."""
+    if y is None or np.shape(y) != (rows,):
+        raise ParameterError(
+            f"{loss.name} needs one label a row, {rows} in all; got "
+            f"{'none' if y is None else f'shape {np.shape(y)}'}."
+        )
+    numbers = np.fmax(np.rint(np.asarray(y, dtype=float)), 0.0)  # fmax turns NaN into 0
+    return np.minimum(numbers, classes - 1.0).astype(np.int64)
+
+
+def outer_rows(X: Rows, coefficients: Floats) -> Floats:
+    """Return the outer product of each row with its coefficients, flattened."""
+    dense = X.matrix().toarray() if isinstance(X, SparseRows) else X
+    outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
+    return np.asarray(outer.reshape(len(coefficients), -1))
 
 
 def _weights(loss: VectorLoss, weights: ArrayLike, X: Rows) -> Floats:

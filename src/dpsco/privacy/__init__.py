@@ -11,6 +11,8 @@
 | gaussian_grid                       | Gaussian curves at many points, for mixtures              |
 | stability                           | how far neighbours move a solver's output                 |
 | perturbation, random_hits           | objective perturbation; averages over random hits         |
+| repeated, repeated_charge           | privacy of the best of a secret number of runs            |
+| repeated_release, repeated_ledger   | its record; how it is carried out                         |
 | randomness, mechanisms              | secure streams; the laws of noise                         |
 | summation                           | sums of rows, and what rounding can do to them            |
 | prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
@@ -40,11 +42,13 @@ from .releases import (
     PrefixSumRelease,
     RandomHitsRelease,
     Release,
+    RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
 )
+from .repeated import Runs
 from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
 __all__ = [
@@ -70,6 +74,8 @@ __all__ = [
     "StableGammaRelease",
     "RandomHitsRelease",
     "ObjectivePerturbationRelease",
+    "RepeatedSelectionRelease",
+    "Runs",
     "Composition",
     # cost and noise
     "Cost",

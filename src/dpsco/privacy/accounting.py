@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.special import gammaln
@@ -22,7 +22,8 @@ from ..errors import AssumptionError
 from . import gaussian, pld, renyi
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .charges import Charge, Profile, charge
-from .releases import Composition, Release, flatten
+from .releases import Composition, Release, RepeatedSelectionRelease, flatten
+from .repeated_charge import repeated_charge
 
 Charges = tuple[tuple[Charge, int], ...]
 
@@ -211,6 +212,12 @@ class RowCost:
         """The sum of the pure epsilons."""
         return sum(count * item.pure for item, count in self.charges) * (1 + 2.0**-50)
 
+    @cached_property
+    def curve(self) -> renyi.Curve | None:
+        """The sum of the Renyi curves."""
+        pairs = [(item.curve, count) for item, count in self.charges if item.curve]
+        return renyi.compose(pairs) if len(pairs) == len(self.charges) else None
+
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon over all bounds that apply."""
         return min(bound.epsilon(delta) for bound in self.bounds)
@@ -227,9 +234,8 @@ class RowCost:
         found = []
         if self.pure < math.inf:
             found += [_pure_bound(self.pure), *self._responses()]
-        if all(item.curve is not None for item, _ in self.charges):
-            pairs = [(item.curve, count) for item, count in self.charges if item.curve]
-            found.append(_renyi_bound(renyi.compose(pairs)))
+        if self.curve is not None:
+            found.append(_renyi_bound(self.curve))
         if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].alone:
             found.append(_profile_bound(self.charges[0][0].alone))
         return found or [self.numerical()]
@@ -237,13 +243,13 @@ class RowCost:
     def numerical(self) -> Bound:
         """Return the bound of the privacy loss distribution, from dp-accounting."""
         losses = tuple((item.pld, count) for item, count in self.charges if item.pld is not None)
-        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in losses)
+        mixed = any(isinstance(a, (pld.ZcdpLoss, pld.RepeatedLoss)) for a, _ in losses)
         sampled = any(isinstance(a, (pld.PoissonLoss, pld.SampledLoss)) for a, _ in losses)
         if len(losses) < len(self.charges) or (mixed and sampled):
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
                 "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
-                "an average over random hits must be alone on its rows, once. "
+                "an average over random hits, or the best of sampled runs, must be alone, once. "
                 "Let them touch different rows, or use Gaussian noise throughout."
             )
         composed = pld.Composed(losses)
@@ -353,12 +359,21 @@ def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Char
     found = []
     for release in flat:
         moved = release.once()
-        if moved.rows[0]:
+        if isinstance(moved, RepeatedSelectionRelease):
+            known.setdefault(moved, _repeated(moved, adjacency))
+        elif moved.rows[0]:
             moved = dataclasses.replace(moved, rows=(0, moved.row_count))
         if moved not in known:
             known[moved] = charge(moved, adjacency)
         found.append((known[moved], release.count))
     return found
+
+
+@lru_cache(maxsize=64)  # a plan, its ledger and its reader ask for the same
+def _repeated(release: RepeatedSelectionRelease, adjacency: Adjacency) -> Charge:
+    """Return the charge of a repeated selection, from the cost of each alternative."""
+    single = [cost(each, adjacency=adjacency) for each in dict.fromkeys(release.alternatives)]
+    return repeated_charge([row for each in single for row in each.rows], release.runs)
 
 
 def _union(groups: list[Charges]) -> Charges:

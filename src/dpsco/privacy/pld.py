@@ -104,7 +104,24 @@ class ZcdpLoss:
         return math.sqrt(2 * self.rho)
 
 
-Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | ZcdpLoss
+@dataclass(frozen=True)
+class RepeatedLoss:
+    """The best of a random number of runs that are rho-zCDP each; Renyi accounting covers it.
+
+    ``shape`` is that of the truncated negative binomial law, infinite for Poisson.
+    """
+
+    rho: float
+    mean: float
+    shape: float
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of one run's Gaussian loss."""
+        return math.sqrt(2 * self.rho)
+
+
+Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | ZcdpLoss | RepeatedLoss
 
 
 @dataclass(frozen=True)
@@ -164,7 +181,7 @@ class Composed:
     @property
     def _distribution(self) -> Any:
         """The composed distribution; None where the losses have none or its grid is too fine."""
-        if any(isinstance(loss, ZcdpLoss) for loss, _ in self.losses):
+        if any(isinstance(loss, (ZcdpLoss, RepeatedLoss)) for loss, _ in self.losses):
             return None
         step = self._step()
         too_fine = any(step > loss.spread / 4 for loss, _ in self.losses)
@@ -250,6 +267,8 @@ def _rdp_event(loss: Loss) -> Any:
         return dp.GaussianDpEvent(1.0 / loss.mu)
     if isinstance(loss, ZcdpLoss):
         return dp.ZCDpEvent(loss.rho)
+    if isinstance(loss, RepeatedLoss):
+        return dp.dp_event.RepeatAndSelectDpEvent(dp.ZCDpEvent(loss.rho), loss.mean, loss.shape)
     if isinstance(loss, PoissonLoss):
         return dp.PoissonSampledDpEvent(loss.rate, dp.GaussianDpEvent(1.0 / loss.mu))
     if isinstance(loss, SampledLoss) and loss.population:

@@ -4,7 +4,8 @@ A record says everything that an accountant needs: the ``bound`` on what one row
 the adjacency's factor), the noise, the half-open range of ``rows`` that the release touches, in the
 run's own order, and how many times (``count``) it happens. Noise is always on the *sum* over rows.
 
-Releases whose noise rests on a stability theorem are in :mod:`.output_releases`, and known here.
+Releases whose noise rests on a stability theorem are in :mod:`.output_releases`, repeated selection
+in :mod:`.repeated_release`; both are known here.
 The meaning of a class never changes; a new meaning is a new class. An accountant refuses classes
 that it does not know.
 """
@@ -29,6 +30,8 @@ from .output_releases import (
 from .prefix_sums import PrefixMechanism
 from .release_base import Release
 from .release_base import store as _store
+from .repeated import Runs
+from .repeated_release import RepeatedSelectionRelease
 
 __all__ = [
     "KINDS",
@@ -43,6 +46,7 @@ __all__ = [
     "PrefixSumRelease",
     "RandomHitsRelease",
     "Release",
+    "RepeatedSelectionRelease",
     "SelectionRelease",
     "ShuffledRelease",
     "StableGammaRelease",
@@ -272,6 +276,7 @@ KINDS: dict[str, type[Release]] = {
         StableGammaRelease,
         RandomHitsRelease,
         ObjectivePerturbationRelease,
+        RepeatedSelectionRelease,
     )
 }
 
@@ -279,6 +284,10 @@ KINDS: dict[str, type[Release]] = {
 def to_json(release: Release) -> dict[str, Any]:
     """Return the record as plain JSON values."""
     record = dataclasses.asdict(release)
+    if isinstance(release, RepeatedSelectionRelease):
+        record["alternatives"] = [
+            [to_json(inner) for inner in alternative] for alternative in release.alternatives
+        ]
     return {"kind": release.kind, **record, "rows": list(release.rows)}
 
 
@@ -295,4 +304,10 @@ def from_json(record: Any) -> Release:
             values["mechanism"] = PrefixMechanism(**values["mechanism"])
         except TypeError as problem:
             raise ParameterError(f"this is not a prefix-sum mechanism: {problem}.") from None
+    if kind is RepeatedSelectionRelease:
+        try:
+            values["runs"] = Runs(**values["runs"])
+            values["alternatives"] = [list(map(from_json, each)) for each in values["alternatives"]]
+        except TypeError as problem:
+            raise ParameterError(f"this is not a repeated selection: {problem}.") from None
     return kind(**values)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from . import releases
 from .budget import Budget
-from .releases import Release
+from .releases import Release, RepeatedSelectionRelease
 
 if TYPE_CHECKING:
     from .certificate import Certificate
+
+_MOST_SHOWN = 3  # alternatives of a repeated selection
 
 
 def text(certificate: Certificate) -> str:
@@ -68,17 +70,31 @@ def amounts(budget: Budget) -> str:
 
 def _theorems(planned: tuple[Release, ...]) -> list[str]:
     """Return what the stated sensitivities rest on, each once."""
-    named = [getattr(release, "theorem", None) for release in planned]
+    inner = [each for release in planned for each in getattr(release, "inner", tuple)()]
+    named = [getattr(release, "theorem", None) for release in (*planned, *inner)]
     return list(dict.fromkeys(name for name in named if name))
 
 
 def sentence(release: Release) -> str:
     """Return one planned or executed release in words."""
+    start, stop = release.rows
+    if isinstance(release, RepeatedSelectionRelease):
+        return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: {_best_of(release)}"
     record = releases.to_json(release)
     hidden = ("kind", "rows", "count", "theorem")
     shown = {k: v for k, v in record.items() if k not in hidden and v is not None}
     if "mechanism" in shown:
         shown["mechanism"] = f"{shown['mechanism']['name']}, {shown['mechanism']['rounds']} rounds"
     numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
-    start, stop = release.rows
     return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: " + ", ".join(numbers)
+
+
+def _best_of(release: RepeatedSelectionRelease) -> str:
+    """Return what a repeated selection chooses from, in words."""
+    runs, choices = release.runs, release.alternatives
+    shown = ["; ".join(map(sentence, each)) for each in choices[:_MOST_SHOWN]]
+    more = f", and {len(choices) - _MOST_SHOWN} more" if len(choices) > _MOST_SHOWN else ""
+    return (
+        f"the best of a secret number of runs ({runs.name}, {runs.mean:.6g} in the mean), each one "
+        f"of {len(choices)} at random: [" + "] or [".join(shown) + "]" + more
+    )

@@ -9,6 +9,7 @@
 | stable vectors                     | as Gaussian or selection  | as Gaussian or selection    |
 | perturbed minimisers               | own profile and Renyi     | RDP of their zCDP, an upper |
 | averages over random hits          | own mixture               | none exists                 |
+| best of a secret number of runs    | own profile and Renyi     | RDP where a run has a zCDP  |
 """
 
 from __future__ import annotations

@@ -7,13 +7,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses.vector import VectorLoss
 from ..privacy.budget import Budget
 from ..problem import Facts
 
 Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 0.02  # of the loss at the start: noise below this is not worth a bias
-
+LEAST_WRONG = 0.25  # how wrong a row of a vector loss may be at least before it is cut
 
 FARTHEST = 1e100  # no weight is longer: queries refuse what is not finite
 
@@ -30,9 +31,37 @@ def default_clip(facts: Facts, budget: Budget) -> float:
     (`Facts.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
     what is minimised, by as little as such rows are few, so it is used where noise costs more.
     """
-    whole, start = facts.lipschitz, facts.start_gradient
-    if not math.isfinite(whole) or start <= 0.0:
-        return start if 0.0 < start < math.inf else facts.gradient_bound(None)
-    reach = budget.adjacency.sensitivity(whole) / (facts.n * budget.mu_per_row())
+    whole = facts.lipschitz
+    known = math.isfinite(whole) and facts.start_gradient > 0.0
+    if known and _strain(facts, budget, whole) <= NEGLIGIBLE:
+        return whole
+    return cautious_clip(facts, budget)
+
+
+def cautious_clip(facts: Facts, budget: Budget) -> float:
+    """Return the bound at the start, or less for many classes: that of a row that is half right.
+
+    A row of two classes starts half right. One of ten starts nearly all wrong, with a gradient that
+    only rows far from settled keep, so vector losses that can tell are cut where a row is half
+    wrong. Where noise outweighs the whole loss, rows hardly leave the start and the clip is little
+    more than a unit: it falls with the root of that ratio, down to rows a quarter wrong.
+    """
+    start, loss = facts.start_gradient, facts.problem.loss
+    if not 0.0 < start < math.inf:
+        return facts.gradient_bound(None)
+    if not isinstance(loss, VectorLoss) or not math.isfinite(loss.settled(0.5)):
+        return start
+    half = min(start, facts.feature * loss.settled(0.5))
+    wrong = max(LEAST_WRONG, 0.5 / math.sqrt(max(1.0, _strain(facts, budget, half))))
+    return min(start, facts.feature * loss.settled(wrong))
+
+
+def _strain(facts: Facts, budget: Budget, bound: float) -> float:
+    """Return the cost of the noise that such a bound asks for, in units of the loss at the start.
+
+    Distance times the noise of a single release that spends the whole budget.
+    """
+    reach = budget.adjacency.sensitivity(bound) / (facts.n * budget.mu_per_row())
     noise = facts.distance * reach * math.sqrt(facts.size)
-    return whole if noise <= NEGLIGIBLE * facts.constants.value_at_zero else start
+    zero = facts.constants.value_at_zero
+    return noise / zero if zero > 0.0 else math.inf

@@ -21,7 +21,7 @@ import numpy as np
 from .. import _validate
 from ..data.queries import ClippedGradient
 from ..data.source import Source
-from ..errors import ParameterError
+from ..errors import AssumptionError, ParameterError
 from ..kernels.sums import worthwhile
 from ..plans import BasePlan, Floats, Progress, Round, Solver
 from ..privacy.budget import Budget
@@ -30,12 +30,15 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
-from .clips import default_clip, finite
-from .envelopes import descended, walkable
+from .clips import cautious_clip, default_clip, finite
+from .envelopes import descended, kinked, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 WORK = 1e9  # products that a small table may take: about a second
+LONGEST = 300  # full passes by default where a smooth loss has far to go
+LONG_WORK = 1e10  # products that these may take: a few seconds
+WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +125,16 @@ def plan(
     bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
     single = gaussian_sigma(budget, bound=bound, rows=(0, n))
     time = _time(facts, single)
-    rounds = _default_rounds(facts) if rounds is None else _validate.integer("rounds", rounds)
+    rounds = _default_rounds(facts, time) if rounds is None else _validate.integer("rounds", rounds)
     smooth = descent_smoothing(facts, rounds, smoothing)
     bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
     if momentum is None:
-        momentum = _default_momentum(rounds, time * bend)
+        momentum = _default_momentum(rounds, time * bend / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
+    wanted = time * (1 - momentum) / rounds
+    longest = _stretch(smooth, momentum) / bend if math.isfinite(bend) else facts.distance / bound
     if step is None:
-        step = time * (1 - momentum) / rounds
-        step = min(step, 1.0 / bend if math.isfinite(bend) else facts.distance / bound)
+        step = min(wanted, longest)
     return Plan(
         solver="noisy_gd",
         problem=problem,
@@ -143,7 +147,7 @@ def plan(
         sigma=gaussian_sigma(budget, bound=bound, rows=(0, n), count=rounds),
         step=_validate.positive("step", step),
         momentum=momentum,
-        tail=_tail(rounds, smooth, tail),
+        tail=_tail(rounds, smooth > 0.0 or wanted > longest, tail),
         smoothing=smooth,
         sharpening=max(1.0, rounds / 25)
         if sharpening is None
@@ -174,7 +178,7 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
 def risk(facts: Facts, budget: Budget) -> float:
     """Return the predicted excess risk: the header's bound at the best integrated time."""
-    bound = facts.start_gradient or facts.gradient_bound(None)
+    bound = cautious_clip(facts, budget)
     single = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / facts.n
     return facts.distance * (single * math.sqrt(facts.size) + bound / math.sqrt(facts.n))
 
@@ -197,13 +201,22 @@ def _default_momentum(rounds: int, needed: float) -> float:
     Without momentum ``needed`` = h * smoothness steps cover the integrated time h; momentum m makes
     each count 1/(1-m) times, after a start of as many rounds.
     """
-    return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - 10.0 / rounds))
+    return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - WARM_UP / rounds))
 
 
-def _tail(rounds: int, smoothing: float, asked: int | None) -> int:
-    """Return half of the rounds, or a quarter where the last are the sharpest, unless asked."""
+def _stretch(smoothing: float, momentum: float) -> float:
+    """Return the longest step in units of 1/L, L the curvature.
+
+    On a quadratic, heavy balls converge below 2 (1 + momentum)/L, and half of that is taken. An
+    envelope is sharper than the loss in places, and gets 1/L.
+    """
+    return 1.0 if smoothing else 1.0 + momentum
+
+
+def _tail(rounds: int, late: bool, asked: int | None) -> int:
+    """Return half of the rounds, or a quarter where the last are by far the best, unless asked."""
     if asked is None:
-        return max(1, rounds // (4 if smoothing else 2))
+        return max(1, rounds // (4 if late else 2))
     return min(_validate.integer("tail", asked), rounds)
 
 
@@ -215,13 +228,26 @@ def checked_momentum(value: float) -> float:
     return number
 
 
-def _default_rounds(facts: Facts) -> int:
-    """Return how many full passes: many where they are cheap, for their noise averages out."""
-    return round(min(max(WORK / (facts.n * facts.size), ROUNDS[0]), ROUNDS[1]))
+def _default_rounds(facts: Facts, time: float) -> int:
+    """Return how many full passes: many where they are cheap, for their noise averages out.
+
+    A smooth loss gets as many as it takes to cover the integrated time with the most momentum that
+    so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable.
+    """
+    work = facts.n * facts.size
+    few = round(min(max(WORK / work, ROUNDS[0]), ROUNDS[1]))
+    if kinked(facts) or not math.isfinite(facts.smoothness):
+        return few
+    needed = math.sqrt(WARM_UP * time * facts.smoothness / _stretch(0.0, MOMENTUM))
+    return max(few, round(min(needed, LONG_WORK / work, LONGEST)))
 
 
 def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(_default_rounds(facts) * facts.n)
+    try:
+        single = gaussian_sigma(budget, bound=default_clip(facts, budget), rows=(0, facts.n))
+        return float(_default_rounds(facts, _time(facts, single)) * facts.n)
+    except (AssumptionError, ArithmeticError):  # nothing is known, and nothing will be predicted
+        return float(ROUNDS[1] * facts.n)
 
 
 SOLVERS = (
@@ -232,7 +258,7 @@ SOLVERS = (
         reference="Alg 1 (full batches); Dong, Roth, Su 2019, Cor 3.3",
         setting="any loss, any domain with a projection",
         needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
-        rounds=f"T (default {ROUNDS[0]} to {ROUNDS[1]})",
+        rounds=f"T (default {ROUNDS[0]} to {LONGEST})",
         cost="n T gradients",
         plan=plan,
         run=run,
