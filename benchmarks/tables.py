@@ -2,7 +2,8 @@
 
 Numbers go to [0, 1] by a fixed range (some after a logarithm), categories to one column each, a
 constant column is added, and rows are scaled to l2 norm at most 1. Files are Parquet, in the folder
-that the environment variable DPSCO_DATA names.
+that the environment variable DPSCO_DATA names. Pictures of digits ("mnist14") are averaged to 14 x
+14 pixels in [0, 1], and then treated likewise.
 """
 
 from __future__ import annotations
@@ -137,6 +138,16 @@ SPECS = {
     ),
 }
 
+DIGITS = "mnist14"  # ten classes, from mnist.npz
+DIGIT_ROWS = 30_000  # a fixed random sample
+
+
+def classes(name: str) -> int:
+    """Return how many classes a table has; 0 for numbers."""
+    if name == DIGITS:
+        return 10
+    return 2 if SPECS[name].label_range is None else 0
+
 
 def available() -> bool:
     """Return whether the folder of tables is there."""
@@ -145,7 +156,9 @@ def available() -> bool:
 
 @lru_cache(maxsize=2)
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return features and labels: -1 and 1 for classes, in [-1, 1] for numbers."""
+    """Return features and labels: -1 and 1 for two classes, 0 to 9 for digits, or in [-1, 1]."""
+    if name == DIGITS:
+        return _digits()
     import pandas as pd
 
     spec = SPECS[name]
@@ -166,6 +179,17 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
         X, y = X[kept], y[kept]
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     return np.ascontiguousarray(X), y
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures of digits as rows, and the digits."""
+    with np.load(Path(os.environ["DPSCO_DATA"]) / "mnist.npz") as file:
+        pictures, y = file["X"], file["y"].astype(float)
+    kept = np.random.default_rng(12345).choice(len(y), DIGIT_ROWS, replace=False)
+    X = pictures[kept].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) / 255.0
+    X = np.hstack([X, np.ones((len(X), 1))])
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    return np.ascontiguousarray(X), y[kept]
 
 
 def split(name: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -321,3 +321,17 @@ def test_a_recommendation_needs_a_problem_and_a_budget():
     made = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
     with pytest.raises(dp.errors.ParameterError, match="budget"):
         dp.recommend(made, 10, 4, 1.0)
+
+
+def test_a_secret_order_without_a_folder_is_refused_before_an_odometer_pays(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"a": np.ones(50), "y": np.ones(50)}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    table = dp.data.from_parquet(tmp_path / "rows.parquet", label="y")
+    purse = dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    with pytest.raises(dp.errors.ParameterError, match="spill"):
+        dp.solve(problem, table, dp.ApproxDP(0.5, 1e-7), solver="noisy_gd", odometer=purse)
+    assert purse.entries() == []

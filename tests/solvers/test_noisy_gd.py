@@ -68,7 +68,10 @@ def test_integrated_time_balances_bias_and_noise():
 
 def test_steps_never_exceed_the_curvature():
     made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
-    assert made.step == pytest.approx(1 / made.facts.smoothness)
+    # half of where heavy balls diverge on a quadratic, 2 (1 + momentum)/L
+    assert made.step == pytest.approx((1 + made.momentum) / made.facts.smoothness)
+    plain = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6), momentum=0.0)
+    assert plain.step == pytest.approx(1 / made.facts.smoothness)
     kink = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
     assert kink.smoothing == pytest.approx(5.0)
     assert plan(problem(dp.losses.Hinge()), d=400).smoothing < 1.5  # far to walk: smoother
@@ -80,7 +83,55 @@ def test_steps_never_exceed_the_curvature():
 
 def test_more_rounds_on_small_tables():
     assert plan(n=100).rounds == 200
-    assert plan(n=10**7).rounds == 60
+    assert plan(n=10**6, d=100).rounds == 100  # smooth: as many as 1e10 products allow
+    assert plan(problem(dp.losses.Hinge()), n=10**7).rounds == 60
+    assert plan(n=10**9).rounds == 60
+
+
+def test_smooth_losses_get_the_rounds_that_cover_their_time():
+    """T = sqrt(10 h L/1.9): the most momentum that T rounds allow, 1 - 10/T, then just suffices."""
+    classes = dp.data.Classes(*range(10))
+    softmax = problem(dp.losses.Softmax(10), label=classes)
+    budget = dp.ApproxDP(0.5, 1e-9, adjacency="zero_out")
+    made = plan(softmax, n=24_000, d=100, budget=budget)
+    single = made.sigma / math.sqrt(made.rounds)
+    time = made.facts.distance * made.n / (single * math.sqrt(made.facts.size))
+    assert made.rounds == round(math.sqrt(10 * time * made.facts.smoothness / 1.9)) > 100
+    assert made.step * made.rounds / (1 - made.momentum) == pytest.approx(time, rel=1e-2)
+    assert made.momentum == pytest.approx(1 - 10 / made.rounds, abs=5e-3)
+    assert made.tail == made.rounds // 2
+    most = plan(softmax, n=24_000, d=200, budget=dp.ApproxDP(8.0, 1e-9))
+    assert most.rounds == round(1e10 / (24_000 * 2000))
+    assert most.tail == most.rounds // 4  # short of its time: the last iterates are the best
+    assert plan(softmax, n=10_000, d=10, budget=dp.ApproxDP(8.0, 1e-9)).rounds <= 300
+
+
+def test_the_listing_counts_the_gradients_of_the_plan():
+    for made in (problem(), problem(dp.losses.Softmax(3), label=dp.data.Classes(0, 1, 2))):
+        for n in (1000, 100_000):
+            facts = made.facts(n, 4)
+            assert noisy_gd.SOLVERS[0].gradients(facts, BUDGET) == n * plan(made, n=n).rounds
+
+
+def test_many_classes_reach_the_optimum_of_a_large_budget():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(3000, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.argmax(4 * X + rng.gumbel(size=X.shape), axis=1)
+    loss = dp.losses.Softmax(4)
+    made = problem(loss, label=dp.data.Classes(0, 1, 2, 3))
+    result = dp.solve(made, (X, y), dp.ApproxDP(1000.0, 1e-3), solver="noisy_gd")
+
+    def risk(w):
+        return float(np.mean(loss.value(w, X, y)))
+
+    from scipy.optimize import minimize
+
+    def slope(w):
+        return loss.gradients(w, X, y).mean(axis=0)
+
+    best = minimize(risk, np.zeros(16), jac=slope, method="L-BFGS-B").fun
+    assert risk(result.weights) - best < 0.01 * (math.log(4) - best)
 
 
 @settings(max_examples=25, deadline=None)

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except OSError as problem:
         _silence()
-        return _refuse(who, f"cannot write the output: {problem.strerror or problem}.", _WRONG_USE)
+        what = f"read or write {problem.filename}" if problem.filename else "write the output"
+        return _refuse(who, f"cannot {what}: {problem.strerror or problem}.", _WRONG_USE)
     except KeyboardInterrupt:
         return _refuse(who, "interrupted; nothing was written.", _INTERRUPTED)
     except Exception as problem:
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _own_fault(who: str, problem: Exception) -> int:
     """Report an error that nobody foresaw; its text may quote rows, so only its type is told."""
-    if True:
+    if os.environ.get("DPSCO_DEBUG"):
         raise problem
     return _refuse(
         who,

@@ -14,6 +14,7 @@
 | draft             | `draft_schema`: a schema from public rows                          |
 | source            | `Source`: clipped rows in a fixed order, their sums                |
 | queries, vertices | `ClippedGradient`, `ClippedDifference`, `VertexScores`             |
+| histograms, units | row lengths and labels in public bins; rows in another unit         |
 | objective         | `Objective`: the mean loss for a deterministic optimiser           |
 """
 

@@ -27,7 +27,7 @@ from .encoder import TableEncoder
 from .labels import Classes, LabelRule
 from .shuffle import shuffled
 from .source import Source
-from .table import LabelKind, Table
+from .table import LabelKind, Order, Table
 
 _BATCH_BYTES = 3 << 21  # of decoded rows: PyArrow takes longer for many small batches
 _MOST_ROWS, _FEWEST_ROWS = 1 << 17, 1 << 8
@@ -132,20 +132,25 @@ class StreamTable(Table):
         if isinstance(decoder, EncodedColumns):
             self.declare(decoder.rule)
 
-    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
-        source = StreamSource(self._files, self._decoder, bounds)
-        if shuffle is None:
-            return source
-        if self._spill is None:
+    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+        """Refuse as every table does, and a secret order without a folder to shuffle in."""
+        super().check(bounds, order=order)
+        if order == "secret" and self._spill is None:
             raise ParameterError(
                 f"order='secret' for {self._name} needs a folder for the shuffled rows: the "
                 "clipped rows, which are private, are written there, and vanish when the source "
                 "is closed. Make the table with spill=folder, or use order='stream' if the order "
                 "in the file does not depend on the rows."
             )
+
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        source = StreamSource(self._files, self._decoder, bounds)
+        if shuffle is None:
+            return source
         most = None if self._decoder.most is None else self._decoder.most + 1
         dtype = bounds.dtype(self._decoder.dtype)
-        return shuffled(source, dtype, self._spill, shuffle.child("order of the rows"), most=most)
+        folder = str(self._spill)  # `check` has seen that there is one
+        return shuffled(source, dtype, folder, shuffle.child("order of the rows"), most=most)
 
 
 class StreamSource(Source):

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ..api import execute, plan
 from ..data.bounds import Bounds
@@ -144,6 +144,7 @@ def plan_search(
     return _largest(lambda base: search(base, len(candidates)), base, budget)
 
 
+@lru_cache(maxsize=32)  # the same search is often made on several tables of one size
 def _gaussian_base(budget: ApproxDP, runs: Runs, n: int) -> ApproxDP:
     """Return the budget of one run, if runs are Gaussian: no plan has to be made to find it."""
 

@@ -286,7 +286,7 @@ def outer_rows(X: Rows, coefficients: Floats) -> Floats:
     """Return the outer product of each row with its coefficients, flattened."""
     dense = X.matrix().toarray() if isinstance(X, SparseRows) else X
     outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
-    return np.asarray(outer.reshape(len(coefficients), -1))
+    return np.asarray(outer.reshape(len(outer), outer.shape[1] * outer.shape[2]))
 
 
 def _weights(loss: VectorLoss, weights: ArrayLike, X: Rows) -> Floats:

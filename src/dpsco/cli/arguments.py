@@ -1,0 +1,144 @@
+"""Arguments that several commands share, and the parser of one command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+KINDS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
+
+
+def command(
+    commands: Any, name: str, help: str, *, examples: str = "", description: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command with a page of help that ends in examples."""
+    text = "\n".join(f"  {line}" for line in examples.strip().splitlines())
+    found: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=description or f"{help[0].upper()}{help[1:]}.",
+        epilog=f"examples:\n{text}" if text else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    return found
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def add_single(parser: argparse.ArgumentParser) -> None:
+    """Add ``--single``."""
+    parser.add_argument(
+        "--single", action="store_true", help="skip the second accountant (dp-accounting)"
+    )
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add ``--force``."""
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
+
+
+def add_budget(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add what may be spent, and against whom it protects."""
+    group = parser.add_argument_group("budget")
+    group.add_argument(
+        "--epsilon", type=float, required=required, help="privacy budget; smaller is more private"
+    )
+    group.add_argument("--delta", type=float, help="default 1/n^2; 0 asks for pure privacy")
+    group.add_argument(
+        "--adjacency",
+        choices=("replace_one", "zero_out", "add_remove"),
+        default="replace_one",
+        help="neighbours: one row takes another value (default), or counts for nothing",
+    )
+    group.add_argument(
+        "--rows-per-person",
+        type=int,
+        default=1,
+        metavar="K",
+        help="protect people who have up to K rows (default 1)",
+    )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add what is fitted."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="KIND",
+        help=f"{KINDS}; default by the label: logistic for classes, linear for numbers",
+    )
+    group.add_argument(
+        "--setting",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the model, such as quantile=0.9 or threshold=500",
+    )
+    group.add_argument(
+        "--feature-norm", type=float, help="bound on the length of a row's features, public"
+    )
+    group.add_argument("--radius", type=float, help="bound on the length of the weights")
+    group.add_argument("--alpha", type=float, default=0.0, help="strength of an l2 penalty")
+    group.add_argument("--scale", type=float, help="a guess of the length of good weights")
+    group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
+
+
+def add_solver(parser: argparse.ArgumentParser) -> None:
+    """Add how it is fitted."""
+    group = parser.add_argument_group("solver")
+    group.add_argument("--solver", default="auto", metavar="KEY", help="see `dpsco solvers`")
+    add_calibration(group)
+    group.add_argument(
+        "--option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the solver, such as rounds=50",
+    )
+
+
+def add_calibration(group: Any) -> None:
+    """Add which bounds the noise rests on."""
+    group.add_argument(
+        "--calibration",
+        choices=("tight", "conjectured", "paper"),
+        default="tight",
+        help="proved bounds (default), bounds checked numerically, or published constants",
+    )
+
+
+def add_public_facts(parser: argparse.ArgumentParser) -> None:
+    """Add what must be known where there is no file: a schema or the columns' number, and rows."""
+    group = parser.add_argument_group("public facts")
+    group.add_argument("--n", type=int, required=True, help="number of rows")
+    group.add_argument("--schema", type=Path, metavar="FILE", help="what the columns may hold")
+    group.add_argument("--d", type=int, help="number of features, where there is no schema")
+    group.add_argument(
+        "--classes", help="without a schema: how many classes, or their names, a,b,c"
+    )
+    group.add_argument(
+        "--label-range",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="without a schema: the range of a number that is to be predicted",
+    )
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE; a value that is JSON is a number, true, false, null or a list."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -1,0 +1,188 @@
+"""``verify``, ``report`` and ``demo``: what a certificate says, and the shortest way to one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CertificateError, DataError
+from .arguments import add_force, add_json, add_single, command
+
+if TYPE_CHECKING:
+    from ..models import SavedModel
+    from ..privacy.certificate import Certificate
+    from .metrics import Metrics
+
+
+def add_demo(commands: Any) -> None:
+    """Add ``demo``."""
+    demo = command(
+        commands,
+        "demo",
+        "fit a private model on a bundled table of real messages",
+        examples="dpsco demo\ndpsco demo --epsilon 0.5 --output elsewhere",
+    )
+    demo.add_argument("--epsilon", type=float, default=1.0, help="privacy budget (default 1)")
+    demo.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
+    add_single(demo)
+    demo.set_defaults(run=_demo)
+
+
+def add(commands: Any) -> None:
+    """Add ``verify`` and ``report``."""
+    verify = command(
+        commands,
+        "verify",
+        "recompute the claims of a certificate",
+        examples="dpsco verify model.json\ndpsco verify certificate.json --json",
+    )
+    verify.add_argument("file", type=Path, metavar="FILE", help="a certificate or a model file")
+    add_json(verify)
+    add_single(verify)
+    verify.set_defaults(run=_verify)
+    report = command(
+        commands,
+        "report",
+        "write an HTML report about a model",
+        examples="dpsco report model.json -o report.html",
+    )
+    report.add_argument("model", type=Path, metavar="MODEL", help="a model file or a certificate")
+    report.add_argument("-o", "--output", type=Path, required=True, metavar="HTML")
+    report.add_argument("--title", help="the report's heading")
+    add_force(report)
+    report.set_defaults(run=_report)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .. import demo
+
+    outcome = demo.run(epsilon=options.epsilon)
+    verification = outcome.certificate.verify(second_witness=not options.single)
+    try:
+        files = outcome.save(options.output)
+    except OSError as problem:
+        where = problem.filename or options.output
+        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+    print(f"{outcome}\n\n{verification}\n")
+    print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from .modelfile import read_record
+
+    record = read_record(options.file)
+    certificate, problems = None, list[str]()
+    try:
+        certificate, problems = _certificate(record)
+    except (CertificateError, DataError) as problem:  # it was changed, or is damaged
+        problems = [str(problem)]
+    if certificate is None:
+        print(
+            json.dumps({"valid": False, "problems": problems}, indent=2)
+            if options.json
+            else f"NOT VALID: {options.file}: {problems[0]}"
+        )
+        return 1
+    verification = certificate.verify(second_witness=not options.single)
+    problems = [*verification.problems, *problems]
+    if options.json:
+        claims = certificate.claims
+        result = {
+            "valid": not problems,
+            "epsilon": claims.epsilon,
+            "delta": claims.delta,
+            "mu": claims.mu,
+            "adjacency": certificate.budget.adjacency.value,
+            "second_accountant": verification.witness,
+            "problems": problems,
+        }
+        print(json.dumps(result, indent=2))
+    else:
+        from dataclasses import replace
+
+        print(certificate, replace(verification, problems=tuple(problems)), sep="\n\n")
+    return 1 if problems else 0
+
+
+def _certificate(record: dict[str, Any]) -> tuple[Certificate, list[str]]:
+    """Return the certificate of a record, and what contradicts it in the model around it."""
+    from ..privacy.certificate import SCHEMA, Certificate
+    from .modelfile import as_model
+
+    if record["schema"] == SCHEMA:
+        return Certificate.from_json(record), []
+    saved = as_model(record)
+    return saved.certificate, _contradictions(saved)
+
+
+def _contradictions(saved: SavedModel) -> list[str]:
+    """Return a sentence where a model's plan releases what its certificate does not list."""
+    from collections import Counter
+
+    from ..privacy.releases import flatten
+
+    if saved.plan is None:
+        return []
+    planned, certified = (
+        Counter(flatten(saved.plan.releases())),
+        Counter(saved.certificate.releases),
+    )
+    if planned - certified:
+        return ["the model's plan has releases that its certificate does not list"]
+    return []
+
+
+def report_text(
+    saved: SavedModel, metrics: Metrics | None = None, *, title: str | None = None
+) -> str:
+    """Return the HTML report of a model, with how good it is if that was measured."""
+    from ..report import Utility, render
+    from ..select import recommend
+
+    plan = saved.plan
+    ranking = None
+    if plan is not None:
+        ranking = recommend(plan.problem, plan.n, plan.d, plan.budget, calibration=plan.calibration)
+    utility = None
+    if metrics is not None:
+        utility = Utility(
+            _defined(metrics.values),
+            f"{metrics.rows:,} public rows",
+            {metrics.baseline_is: _defined(metrics.baseline)},
+        )
+    return render(
+        saved.certificate,
+        plan=plan,
+        recommendation=ranking,
+        utility=utility,
+        model=saved,
+        **({} if title is None else {"title": title}),
+    )
+
+
+def _defined(values: dict[str, float]) -> dict[str, float]:
+    """Return the numbers that are numbers."""
+    return {name: value for name, value in values.items() if value == value}
+
+
+def _report(options: argparse.Namespace) -> int:
+    from ..privacy.certificate import SCHEMA, Certificate
+    from ..report import render
+    from .modelfile import read_model, read_record
+    from .outputs import Outputs
+
+    record = read_record(options.model)
+    with Outputs(force=options.force, inputs=[options.model]) as outputs:
+        draft = outputs.reserve(options.output)
+        if record["schema"] == SCHEMA:
+            words = {} if options.title is None else {"title": options.title}
+            text = render(Certificate.from_json(record), **words)
+        else:
+            text = report_text(read_model(options.model), title=options.title)
+        outputs.text(draft, text)
+        outputs.commit()
+    print(f"report: {options.output}")
+    return 0

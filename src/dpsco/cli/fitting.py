@@ -1,0 +1,265 @@
+"""``fit``: a table, a schema and a budget make a model file with its certificate inside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, MissingExtraError, ParameterError
+from .arguments import add_budget, add_force, add_json, add_model, add_solver, command
+
+if TYPE_CHECKING:
+    from ..data.schema import Schema
+    from ..models import SavedModel
+    from ..plans import BasePlan
+    from .metrics import Metrics
+    from .outputs import Outputs
+
+_DESCRIPTION = """Fit a private model: a table, a schema and a budget make a model file.
+
+Everything is decided before a row is read. What the rows hold changes neither messages nor which
+files are written: entries outside the schema are clipped, counted as other, or left out, as the
+schema says. To see whether there are any, look with `dpsco schema check --rows`."""
+
+_EXAMPLES = """
+dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json
+dpsco fit private.parquet --schema schema.json --epsilon 1 -o model.json \\
+    --certificate certificate.json --report report.html --test-public public.csv
+dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.ledger -o model.json"""
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    fit = command(
+        commands, "fit", "fit a private model", examples=_EXAMPLES, description=_DESCRIPTION
+    )
+    fit.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, or a folder of it")
+    fit.add_argument(
+        "--schema", type=Path, required=True, metavar="FILE", help="what the columns may hold"
+    )
+    fit.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="MODEL", help="model file to write"
+    )
+    fit.add_argument("--certificate", type=Path, metavar="FILE", help="write it to a file too")
+    fit.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
+    fit.add_argument(
+        "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
+    )
+    fit.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays for the fit")
+    fit.add_argument(
+        "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
+    )
+    fit.add_argument(
+        "--spill",
+        type=Path,
+        metavar="FOLDER",
+        help="where a table too large for memory is shuffled (default: the system's own)",
+    )
+    fit.add_argument(
+        "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
+    )
+    add_force(fit)
+    add_json(fit)
+    add_budget(fit, required=False)
+    add_model(fit)
+    add_solver(fit)
+    fit.set_defaults(run=_fit)
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from ..data.schema import Schema
+    from .outputs import Outputs
+
+    started = time.perf_counter()
+    schema = Schema.load(options.schema)
+    inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
+    with Outputs(force=options.force, inputs=inputs) as outputs:
+        drafts = [
+            outputs.reserve(path) for path in (options.output, options.certificate, options.report)
+        ]
+        if options.report is not None:
+            _require_report()
+        saved, metrics = _fitted(options, schema)
+        _write(outputs, drafts, saved, metrics)
+        outputs.commit()
+    seconds = time.perf_counter() - started
+    if options.json:
+        print(json.dumps(_record(options, saved, metrics), indent=2))
+    else:
+        print(_summary(options, saved, metrics, seconds))
+    return 0
+
+
+def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Metrics | None]:
+    """Carry out the fit; nothing of its messages depends on a row."""
+    from ..api import run
+    from ..data.encoder import TableEncoder
+    from ..models import SavedModel
+    from ..privacy.randomness import Randomness
+    from .ledgers import open_ledger
+    from .progress import Bar
+    from .request import from_plan, from_schema, make_plan
+    from .tables import private_table
+
+    encoder = TableEncoder(schema)
+    ledger = None if options.odometer is None else open_ledger(options.odometer)
+    randomness = None if options.seed is None else Randomness.seeded(options.seed)
+    loaded = _loaded_plan(options)
+    request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
+    test = None if options.test_public is None else _test_rows(options.test_public, schema)
+    table = private_table(options.data, encoder, options.spill)
+    plan = make_plan(options, request, table.n) if loaded is None else loaded
+    with Bar(f"fitting by {plan.solver}") as bar:
+        result = run(plan, table, randomness=randomness, odometer=ledger, progress=bar)
+    saved = SavedModel(
+        request.setup.model(result.weights),
+        result.certificate,
+        plan,
+        schema,
+        encoder.feature_names,
+    )
+    if test is None:
+        return saved, None
+    from .metrics import measure
+
+    return saved, measure(saved.model, *test)
+
+
+def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
+    """Return the plan of a file; refuse what the file decides already."""
+    from .request import budget, load_plan
+
+    if options.plan is None:
+        budget(options, 2)  # refuses here what it would refuse later
+        return None
+    given = {
+        "--epsilon": options.epsilon is not None,
+        "--delta": options.delta is not None,
+        "--model": options.model is not None,
+        "--feature-norm": options.feature_norm is not None,
+        "--solver": options.solver != "auto",
+        "--option": bool(options.option),
+        "--setting": bool(options.setting),
+    }
+    twice = [flag for flag, here in given.items() if here]
+    if twice:
+        raise ParameterError(f"the plan {options.plan} decides {twice[0]}: leave it out.")
+    return load_plan(options.plan)
+
+
+def _test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
+    """Return public rows with their labels, read before anything is paid for."""
+    from ..data.encoder import TableEncoder
+    from .metrics import label_places
+    from .tables import encoded, open_file
+
+    X, labels = encoded(open_file(path, schema, label=True), TableEncoder(schema))
+    places = label_places(labels, schema.label)
+    if not (places == places).any():
+        raise DataError(f"no row of {path} has a label that the schema declares.")
+    return X, places
+
+
+def _write(
+    outputs: Outputs, drafts: list[Path | None], saved: SavedModel, metrics: Metrics | None
+) -> None:
+    """Write every file that was asked for."""
+    model, certificate, report = drafts
+    outputs.json(model, saved.to_json(), indent=1)
+    outputs.json(certificate, saved.certificate.to_json())
+    if report is not None:
+        from .checking import report_text
+
+        outputs.text(report, report_text(saved, metrics))
+
+
+def _require_report() -> None:
+    """Refuse before anything is paid for, if a report cannot be made here."""
+    from importlib.util import find_spec
+
+    if find_spec("jinja2") is None:
+        raise MissingExtraError(
+            "--report needs Jinja2. Install it with: pip install 'dpsco[report]', or leave it out "
+            "and write the report elsewhere: dpsco report MODEL -o report.html."
+        )
+
+
+def _record(
+    options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None
+) -> dict[str, Any]:
+    """Return the outcome as JSON values."""
+    claims, plan = saved.certificate.claims, saved.plan
+    assert plan is not None
+    return {
+        "model": saved.model.kind,
+        "solver": plan.solver,
+        "rows": plan.n,
+        "features": plan.d,
+        "epsilon": claims.epsilon,
+        "delta": claims.delta,
+        "adjacency": plan.budget.adjacency.value,
+        "reproducible": saved.certificate.reproducible,
+        "rules": rules(saved.schema),
+        "test": None if metrics is None else metrics.to_json(),
+        "files": {name: str(path) for name, path in _files(options).items()},
+    }
+
+
+def _summary(
+    options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None, seconds: float
+) -> str:
+    """Return the outcome in a few lines."""
+    from ..privacy.statement import rounded_up
+
+    claims, plan = saved.certificate.claims, saved.plan
+    assert plan is not None
+    epsilon = rounded_up(claims.epsilon)
+    lines = [
+        f"{saved.model.kind} model of {plan.n:,} rows by {plan.solver}, in {seconds:.1f} s",
+        f"spent: epsilon {epsilon} at delta {claims.delta:.3g}, {plan.budget.adjacency.value}",
+        *(f"rule: {rule}" for rule in rules(saved.schema)),
+    ]
+    if saved.certificate.reproducible:
+        lines.append("SEEDED: whoever knows the seed can take the noise away. Do not publish this.")
+    if metrics is not None:
+        lines += [f"\non the {metrics.rows:,} public rows of {options.test_public}", str(metrics)]
+    lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
+    return "\n".join(lines)
+
+
+def _files(options: argparse.Namespace) -> dict[str, Path]:
+    """Return the files that were written."""
+    places = {
+        "model": options.output,
+        "certificate": options.certificate,
+        "report": options.report,
+    }
+    return {name: path for name, path in places.items() if path is not None}
+
+
+def rules(schema: Schema | None) -> list[str]:
+    """Return what happens to entries outside a schema, without looking whether there are any."""
+    from ..data.schema import Category, Number, NumberLabel
+
+    if schema is None:
+        return []
+    found = []
+    if any(isinstance(column, Number) for column in schema.encoded):
+        found.append(
+            "numbers outside their range are clipped to it; what is missing or no number counts as "
+            "the schema's entry for missing ones"
+        )
+    lists = [column for column in schema.encoded if isinstance(column, Category)]
+    if any(column.other for column in lists):
+        found.append("categories that are not declared count as other, where the schema has that")
+    if not all(column.other for column in lists):
+        found.append("categories that are not declared, and have no other, count as missing")
+    if isinstance(schema.label, NumberLabel):
+        low, high = schema.label.low, schema.label.high
+        found.append(f"labels outside [{low:g}, {high:g}] are clipped; rows without one left out")
+    elif schema.label is not None:
+        found.append("rows whose label is missing or not declared are left out")
+    return found

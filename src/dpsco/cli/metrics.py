@@ -1,0 +1,259 @@
+"""How well a model predicts: plainly, about rows that may be seen, or as noisy means.
+
+The noisy means come from one Gaussian release of a sum. A row adds a vector of parts that lie in
+[0, 1], so its norm is at most the root of their number, which is the bound that the noise is made
+for; a row whose label is missing or not declared adds zeros. The sum is divided by the public
+number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.schema import Label, SignLabel
+from ..errors import ParameterError
+from ..models.linear import LinearModel
+from ..privacy.budget import Budget
+from ..privacy.calibration import gaussian_sigma
+from ..privacy.certificate import Certificate
+from ..privacy.ledger import Ledger, Purse
+from ..privacy.randomness import Randomness
+from ..privacy.releases import GaussianRelease
+from ..privacy.summation import sum_rows
+
+Floats = NDArray[np.float64]
+Values = dict[str, float]
+
+LOSS_CAP = 5.0
+"""A row's log-loss counts up to here where it is released with noise."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Numbers about a model on some rows, beside those of a model that looks at no feature."""
+
+    rows: int  # that were counted
+    values: Values
+    baseline: Values
+    baseline_is: str
+    errors: Values | None = None  # twice the standard deviation of the noise, where there is noise
+    certificate: Certificate | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; what is not defined is null."""
+        plain = {name: _finite(getattr(self, name)) for name in ("values", "baseline")}
+        record: dict[str, Any] = {"rows": self.rows, **plain, "baseline_is": self.baseline_is}
+        if self.errors is not None:
+            record["two_sigma"] = _finite(self.errors)
+        return record
+
+    def __str__(self) -> str:
+        lines = [f"{'':<12}{'model':>14}{self.baseline_is:>28}"]
+        for name, value in self.values.items():
+            note = "" if self.errors is None else f"  +- {self.errors[name]:.2g} (noise)"
+            lines.append(f"{name:<12}{_shown(value):>14}{_shown(self.baseline[name]):>28}{note}")
+        return "\n".join(lines)
+
+
+def measure(model: LinearModel, X: Any, labels: Floats) -> Metrics:
+    """Return plain metrics.
+
+    Args:
+        model: predicts.
+        X: (rows, d).
+        labels: numbers; or for classes their places 0, 1, ... in the declared order. NaN where
+            there is none: those rows are left out.
+    """
+    known = np.isfinite(labels)
+    count = int(known.sum())
+    if count == 0:
+        raise ParameterError("no row has a label that can be used, so nothing can be measured.")
+    X, labels = X[np.flatnonzero(known)], labels[known]
+    if model.classes is None:
+        return _measure_numbers(model.predict(X), labels)
+    return _measure_classes(model, X, labels.astype(np.int64))
+
+
+def release(
+    model: LinearModel,
+    X: Any,
+    labels: Floats,
+    budget: Budget,
+    *,
+    odometer: Purse | None = None,
+    randomness: Randomness | None = None,
+) -> Metrics:
+    """Return noisy metrics with a certificate; arguments as in `measure`.
+
+    Raises:
+        BudgetError: the odometer has not enough left; nothing is released.
+        ParameterError: the model is of numbers, and knows no range.
+    """
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        names, parts = _parts(model, X, labels)
+    n, bound = len(labels), math.nextafter(math.sqrt(_most(model, names)), math.inf)
+    rows = (0, n)
+    sigma = gaussian_sigma(budget, bound=bound, rows=rows)
+    ledger = Ledger(
+        GaussianRelease(bound, sigma, rows=rows),
+        budget,
+        randomness=randomness,
+        enforced=[f"a row adds a vector of norm at most {bound:g}: parts in [0, 1]"],
+        odometer=odometer,
+        label="evaluate",
+    )
+    means = ledger.gaussian(sum_rows(parts), bound=bound, sigma=sigma, rows=rows) / n
+    certificate = ledger.close()
+    return _noisy(model, names, means, 2.0 * sigma / n, n, certificate)
+
+
+def _parts(model: LinearModel, X: Any, labels: Floats) -> tuple[list[str], Floats]:
+    """Return the names of the parts that a row adds, and the parts; rows without label add 0."""
+    known = np.isfinite(labels)
+    if model.classes is None:
+        low, high = _range_of(model)
+        clipped = np.clip(np.where(known, labels, low), low, high)
+        off = np.abs(model.predict(X) - clipped) / (high - low)
+        plain = np.abs(clipped - 0.5 * (low + high)) / (0.5 * (high - low))
+        names = ["mae", "mse", "plain mae", "plain mse"]
+        columns = [off, off**2, plain, plain**2]
+    else:
+        places = np.where(known, labels, 0).astype(np.int64)
+        names, columns = ["accuracy"], [(_places(model, X) == places).astype(float)]
+        if model.kind == "logistic":
+            names.append("log-loss")
+            columns.append(np.minimum(_log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
+        names += [f"class {k}" for k in range(len(model.classes))]
+        columns += [(places == k).astype(float) for k in range(len(model.classes))]
+    parts = np.clip(np.column_stack(columns), 0.0, 1.0)
+    return names, np.where(known[:, None] & np.isfinite(parts), parts, 0.0)
+
+
+def _most(model: LinearModel, names: Sequence[str]) -> int:
+    """Return how many of a row's parts can be 1 at once: of the classes one."""
+    return len(names) - (0 if model.classes is None else len(model.classes) - 1)
+
+
+def _noisy(
+    model: LinearModel,
+    names: Sequence[str],
+    means: Floats,
+    spread: float,
+    n: int,
+    certificate: Certificate,
+) -> Metrics:
+    """Return noisy means in the units of the metrics."""
+    found = dict(zip(names, map(float, means), strict=True))
+    if model.classes is None:
+        low, high = _range_of(model)
+        width = high - low
+        values = {"MAE": found["mae"] * width, "RMSE": _root(found["mse"]) * width}
+        baseline = {
+            "MAE": found["plain mae"] * width / 2,
+            "RMSE": _root(found["plain mse"]) * width / 2,
+        }
+        errors = {"MAE": spread * width}
+        errors["RMSE"] = spread * width**2 / (2 * values["RMSE"]) if values["RMSE"] else math.nan
+        return Metrics(n, values, baseline, "middle of the range", errors, certificate)
+    values, errors = {"accuracy": found["accuracy"]}, {"accuracy": spread}
+    shares = [found[f"class {k}"] for k in range(len(model.classes))]
+    baseline = {"accuracy": max(shares)}
+    if "log-loss" in found:
+        values["log-loss"], errors["log-loss"] = found["log-loss"] * LOSS_CAP, spread * LOSS_CAP
+        baseline["log-loss"] = _entropy(shares)
+    return Metrics(n, values, baseline, "always the largest class", errors, certificate)
+
+
+def _measure_numbers(predicted: Floats, labels: Floats) -> Metrics:
+    off, values = predicted - labels, {}
+    values["MAE"], values["RMSE"] = float(np.abs(off).mean()), _root(float((off**2).mean()))
+    baseline = {
+        "MAE": float(np.abs(labels - np.median(labels)).mean()),
+        "RMSE": _root(float(((labels - labels.mean()) ** 2).mean())),
+    }
+    return Metrics(len(labels), values, baseline, "best constant")
+
+
+def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Metrics:
+    assert model.classes is not None
+    counts = np.bincount(places, minlength=len(model.classes))
+    values = {"accuracy": float((_places(model, X) == places).mean())}
+    baseline = {"accuracy": float(counts.max() / counts.sum())}
+    if model.kind == "logistic":
+        values["log-loss"] = float(_log_losses(model, X, places).mean())
+        baseline["log-loss"] = _entropy(list(counts / counts.sum()))
+    if len(model.classes) == 2:
+        values["AUC"] = area_under_curve(model.decision(X), places == 1)
+        baseline["AUC"] = 0.5
+    return Metrics(len(places), values, baseline, "always the largest class")
+
+
+def area_under_curve(scores: Floats, positive: NDArray[np.bool_]) -> float:
+    """Return the chance that a positive row scores above a negative one, ties counted half.
+
+    NaN where one of them is missing.
+
+    >>> area_under_curve(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
+    0.875
+    """
+    ones = int(positive.sum())
+    zeros = len(positive) - ones
+    if not (ones and zeros):
+        return math.nan
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse.reshape(-1)]
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def _places(model: LinearModel, X: Any) -> NDArray[np.int64]:
+    """Return the predicted class of each row as its place."""
+    scores = model.decision(X)
+    if scores.ndim == 1:
+        return np.asarray(scores > 0, dtype=np.int64)
+    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
+
+
+def _log_losses(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Floats:
+    """Return the log-loss of each row."""
+    chance = model.probabilities(X)[np.arange(len(places)), places]
+    return np.asarray(-np.log(np.maximum(chance, np.finfo(float).tiny)))
+
+
+def _range_of(model: LinearModel) -> tuple[float, float]:
+    if model.label_range is None:
+        raise ParameterError("noisy metrics of a regression need a model with a label range.")
+    return model.label_range
+
+
+def _entropy(shares: Sequence[float]) -> float:
+    """Return the log-loss of a model that knows the classes' shares alone."""
+    kept = [min(share, 1.0) for share in shares if share > 0.0]
+    return float(-sum(share * math.log(share) for share in kept)) + 0.0
+
+
+def _root(value: float) -> float:
+    """Return the root of a mean square, which noise can make negative."""
+    return math.sqrt(max(value, 0.0))
+
+
+def _finite(values: Values) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _shown(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "undefined"
+
+
+def label_places(labels: Floats | None, label: Label | None) -> Floats:
+    """Return an encoder's labels as `measure` reads them: signs become the places 0 and 1."""
+    assert labels is not None  # the schema declares a label
+    if not isinstance(label, SignLabel):
+        return labels
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(labels) == 1.0, (labels + 1.0) / 2.0, np.nan)

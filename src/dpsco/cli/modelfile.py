@@ -1,0 +1,62 @@
+"""Model files and certificates as they come from others: damaged, changed, or honest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from ..models import SavedModel
+from ..models.file import SCHEMA as MODEL
+from ..privacy.certificate import SCHEMA as CERTIFICATE
+
+
+def read_model(path: Path) -> SavedModel:
+    """Return the model in a file.
+
+    Raises:
+        DataError: it cannot be read, is no model, is damaged, or was changed.
+        CertificateError: its certificate is not valid.
+    """
+    record = read_record(path)
+    if record["schema"] != MODEL:
+        raise DataError(f"{path} is a certificate without its model.")
+    try:
+        return as_model(record)
+    except DataError as problem:
+        raise DataError(f"the model {path} is not valid: {problem}") from None
+
+
+def as_model(record: dict[str, Any]) -> SavedModel:
+    """Return the model that a record holds; refuse one that was changed after it was written."""
+    try:
+        return SavedModel.from_json(record)
+    except (ArithmeticError, RecursionError):
+        raise DataError("a number in it is too large, or its parts are nested too deep.") from None
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a file that says it is a certificate or a model; refuse others.
+
+    Raises:
+        DataError: it cannot be read, or is something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        record = json.loads(text, object_pairs_hook=_without_repeats)
+    except OSError as problem:
+        raise DataError(f"cannot read {path}: {problem.strerror or problem}.") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} is neither a certificate nor a model: it is not JSON.") from None
+    if not isinstance(record, dict) or record.get("schema") not in (MODEL, CERTIFICATE):
+        raise DataError(f"{path} is neither a certificate nor a model of dpsco.")
+    return record
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse a field that stands twice, of which a reader sees one."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a field is given twice")
+    return record

@@ -1,0 +1,153 @@
+"""``plan``, ``recommend`` and ``solvers``: what can be known before any data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .arguments import (
+    add_budget,
+    add_calibration,
+    add_force,
+    add_json,
+    add_model,
+    add_public_facts,
+    add_solver,
+    command,
+)
+
+_FACTS = """
+dpsco {0} --schema schema.json --n 50000 --epsilon 1
+dpsco {0} --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1
+dpsco {0} --d 8 --feature-norm 1 --label-range 0 500000 --model huber --n 20000 --epsilon 0.5"""
+
+
+def add(commands: Any) -> None:
+    """Add the commands."""
+    plan = command(
+        commands,
+        "plan",
+        "say what a fit will do and cost, without data",
+        examples=_FACTS.format("plan")
+        + "\ndpsco plan --schema schema.json --n 50000 --epsilon 1 --solver noisy_gd "
+        "--option rounds=50 -o plan.json",
+    )
+    recommend = command(
+        commands,
+        "recommend",
+        "rank the solvers by predicted risk, without data",
+        examples=_FACTS.format("recommend"),
+    )
+    for parser in (plan, recommend):
+        add_public_facts(parser)
+        add_budget(parser, required=True)
+        add_model(parser)
+        add_json(parser)
+    add_solver(plan)
+    add_calibration(recommend)
+    plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="file for `fit --plan`")
+    add_force(plan)
+    plan.set_defaults(run=_plan)
+    recommend.set_defaults(run=_recommend)
+
+    solvers = command(
+        commands,
+        "solvers",
+        "list the solvers, or describe one",
+        examples="dpsco solvers\ndpsco solvers noisy_gd",
+    )
+    solvers.add_argument("key", nargs="?", metavar="KEY", help="a solver's key")
+    solvers.add_argument("--json", action="store_true", help="print a list of records as JSON")
+    solvers.set_defaults(run=_solvers)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from ..select import recommend
+    from .outputs import Outputs
+    from .request import budget, from_options, make_plan, prospects
+
+    request = from_options(options)
+    with Outputs(force=options.force, inputs=[options.schema]) as outputs:
+        draft = outputs.reserve(options.output)
+        plan = make_plan(options, request, options.n)
+        ranking = recommend(
+            plan.problem,
+            options.n,
+            request.d,
+            budget(options, options.n),
+            calibration=options.calibration,
+        )
+        risk = next((c.risk for c in ranking.ranked if c.solver == plan.solver), math.nan)
+        sentence = prospects(plan.problem, options.n, request.d, risk)
+        record = {
+            "solver": plan.solver,
+            "recommended": ranking.best,
+            "rounds": plan.total_rounds,
+            "noise": _spread(found.sigma for found in plan.schedule() if found.sigma),
+            "predicted_excess": _number(risk),
+            "zero_model_loss": _number(plan.facts.constants.value_at_zero),
+            "prospects": sentence,
+            "plan": json.loads(plan.to_json()),
+        }
+        outputs.text(draft, plan.to_json() + "\n")
+        outputs.commit()
+    if options.json:
+        print(json.dumps(record, indent=2))
+        return 0
+    print(plan)
+    print(f"\npredicted excess risk {risk:.3g}: {sentence}")
+    if ranking.best != plan.solver:
+        print(f"recommended solver: {ranking.best} (see `dpsco recommend`)")
+    if options.output is not None:
+        print(f"plan: {options.output}")
+    return 0
+
+
+def _number(value: float) -> float | None:
+    """Return a number as JSON has it: null where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def _spread(values: Iterable[float]) -> dict[str, float] | None:
+    """Return the least and the greatest of some values."""
+    found = list(values)
+    return {"least": min(found), "most": max(found)} if found else None
+
+
+def _recommend(options: argparse.Namespace) -> int:
+    from ..select import recommend
+    from .request import budget, from_options, prospects
+
+    request = from_options(options)
+    problem = request.setup.problem()
+    found = recommend(
+        problem,
+        options.n,
+        request.d,
+        budget(options, options.n),
+        calibration=options.calibration,
+    )
+    best = found.best  # refuses where none applies
+    sentence = prospects(problem, options.n, request.d, found.ranked[0].risk)
+    if options.json:
+        record = found.to_json()
+        for candidate in record["ranked"]:
+            candidate["risk"] = _number(candidate["risk"])
+        print(json.dumps({"best": best, "prospects": sentence, **record}, indent=2))
+    else:
+        print(f"{found}\n\nrecommended: {best}. {sentence}")
+    return 0
+
+
+def _solvers(options: argparse.Namespace) -> int:
+    from ..solvers import listing
+
+    if options.json:
+        print(json.dumps(listing.records(options.key), indent=2))
+    else:
+        print(listing.table() if options.key is None else listing.page(options.key))
+    return 0

@@ -1,0 +1,75 @@
+"""A progress bar on a terminal, for what takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TextIO
+
+_PATIENCE = 1.0  # seconds before anything is shown
+_PAUSE = 0.1  # seconds between two pictures
+_TICK = 0.5  # seconds between two looks at the clock
+_WIDTH = 30
+
+
+class Bar:
+    """A bar that shows how much of a known amount is done: rounds, rows; public numbers only.
+
+    Use it as a context manager and call it with (done, total); until the first call it counts the
+    seconds. Nothing is printed where ``stream`` is no terminal, nor in the first second.
+    """
+
+    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+        self._what, self._stream = what, sys.stderr if stream is None else stream
+        self._started = self._shown = time.monotonic()
+        self._visible = self._called = False
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._watcher: ThreadPoolExecutor | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the bar anew, if it is time."""
+        self._called = True
+        now = time.monotonic()
+        if now - self._started < _PATIENCE or now - self._shown < _PAUSE or not self._terminal():
+            return
+        share = min(1.0, done / total) if total else 1.0
+        left = (now - self._started) * (1.0 - share) / share if share else 0.0
+        bar = ("#" * round(_WIDTH * share)).ljust(_WIDTH)
+        self._draw(f"{self._what} [{bar}] {100 * share:3.0f} %, {left:.0f} s left")
+
+    def tick(self) -> None:
+        """Show the seconds, as long as nothing else is known."""
+        passed = time.monotonic() - self._started
+        if not self._called and passed >= _PATIENCE and self._terminal():
+            self._draw(f"{self._what} ... {passed:.0f} s")
+
+    def _terminal(self) -> bool:
+        try:
+            return self._stream.isatty()
+        except (AttributeError, ValueError):
+            return False
+
+    def _draw(self, text: str) -> None:
+        with self._lock:
+            self._shown, self._visible = time.monotonic(), True
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+
+    def _watch(self) -> None:
+        while not self._end.wait(_TICK):
+            self.tick()
+
+    def __enter__(self) -> Bar:
+        if self._terminal():
+            self._watcher = ThreadPoolExecutor(1, thread_name_prefix="dpsco progress")
+            self._watcher.submit(self._watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        if self._watcher is not None:
+            self._watcher.shutdown()
+        if self._visible:
+            self._draw("")

@@ -1,0 +1,246 @@
+"""What a command line asks for, as a model's setup, a budget and a plan; all of it is public."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .. import api
+from .._validate import integer
+from ..data.encoder import TableEncoder
+from ..data.schema import ClassLabel, Label, NumberLabel, Schema
+from ..errors import DataError, ParameterError
+from ..models.setup import Setup, known_kind, setup_for
+from ..plans import BasePlan
+from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
+from ..problem import Problem
+
+_WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
+
+_KIND_OF = {
+    "Logistic": "logistic",
+    "Softmax": "logistic",
+    "Hinge": "svc",
+    "SquaredHinge": "svc",
+    "QHinge": "svc",
+    "OneVersusRest": "svc",
+    "Squared": "linear",
+    "Huber": "huber",
+    "Pinball": "quantile",
+    "Absolute": "absolute",
+    "Insensitive": "epsilon_insensitive",
+}
+"""The model that minimises a loss."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model to be fitted on rows of ``d`` features."""
+
+    setup: Setup
+    d: int
+
+
+def from_options(options: argparse.Namespace) -> Request:
+    """Return what is asked for without a table: by a schema, or by the number of columns.
+
+    Raises:
+        ParameterError: a public fact is missing, or given twice.
+    """
+    if options.schema is not None:
+        for name in ("d", "classes", "label_range"):
+            if getattr(options, name) is not None:
+                flag = name.replace("_", "-")
+                raise ParameterError(f"the schema says what --{flag} is: leave one of them out.")
+        return from_schema(options, Schema.load(options.schema))
+    if options.d is None:
+        raise ParameterError("give --schema FILE, or the number of features with --d.")
+    d = integer("--d", options.d)
+    ranged = options.label_range is not None
+    kind = options.model or ("linear" if ranged else "logistic")
+    classes = None
+    if known_kind(kind).classifies:
+        classes = _classes(options.classes)
+    elif options.classes is not None:
+        raise ParameterError(f"a {kind} model predicts numbers: give --label-range LOW HIGH.")
+    return Request(_setup(options, kind, options.feature_norm, classes, options.label_range), d)
+
+
+def from_schema(options: argparse.Namespace, schema: Schema) -> Request:
+    """Return what is asked for on tables that a schema describes.
+
+    Raises:
+        ParameterError: the schema has no label, or one that the model does not predict.
+    """
+    encoder, label = TableEncoder(schema), require_label(schema)
+    numeric = isinstance(label, NumberLabel)
+    kind = options.model or ("linear" if numeric else "logistic")
+    if known_kind(kind).classifies == numeric:
+        has, wants = ("a range of numbers", "classes") if numeric else ("classes", "numbers")
+        raise ParameterError(
+            f"a {kind} model predicts {wants}, but the schema's label {label.name!r} is of {has}. "
+            f"Choose another --model, or declare the label otherwise."
+        )
+    norm = encoder.feature_norm
+    if options.feature_norm is not None:
+        norm = min(norm, options.feature_norm)  # no encoded row is longer than the first
+    if isinstance(label, NumberLabel):
+        setup = _setup(options, kind, norm, None, (label.low, label.high))
+    else:
+        codes = range(len(label.values)) if isinstance(label, ClassLabel) else (-1, 1)
+        setup = _setup(options, kind, norm, codes, None)
+        bounds = replace(setup.bounds, label=encoder.label_rule)  # what the encoder makes of labels
+        setup = replace(setup, bounds=bounds, classes=declared_classes(label))
+    return Request(setup, encoder.width)
+
+
+def require_label(schema: Schema) -> Label:
+    """Return the label that a schema declares."""
+    if schema.label is None:
+        raise ParameterError(
+            'the schema declares no label, so there is nothing to predict. Add "label": {"name": '
+            '..., "kind": "classes" or "number", ...} to it.'
+        )
+    return schema.label
+
+
+def declared_classes(label: Label) -> tuple[Any, ...] | None:
+    """Return the classes that a label may have, or None for numbers."""
+    if isinstance(label, NumberLabel):
+        return None
+    return label.values if isinstance(label, ClassLabel) else (-1, 1)
+
+
+def budget(options: argparse.Namespace, n: int) -> Budget:
+    """Return the budget, with delta 1/n^2 unless another is given.
+
+    Raises:
+        ParameterError: there is no epsilon, or too few rows for the default delta.
+    """
+    unit = Unit()
+    if options.rows_per_person != 1:
+        unit = Unit(options.rows_per_person, "person")
+    if options.epsilon is None:
+        raise ParameterError("give the budget with --epsilon; common choices lie from 0.1 to 10.")
+    if options.delta == 0:
+        return PureDP(options.epsilon, adjacency=options.adjacency, unit=unit)
+    delta = options.delta
+    if delta is None:
+        if n < 2:
+            raise ParameterError(
+                f"delta is 1/n^2 by default, which protects nobody with {n} row(s). A model needs "
+                "many rows; give --delta if you mean it."
+            )
+        delta = 1.0 / n**2
+    return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
+
+
+def make_plan(options: argparse.Namespace, request: Request, n: int) -> BasePlan:
+    """Return the plan of a fit on ``n`` rows."""
+    return api.plan(
+        request.setup.problem(),
+        n=n,
+        d=request.d,
+        budget=budget(options, n),
+        solver=options.solver,
+        calibration=options.calibration,
+        options=dict(options.option),
+    )
+
+
+def load_plan(path: Path) -> BasePlan:
+    """Return the plan in a file that ``dpsco plan -o`` wrote.
+
+    Raises:
+        DataError: it cannot be read, or is no plan.
+    """
+    try:
+        return api.load_plan(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is not text"
+        raise DataError(f"cannot read the plan {path}: {reason}.") from None
+    except ParameterError as problem:
+        raise DataError(f"{path}: {problem}") from None
+
+
+def from_plan(plan: BasePlan, schema: Schema) -> Request:
+    """Return the request that a plan was made for, on tables that a schema describes.
+
+    Raises:
+        DataError: the plan is for rows of another width, or for no model with a name.
+    """
+    encoder, label = TableEncoder(schema), require_label(schema)
+    kind = _KIND_OF.get(plan.problem.loss.name)
+    if kind is None or plan.d != encoder.width:
+        raise DataError(
+            f"the plan is for {plan.problem.loss.name} on rows of {plan.d} features, the schema "
+            f"makes rows of {encoder.width}. Make the plan with this schema: dpsco plan --schema."
+        )
+    return Request(Setup(kind, plan.problem.bounds, declared_classes(label)), plan.d)
+
+
+def prospects(problem: Problem, n: int, d: int, risk: float) -> str:
+    """Return a sentence on a predicted excess risk beside a model that knows nothing."""
+    zero = problem.facts(n, d).constants.value_at_zero
+    if not math.isfinite(risk):
+        return "Nothing is predicted about the excess risk of this fit."
+    if risk >= zero:
+        return (
+            f"HOPELESS: a model that knows nothing has loss at most {zero:.3g}, and noise alone is "
+            "expected to cost more. Use more rows, fewer features, or a larger epsilon."
+        )
+    if risk >= _WEAK * zero:
+        return (
+            f"Weak: beside the loss of at most {zero:.3g} of a model that knows nothing, noise is "
+            "expected to cost a good part. More rows, fewer features or a larger epsilon help."
+        )
+    return f"A model that knows nothing has loss at most {zero:.3g}: there is room to learn."
+
+
+def _setup(
+    options: argparse.Namespace, kind: str, norm: float | None, classes: Any, ends: Any
+) -> Setup:
+    """Return the setup with everything else that the options say of the model."""
+    try:
+        return setup_for(
+            kind,
+            feature_norm=norm,
+            classes=classes,
+            label_range=None if ends is None else tuple(ends),
+            intercept=not options.no_intercept,
+            radius=options.radius,
+            alpha=options.alpha,
+            scale=options.scale,
+            settings=dict(options.setting),
+        )
+    except ParameterError as problem:
+        raise ParameterError(_as_flags(str(problem))) from None
+
+
+def _as_flags(message: str) -> str:
+    """Return a message of the library in the words of the command line."""
+    words = {
+        "feature_norm": "--feature-norm",
+        "label_range=(low, high)": "--label-range LOW HIGH",
+        "label_range": "--label-range",
+        "classes=['no', 'yes']": "--classes no,yes",
+        "A `data.Schema` computes it, and ": "--schema FILE computes it. ",
+    }
+    for old, new in words.items():
+        message = message.replace(old, new)
+    return message.split('bounds="private"')[0].strip()
+
+
+def _classes(given: str | None) -> tuple[Any, ...] | range:
+    """Return the classes: so many, or with names."""
+    if given is None:
+        raise ParameterError(
+            "a classifier needs --classes: how many there are, or their names, a,b,c. Or give "
+            "--schema FILE, or --label-range LOW HIGH to predict a number."
+        )
+    if given.isdigit():
+        return range(int(given))
+    return tuple(given.split(","))

@@ -1,0 +1,156 @@
+"""``schema draft``: guess a schema from public rows; ``schema check``: compare a file with one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, ParameterError
+from .arguments import add_json, command
+
+_LOOK = (
+    "these are counts of private rows, for their holder only. Do not publish them, and do not "
+    "adapt the schema to them: what is declared must be known without the rows"
+)
+
+
+def add(commands: Any) -> None:
+    """Add the two commands about schemas."""
+    schema = command(commands, "schema", "draft a schema, or check a file by it")
+    actions = schema.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_draft(actions)
+    check = command(
+        actions,
+        "check",
+        "compare a file's columns with a schema",
+        examples="""
+dpsco schema check schema.json private.parquet     # names and types only; no row is read
+dpsco schema check schema.json private.csv --rows --not-private""",
+    )
+    check.add_argument("schema", type=Path, metavar="SCHEMA", help="schema, a JSON file")
+    check.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    check.add_argument(
+        "--rows",
+        action="store_true",
+        help="also count the entries outside ranges, categories and classes: the data holder's "
+        "own look at the private rows, which needs --not-private",
+    )
+    check.add_argument(
+        "--not-private",
+        action="store_true",
+        help="acknowledge that the counts are not private and must not be published",
+    )
+    add_json(check)
+    check.set_defaults(run=_check)
+
+
+def _add_draft(actions: Any) -> None:
+    """Add ``schema draft``."""
+    draft = command(
+        actions,
+        "draft",
+        "guess a schema from public or synthetic rows",
+        examples="dpsco schema draft made-up.csv --label income --public -o schema.json",
+    )
+    draft.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    draft.add_argument("--label", metavar="COLUMN", help="the column to be predicted")
+    draft.add_argument(
+        "--public",
+        action="store_true",
+        help="state that the rows are public or synthetic: ranges and categories are read off them",
+    )
+    draft.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="SCHEMA",
+        help="file to write to; one that is there is replaced",
+    )
+    draft.add_argument(
+        "--round",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="widen ranges to round numbers (default)",
+    )
+    draft.add_argument(
+        "--categories", type=int, default=64, metavar="N", help="most values before text is hashed"
+    )
+    draft.add_argument(
+        "--label-kind",
+        choices=("auto", "number", "classes", "sign"),
+        default="auto",
+        help="what the label is: a number in a range, one of a list of values, or -1 and 1 "
+        "(default auto: by its type and values)",
+    )
+    draft.set_defaults(run=_draft)
+
+
+def _draft(options: argparse.Namespace) -> int:
+    from ..data.draft import draft, read_public, require_public
+
+    require_public("draft", "--public", options.public)
+    found = draft(
+        read_public(options.file),
+        label=options.label,
+        public=True,
+        rounded=options.round,
+        most_categories=options.categories,
+        label_kind=options.label_kind,
+    )
+    summary = f"{found}\n\nA draft: check every line against what is publicly known."
+    if options.output is None:
+        print(summary, file=sys.stderr)
+        print(found.schema.to_json(), end="")
+        return 0
+    replaced = " (replaced the file that was there)" if os.path.isfile(options.output) else ""
+    try:
+        found.schema.save(options.output)
+    except OSError as problem:
+        where = problem.filename or options.output
+        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+    print(f"{summary}\nschema: {options.output}{replaced}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from ..data.draft import check_file
+    from ..data.schema import Schema
+
+    if options.rows and not options.not_private:
+        raise ParameterError(
+            "--rows counts entries of private rows, and so needs --not-private: an acknowledgement "
+            f"that {_LOOK}. Without --rows only names and types are compared."
+        )
+    schema = Schema.load(options.schema)
+    found = check_file(schema, options.file)
+    record: dict[str, Any] = {"valid": found.ok, "files": found.files, "rows": found.rows}
+    record["problems"] = list(found.problems)
+    lines = [str(found)]
+    ok = found.ok
+    if ok and options.rows:
+        more, ok = _rows(schema, options.file)
+        record |= {"valid": ok, **more}
+        lines += more["lines"]
+        del record["lines"]
+    print(json.dumps(record, indent=2) if options.json else "\n".join(lines))
+    return 0 if ok else 1
+
+
+def _rows(schema: Any, path: Path) -> tuple[dict[str, Any], bool]:
+    """Count what lies outside the schema; return a record and whether nothing does."""
+    from .tables import open_file
+    from .tally import outside, sentences, tally
+
+    file = open_file(path, schema, label=True)
+    counts = tally(file)
+    wrong = outside(counts)
+    lines = sentences(counts) or ["every entry is there and lies within its declaration"]
+    verdict = "All entries fit" if not wrong else "Some entries do NOT fit"
+    head = f"NOT PRIVATE: {_LOOK}."
+    lines = [f"\n{head}", f"{file.rows:,} rows. {verdict} the schema.", *lines]
+    record = {"rows": file.rows, "columns": counts, "notice": f"NOT PRIVATE: {_LOOK}."}
+    return {**record, "lines": lines}, not wrong

@@ -1,0 +1,154 @@
+"""Rows of CSV and Parquet files, batch by batch, as a schema reads them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.block import join_rows
+from ..data.csvfile import CsvFile, from_csv
+from ..data.draft import read_public
+from ..data.encoder import TableEncoder
+from ..data.files import csv_header, is_csv, read_footers
+from ..data.parquet import ParquetFiles, from_parquet
+from ..data.schema import Category, Ignore, Label, Schema
+from ..data.stream import Files
+from ..data.table import Table, from_arrays
+from ..errors import DataError
+from ..kernels.rows import SparseRows
+from .progress import Bar
+
+_BATCH = 1 << 16  # rows at a time
+IN_MEMORY = 1 << 30
+"""Bytes of encoded rows up to which a table is loaded; a public number decides."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """The rows of a file, or of a folder of Parquet files, with the columns of a schema."""
+
+    path: Path
+    schema: Schema  # without the label, where the file has none
+    files: Files
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.files.rows
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that are read."""
+        label = [] if self.schema.label is None else [self.schema.label.name]
+        return [*(column.name for column in self.schema.encoded), *label]
+
+    def batches(self, what: str) -> Iterator[Any]:
+        """Yield all rows as record batches; a bar says how far it got."""
+        done = 0
+        with Bar(what) as bar:
+            for batch in self.files.batches(0, self.rows, self.columns, _BATCH):
+                yield batch
+                done += len(batch)
+                bar(done, self.rows)
+
+
+def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
+    """Return the rows of a file whose columns fit a schema; no row is read but to count them.
+
+    Args:
+        path: a CSV file, a Parquet file, or a folder of them.
+        schema: what the columns hold.
+        label: whether the label must be there; if not, it may be.
+
+    Raises:
+        DataError: the file cannot be read, does not fit, or has no rows.
+    """
+    names = _names(path)
+    if schema.label is not None and not label and schema.label.name not in names:
+        schema = Schema(schema.columns)
+    if is_csv(path):
+        files: Files = CsvFile(path, schema)
+        if files.rows == 0:
+            raise DataError(f"{path} has no rows.")
+    else:
+        from_parquet(path, encoder=TableEncoder(schema))  # refuses what does not fit
+        files = ParquetFiles(read_footers(path))
+    return TableFile(path, schema, files)
+
+
+def encoded(file: TableFile, encoder: TableEncoder) -> tuple[Any, Floats | None]:
+    """Return all rows as an array or a matrix in CSR form, and the labels if there are any."""
+    parts = [encoder.encode_batch(batch) for batch in file.batches("reading")]
+    rows = join_rows([part for part, _ in parts])
+    labels = [found for _, found in parts if found is not None]
+    return matrix(rows), np.concatenate(labels) if labels else None
+
+
+def matrix(rows: Any) -> Any:
+    """Return encoded rows as an array or a SciPy matrix."""
+    return rows.matrix() if isinstance(rows, SparseRows) else rows
+
+
+def open_text(file: TableFile) -> Files | None:
+    """Return the same rows of a CSV file as text; None for other files, whose columns have types.
+
+    A schema in which every column holds text reads every entry as it stands.
+    """
+    if not is_csv(file.path):
+        return None
+    columns = [
+        column if isinstance(column, Ignore) else Category(column.name, ("",))
+        for column in file.schema.columns
+    ]
+    label: Label | None = file.schema.label
+    if label is not None:
+        columns.append(Category(label.name, ("",)))
+    return CsvFile(file.path, Schema(tuple(columns)))
+
+
+def private_table(path: Path, encoder: TableEncoder, spill: Path | None) -> Table:
+    """Return the table of a fit: in memory, or where it is large from disk.
+
+    The rows of a large table are shuffled through files without a name in the folder ``spill``.
+    """
+    file = open_file(path, encoder.schema, label=True)
+    numbers = 2 * encoder.slots if encoder.sparse else encoder.width
+    if file.rows * numbers * encoder.dtype.itemsize <= IN_MEMORY:
+        return from_arrays(*encoded(file, encoder)).declare(encoder.label_rule)
+    folder = Path(tempfile.gettempdir()) if spill is None else spill
+    _check_room(folder, 2 * file.rows * (numbers + 4) * 8)
+    make = from_csv if is_csv(path) else from_parquet
+    return make(path, encoder=encoder, spill=folder)
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    """Refuse a folder that cannot hold the shuffled rows, before anything is paid for."""
+    if not folder.is_dir():
+        raise DataError(f"--spill must be an existing folder, got {folder}.")
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise DataError(
+            f"shuffling needs about {needed:,} bytes in {folder}, where {free:,} are free. Name "
+            "another folder with --spill."
+        )
+
+
+def whole_table(path: Path) -> Any:
+    """Return a whole file as an Arrow table, for models of plain columns of numbers."""
+    return read_public(path)
+
+
+def _names(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    if is_csv(path):
+        return csv_header(path)
+    return [name for name, _ in read_footers(path)[0].columns]

@@ -1,0 +1,142 @@
+"""The pictures of a report: what each one shows, and what is said of it to who cannot see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ..plans import Round
+from ..select import Candidate
+from .figures import claim, percent, plain
+from .odds import Odds
+from .svg import Bar, Drawing, Point, bar_chart, line_chart, linear, logarithmic
+
+_RATES = tuple(k / 1000 for k in range(10)) + tuple(k / 100 for k in range(1, 101))
+_LEAST_DELTA = 1e-12
+_MOST_POINTS = 200  # of a schedule that are drawn
+_WIDE = 30.0  # largest over smallest value beyond which an axis is logarithmic
+_MOST_BARS = 12
+_LOW = 170.0  # the height of the small charts
+
+
+def roc(odds: Odds) -> Drawing:
+    """Draw the most that any attack can detect against its false alarms."""
+    points = [(rate, odds.power(rate)) for rate in _RATES]
+    detected, right = percent(odds.power(0.05)), percent(odds.accuracy)
+    return line_chart(
+        points,
+        linear("false alarms", 0.0, 1.0),
+        y=linear("detected", 0.0, 1.0),
+        name="roc",
+        title="The best possible attack",
+        description=(
+            "Largest share detected against the share of false alarms. Guessing lies on the "
+            "diagonal; no attack lies above the curve. At 5 % false alarms it detects at most "
+            f"{detected}; the largest share of right answers is {right}."
+        ),
+        area=True,
+        guide=((0.0, 0.0), (1.0, 1.0)),
+    )
+
+
+def privacy_curve(odds: Odds, mark: Point | None) -> Drawing:
+    """Draw delta against epsilon."""
+    shown = _down_to(odds.points, _LEAST_DELTA)
+    last = shown[-1][0]
+    if mark is not None:
+        last = max(last, mark[0])
+    said = "" if mark is None else f" The certificate states epsilon {claim(mark[0])} at delta "
+    said += "" if mark is None else f"{claim(mark[1], 3)}."
+    label = "" if mark is None else f"ε {claim(mark[0])}, δ {claim(mark[1], 3)}"
+    return line_chart(
+        shown,
+        linear("epsilon", 0.0, last * 1.04),
+        y=logarithmic("delta", _LEAST_DELTA, 1.0, about=6),
+        name="curve",
+        title="The privacy curve",
+        description=(
+            f"Delta falls as epsilon grows, from {claim(shown[0][1], 3)} at epsilon 0 to "
+            f"{claim(shown[-1][1], 3)} at epsilon {claim(shown[-1][0])}.{said}"
+        ),
+        mark=None if mark is None else (mark, label),
+    )
+
+
+def schedule(rounds: Sequence[Round]) -> list[tuple[Drawing, str]]:
+    """Draw the step size and the noise by round, where there is any; each with a caption."""
+    parts: tuple[tuple[str, str, Callable[[Round], float]], ...] = (
+        ("steps", "step size", lambda each: each.step),
+        ("noise", "noise (sigma)", lambda each: each.sigma),
+    )
+    found = []
+    for name, label, read in parts:
+        points = [(float(each.round), read(each)) for each in _thinned(rounds)]
+        if any(value > 0 for _, value in points):
+            found.append((_by_round(points, name, label), f"{label.capitalize()} by round."))
+    return found
+
+
+def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:
+    """Draw the predicted excess risk of the best solvers, and of the chosen one."""
+    first = list(ranked[:_MOST_BARS])
+    first += [each for each in ranked[_MOST_BARS:] if each.solver == chosen]
+    bars = [
+        Bar(
+            each.solver,
+            each.risk if math.isfinite(each.risk) else None,
+            plain(each.risk, 3) if math.isfinite(each.risk) else "not predicted",
+            each.solver == chosen,
+        )
+        for each in first
+    ]
+    best = f"Lowest: {bars[0].name} with {bars[0].text}."
+    used = "" if chosen is None else f" Used here: {chosen}."
+    return bar_chart(
+        bars,
+        name="risks",
+        title="Predicted excess risk by solver",
+        description=f"{len(bars)} solvers, shorter is better. {best}{used}",
+    )
+
+
+def _by_round(points: Sequence[Point], name: str, label: str) -> Drawing:
+    values = [value for _, value in points]
+    low, high = min(values), max(values)
+    wide = low > 0 and high / low > _WIDE
+    y = logarithmic(label, low, high) if wide else linear(label, 0.0, 1.1 * high, about=4)
+    first, last = points[0], points[-1]
+    steady = (
+        f"{plain(low)} in every round"
+        if low == high
+        else (
+            f"{plain(first[1])} in round {first[0]:.0f}, {plain(last[1])} in round {last[0]:.0f}, "
+            f"between {plain(low)} and {plain(high)}"
+        )
+    )
+    return line_chart(
+        points,
+        linear("round", first[0], last[0], about=4),
+        y=y,
+        name=name,
+        title=f"{label.capitalize()} by round",
+        description=f"{label.capitalize()}: {steady}.",
+        height=_LOW,
+    )
+
+
+def _thinned(rounds: Sequence[Round]) -> list[Round]:
+    """Return evenly spaced rounds, the first and the last among them."""
+    count = min(len(rounds), _MOST_POINTS)
+    if count < 2:
+        return list(rounds)
+    return [rounds[round(k * (len(rounds) - 1) / (count - 1))] for k in range(count)]
+
+
+def _down_to(points: Sequence[Point], least: float) -> list[Point]:
+    """Return the curve up to the first point at or below the least delta that is drawn."""
+    shown: list[Point] = []
+    for epsilon, delta in points:
+        shown.append((epsilon, delta))
+        if delta <= least:
+            break
+    return shown

@@ -1,0 +1,157 @@
+"""One self-contained HTML page: no network, no script, everything from a certificate escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import datetime, timezone
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..errors import MissingExtraError, ParameterError
+from ..models import LinearModel, SavedModel
+from ..plans import BasePlan
+from ..privacy.certificate import Certificate
+from ..select import Recommendation
+from . import view
+from .figures import safe
+from .view import Utility
+
+if TYPE_CHECKING:
+    import jinja2
+
+TITLE = "Privacy report"
+
+
+def render(
+    certificate: Certificate,
+    *,
+    plan: BasePlan | None = None,
+    recommendation: Recommendation | None = None,
+    utility: Utility | None = None,
+    title: str = TITLE,
+    model: LinearModel | SavedModel | None = None,
+    created: datetime | str | None = None,
+) -> str:
+    """Return the report of a run as the text of one HTML file.
+
+    The certificate is verified; if it does not hold, the report says so and why. Nothing of the
+    private rows is read.
+
+    Args:
+        certificate: of the run.
+        plan: adds the settings and the schedule.
+        recommendation: from `dpsco.recommend`; adds the comparison of solvers.
+        utility: how good the model is, on which rows.
+        title: the heading.
+        model: the fitted model, or the saved one; says what was fitted.
+        created: when; the present time by default.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed, or the certificate's releases can only be
+            accounted with dp-accounting.
+        ParameterError: an argument has another type.
+
+    >>> from dpsco.privacy import ApproxDP, Ledger, GaussianRelease
+    >>> release = GaussianRelease(1.0, 20.0, rows=(0, 100))
+    >>> ledger = Ledger(release, ApproxDP(1.0, 1e-6))
+    >>> _ = ledger.gaussian([0.0], bound=1.0, sigma=20.0, rows=(0, 100))
+    >>> render(ledger.close()).startswith("<!doctype html>")
+    True
+    """
+    environment, moment = _environment(), _when(created)
+    facts = view.facts_of(
+        certificate, plan=plan, recommendation=recommendation, utility=utility, model=model
+    )
+    style = _style()
+    return environment.get_template("report.html").render(
+        title=title,
+        created=moment,
+        version=__version__,
+        style=style,
+        style_hash=_hash(style),
+        **view.page(facts),
+    )
+
+
+def write(
+    path: str | Path,
+    certificate: Certificate,
+    *,
+    plan: BasePlan | None = None,
+    recommendation: Recommendation | None = None,
+    utility: Utility | None = None,
+    title: str = TITLE,
+    model: LinearModel | SavedModel | None = None,
+    created: datetime | str | None = None,
+) -> Path:
+    """Write the report of a run to a file, and return its path. Arguments as in `render`."""
+    text = render(
+        certificate,
+        plan=plan,
+        recommendation=recommendation,
+        utility=utility,
+        title=title,
+        model=model,
+        created=created,
+    )
+    target = Path(path)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+class _Style(str):
+    """The style sheet, which is ours and goes into the page as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def _style() -> _Style:
+    home = resources.files(__package__) / "templates" / "style.css"
+    return _Style(home.read_text(encoding="utf-8"))
+
+
+def _hash(style: str) -> str:
+    """Return the style's digest: the page allows this one style, and no script at all."""
+    digest = hashlib.sha256(style.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode()
+
+
+def _environment() -> jinja2.Environment:
+    """Return the template engine; every value is cleaned and escaped."""
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingExtraError(
+            "a report needs jinja2. Install it with: pip install 'dpsco[report]'. Without it, "
+            "print(certificate) says the same in plain text."
+        ) from None
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("dpsco.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _clean(value: Any) -> Any:
+    """Return text of unknown origin without marks that mislead; drawings as they are."""
+    return value if hasattr(value, "__html__") else safe(value)
+
+
+def _when(created: datetime | str | None) -> str:
+    if isinstance(created, str):
+        return created
+    if not isinstance(created, (datetime, type(None))):
+        raise ParameterError(
+            f"a report's created must be a datetime or a text, got {type(created).__name__}."
+        )
+    moment = datetime.now(timezone.utc) if created is None else created
+    return moment.strftime("%d %B %Y, %H:%M %Z").strip().removesuffix(",")

@@ -1,0 +1,386 @@
+"""What the page shows, as plain values: the template only places them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Any
+
+from .. import _validate
+from ..errors import DpscoError, MissingExtraError, ParameterError
+from ..models import KINDS, LinearModel, SavedModel
+from ..plans import BasePlan, Round
+from ..privacy import statement
+from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
+from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
+from ..privacy.releases import Release, RepeatedSelectionRelease, flatten
+from ..select import Recommendation
+from ..solvers import get
+from . import charts, words
+from .figures import about, claim, one_in, percent, plain, safe
+from .odds import Odds
+
+MOST_ROUNDS = 100_000  # of a schedule that are read
+_MOST_RELEASES = 12  # that are listed one by one
+_MOST_CLASSES = 12
+_LONG = 14  # letters of a word that a column of a table may be as wide as
+_ENDS = 3  # rounds at each end of the table
+_RATES = (0.001, 0.01, 0.05)  # false alarms in the table of attacks
+_LARGEST_FACTOR = 10.0  # epsilon up to which e^epsilon is worth writing out
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How good the model is, measured on some rows.
+
+    Args:
+        scores: the measures by name, such as {"accuracy": 0.84}.
+        on: which rows, in words: "2,000 public test rows".
+        baselines: other models by name, each with measures of the same names.
+        rows: "public"; "paid" (private, measured with noise out of a budget); or "unpaid" (private,
+            measured exactly), which the report warns about.
+    """
+
+    scores: Mapping[str, float]
+    on: str
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rows: str = "public"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scores, Mapping) or not isinstance(self.baselines, Mapping):
+            raise ParameterError(
+                "Utility needs scores={'accuracy': 0.84} and baselines={'majority': {'accuracy': "
+                f"0.76}}}}; got {self.scores!r} and {self.baselines!r}."
+            )
+        _validate.choice("rows", self.rows, words.MEASURED_ON)
+        for scores in (self.scores, *self.baselines.values()):
+            for name, value in scores.items():
+                _validate.real(f"the score {name!r}", value)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The inputs of a page, checked, and what was recomputed from the certificate."""
+
+    certificate: Certificate
+    plan: BasePlan | None
+    recommendation: Recommendation | None
+    utility: Utility | None
+    model: LinearModel | None
+    verification: Verification
+
+
+def facts_of(
+    certificate: Certificate,
+    *,
+    plan: BasePlan | None,
+    recommendation: Recommendation | None,
+    utility: Utility | None,
+    model: LinearModel | SavedModel | None,
+) -> Facts:
+    """Check the inputs, and verify the certificate."""
+    wanted: dict[str, tuple[Any, Any, str]] = {
+        "certificate": (certificate, Certificate, "result.certificate"),
+        "plan": (plan, (BasePlan, type(None)), "result.plan"),
+        "recommendation": (recommendation, (Recommendation, type(None)), "dpsco.recommend(...)"),
+        "utility": (utility, (Utility, type(None)), "Utility({'accuracy': 0.8}, on='...')"),
+        "model": (model, (LinearModel, SavedModel, type(None)), "SavedModel.load(path)"),
+    }
+    for name, (value, kinds, example) in wanted.items():
+        if not isinstance(value, kinds):
+            raise ParameterError(
+                f"a report's {name} must be like {example}; got {type(value).__name__}."
+            )
+    verification = _verified(certificate)
+    fitted = model.model if isinstance(model, SavedModel) else model
+    return Facts(certificate, plan, recommendation, utility, fitted, verification)
+
+
+def page(facts: Facts) -> dict[str, Any]:
+    """Return everything that the template places, by section."""
+    odds = _odds(facts.certificate)
+    return {
+        "headline": _headline(facts),
+        "meaning": None if odds is None else _meaning(facts, odds),
+        "curve": None if odds is None else _curve(facts, odds),
+        "released": _released(facts.certificate),
+        "plan": None if facts.plan is None else _plan(facts.plan, facts.certificate),
+        "utility": None if facts.utility is None else _utility(facts.utility),
+        "solvers": _solvers(facts),
+        "trust": _trust(facts.certificate),
+        "check": _check(facts),
+        "versions": sorted(facts.certificate.versions.items()),
+        "not_covered": words.NOT_COVERED,
+        "glossary": words.GLOSSARY,
+    }
+
+
+def _verified(certificate: Certificate) -> Verification:
+    try:
+        return certificate.verify()
+    except MissingExtraError:  # no second accountant here; the first one may do without
+        return certificate.verify(second_witness=False)
+
+
+def _odds(certificate: Certificate) -> Odds | None:
+    """Return the recomputed privacy curve, or None where a forged certificate has none."""
+    try:
+        found = Odds(certificate.cost)
+        return found if found.points and found.cost.epsilon(CURVE_DELTAS[0]) < math.inf else None
+    except MissingExtraError:
+        raise
+    except (DpscoError, ArithmeticError, MemoryError):
+        return None
+
+
+def _headline(facts: Facts) -> dict[str, Any]:
+    """Return the box at the top: what was fitted, what it cost, whether that is true."""
+    certificate = facts.certificate
+    budget, claims = certificate.budget, certificate.claims
+    who = words.protected(budget.unit)
+    epsilon, delta = _point(facts)
+    other = [("μ (Gaussian privacy)", claims.mu), ("ρ (zCDP)", claims.rho)]
+    return {
+        "valid": facts.verification.ok,
+        "problems": facts.verification.problems,
+        "seeded": words.SEEDED if certificate.reproducible else None,
+        "epsilon": claim(epsilon),
+        "delta": claim(delta, 3),
+        "delta_words": "none: pure privacy" if delta == 0.0 else one_in(delta),
+        "budget": _budget(budget),
+        "other": [(name, claim(value)) for name, value in other if value is not None],
+        "who": who,
+        "single": budget.unit.rows == 1,
+        "adjacency": budget.adjacency.value,
+        "neighbours": words.NEIGHBOURS[budget.adjacency].format(who=who),
+        "fitted": _fitted(facts),
+        "size": None
+        if facts.plan is None
+        else f"{facts.plan.n:,} rows of {facts.plan.d:,} features",
+        "solver": None if facts.plan is None else facts.plan.solver,
+        "trust_model": certificate.trust_model,
+    }
+
+
+def _point(facts: Facts) -> tuple[float, float]:
+    """Return the point of the curve that the page speaks of: delta 0 for a pure budget."""
+    claims, pure = facts.certificate.claims, isinstance(facts.certificate.budget, PureDP)
+    if pure and facts.verification.ok:
+        return facts.certificate.cost.pure_epsilon, 0.0
+    return claims.epsilon, claims.delta
+
+
+def _budget(budget: Budget) -> str:
+    """Return what might have been spent."""
+    if isinstance(budget, ApproxDP):
+        return f"ε {plain(budget.epsilon)} at δ {plain(budget.delta, 3)}"
+    if isinstance(budget, PureDP):
+        return f"ε {plain(budget.epsilon)}, pure"
+    if isinstance(budget, ZCDP):
+        return f"ρ {plain(budget.rho)}"
+    return f"μ {plain(budget.mu)}" if isinstance(budget, GDP) else statement.amounts(budget)
+
+
+def _fitted(facts: Facts) -> str:
+    """Return what was fitted, from what is known of it."""
+    model = facts.model
+    if model is None:
+        if facts.plan is None:
+            return "numbers computed from private rows"
+        return f"weights that minimise the {facts.plan.problem.loss.name} loss"
+    kind = KINDS.get(model.kind)
+    name = words.MODELS.get(model.kind) or (kind.summary if kind else model.kind)
+    parts = [name, f"{model.d:,} features"]
+    if model.classes is not None:
+        listed = ", ".join(safe(label) for label in model.classes[:_MOST_CLASSES])
+        more = ", ..." if len(model.classes) > _MOST_CLASSES else ""
+        parts.append(f"{len(model.classes)} classes ({listed}{more})")
+    if model.label_range is not None:
+        low, high = model.label_range
+        parts.append(f"labels from {plain(low)} to {plain(high)}")
+    return ", ".join(parts)
+
+
+def _meaning(facts: Facts, odds: Odds) -> dict[str, Any]:
+    """Return the odds of the best attack, and the picture of all of them."""
+    budget = facts.certificate.budget
+    who = words.protected(budget.unit)
+    epsilon, delta = _point(facts)
+    rows = [("Right answers, even odds beforehand", "50 %", percent(odds.accuracy))]
+    rows += [
+        (f"Detection at {percent(rate)} false alarms", percent(rate), percent(odds.power(rate)))
+        for rate in _RATES
+    ]
+    return {
+        "question": words.QUESTION[budget.adjacency].format(who=who),
+        "accuracy": rows[0][2],
+        "rows": rows,
+        "factor": _factor(epsilon) if facts.verification.ok else None,
+        "pure": delta == 0.0,
+        "chart": charts.roc(odds),
+    }
+
+
+def _factor(epsilon: float) -> str | None:
+    """Return e^epsilon, rounded up, where that is a number one can grasp."""
+    if epsilon > _LARGEST_FACTOR:
+        return None
+    factor = math.exp(epsilon) * (1 + 1e-12)
+    return claim(factor, 3) if factor < 100 else f"{math.ceil(factor):,}"
+
+
+def _curve(facts: Facts, odds: Odds) -> dict[str, Any]:
+    """Return the privacy curve and epsilon at several deltas."""
+    claims, cost = facts.certificate.claims, odds.cost
+    pairs = claims.curve if facts.verification.ok else cost.curve(CURVE_DELTAS)
+    mark = _point(facts) if facts.verification.ok else None
+    return {
+        "chart": charts.privacy_curve(odds, mark),
+        "rows": [
+            (claim(delta), one_in(delta), claim(epsilon))
+            for delta, epsilon in sorted(pairs, reverse=True)
+            if math.isfinite(epsilon)
+        ],
+    }
+
+
+def _released(certificate: Certificate) -> dict[str, Any]:
+    found = flatten(certificate.releases)
+    inner = [each for release in found for each in getattr(release, "inner", tuple)()]
+    theorems = [getattr(release, "theorem", None) for release in (*found, *inner)]
+    kinds = groupby(found[:_MOST_RELEASES], key=lambda release: release.kind)
+    return {
+        "rows": [
+            (words.RELEASES.get(kind, kind), [statement.sentence(release) for release in alike])
+            for kind, alike in kinds
+        ],
+        "more": max(len(found) - _MOST_RELEASES, 0),
+        "theorems": list(dict.fromkeys(name for name in theorems if name)),
+    }
+
+
+def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
+    """Return the plan's settings and its schedule."""
+    solver = get(plan.solver)
+    common = {item.name for item in dataclasses.fields(BasePlan)}
+    own = [item.name for item in dataclasses.fields(plan) if item.name not in common]
+    settings = [(name, _shown(getattr(plan, name))) for name in own]
+    settings = [("calibration", plan.calibration), *settings]
+    rounds = list(islice(plan.schedule(), MOST_ROUNDS + 1))
+    cut = len(rounds) > MOST_ROUNDS
+    rounds = rounds[:MOST_ROUNDS]
+    return {
+        "solver": plan.solver,
+        "summary": solver.summary,
+        "paper": f"{solver.paper}; {solver.reference}",
+        "problem": repr(plan.problem),
+        "settings": settings,
+        "risk": None if math.isnan(plan.risk) else plain(plan.risk),
+        "rounds": f"more than {MOST_ROUNDS:,}" if cut else f"{len(rounds):,}",
+        "charts": charts.schedule(rounds) if len(rounds) > 1 else [],
+        "table": _ends(rounds, cut),
+        "foreign": not _contained(plan.releases(), certificate.releases),
+    }
+
+
+def _ends(rounds: list[Round], cut: bool) -> list[tuple[str, str, str, str] | None]:
+    """Return the first and the last rounds as rows of a table, None for those between."""
+    rows: list[tuple[str, str, str, str] | None] = [
+        (
+            f"{each.round:,}",
+            f"{each.rows[0]:,} to {each.rows[1] - 1:,}",
+            plain(each.step, 3) if each.step else "none",
+            plain(each.sigma, 3) if each.sigma else "none",
+        )
+        for each in rounds
+    ]
+    if cut:
+        return [*rows[: 2 * _ENDS], None]
+    return rows if len(rows) <= 2 * _ENDS + 1 else [*rows[:_ENDS], None, *rows[-_ENDS:]]
+
+
+def _contained(planned: tuple[Release, ...], certified: tuple[Release, ...]) -> bool:
+    """Say whether the certificate lists every release of the plan, maybe as an alternative."""
+    counts = Counter({release.once(): release.count for release in flatten(certified)})
+    if all(counts[release.once()] >= release.count for release in flatten(planned)):
+        return True
+    selections = [each for each in certified if isinstance(each, RepeatedSelectionRelease)]
+    return any(_contained(planned, part) for each in selections for part in each.alternatives)
+
+
+def _utility(utility: Utility) -> dict[str, Any]:
+    names = list(utility.scores)
+    return {
+        "on": utility.on,
+        "note": words.MEASURED_ON[utility.rows],
+        "warn": utility.rows == "unpaid",
+        "baselines": list(utility.baselines),
+        "long": max(map(len, " ".join([*names, *utility.baselines]).split()), default=0) > _LONG,
+        "rows": [
+            (
+                name,
+                plain(utility.scores[name]),
+                [
+                    plain(scores[name]) if name in scores else "–"
+                    for scores in utility.baselines.values()
+                ],
+            )
+            for name in names
+        ],
+    }
+
+
+def _solvers(facts: Facts) -> dict[str, Any] | None:
+    """Return the solvers that apply, by predicted risk, and why the others do not."""
+    found = facts.recommendation
+    if found is None:
+        return None
+    chosen = None if facts.plan is None else facts.plan.solver
+    rows = [
+        (each.solver, plain(each.risk, 3), about(each.gradients), each.solver == chosen)
+        for each in found.ranked
+    ]
+    return {
+        "chart": charts.risks(found.ranked, chosen) if found.ranked else None,
+        "chosen": chosen,
+        "rows": rows,
+        "refused": sorted(found.refused.items()),
+    }
+
+
+def _trust(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "enforced": certificate.enforced,
+        "trusted": certificate.trusted,
+        "randomness": certificate.randomness,
+        "numeric": certificate.numeric,
+    }
+
+
+def _check(facts: Facts) -> dict[str, Any]:
+    """Return the outcome of the verification, and the certificate's digest."""
+    try:
+        digest = str(facts.certificate.to_json()["digest"])
+    except ValueError:  # a number in it that JSON does not have
+        digest = "none: it cannot be written"
+    return {
+        "digest": digest,
+        "witness": facts.verification.witness,
+        "problems": facts.verification.problems,
+    }
+
+
+def _shown(value: Any) -> str:
+    """Return a setting in few words."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, (int, float)):
+        return plain(value)
+    if isinstance(value, (tuple, list)):
+        shown = ", ".join(_shown(item) for item in value[:4])
+        return shown if len(value) <= 4 else f"{shown}, ... ({len(value):,} in all)"
+    return safe(value)

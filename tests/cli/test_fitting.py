@@ -1,0 +1,393 @@
+"""``fit``: what it writes, that it matches the library, and every wrong use."""
+
+import io
+import json
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+import dpsco as dp
+from dpsco.cli import fitting, tables
+from dpsco.models import SavedModel
+
+QUICK = ["--solver", "noisy_gd", "--option", "rounds=4"]
+
+
+@pytest.fixture
+def command(home, tmp_path):
+    """The start of a command that fits the people."""
+    start = ["fit", home / "people.csv", "--schema", home / "schema.json"]
+    return [*start, "-o", tmp_path / "model.json", "--epsilon", 2]
+
+
+def test_the_model_is_the_librarys_own(home, model):
+    """What the command fits equals a fit by hand with the same seed."""
+    saved = SavedModel.load(model)
+    schema = dp.data.Schema.load(home / "schema.json")
+    encoder = dp.data.TableEncoder(schema)
+    frame = pd.read_csv(home / "people.csv")
+    frame["owner"] = frame["owner"] == "yes"
+    table = dp.data.from_frame(frame, encoder=encoder)
+    setup = dp.models.setup_for("logistic", feature_norm=encoder.feature_norm, classes=range(2))
+    plan = dp.plan(
+        setup.problem(), n=800, d=5, budget=dp.ApproxDP(2.0, 1 / 800**2), solver="noisy_gd"
+    )
+    result = dp.run(plan, table, randomness=dp.Randomness.seeded(1))
+    by_hand = setup.model(result.weights)
+    np.testing.assert_array_equal(saved.model.coef, by_hand.coef)
+    np.testing.assert_array_equal(saved.model.intercept, by_hand.intercept)
+    assert saved.model.classes == ("no", "yes")
+    assert saved.plan == plan
+    assert saved.schema == schema
+    assert saved.feature_names == ("age", "work=office", "work=farm", "work=(other)", "owner")
+    assert saved.certificate == result.certificate
+    assert saved.certificate.reproducible
+
+
+def test_without_a_seed_the_noise_is_fresh(command, dpsco, tmp_path):
+    found = []
+    for name in ("a.json", "b.json"):
+        command[5] = tmp_path / name
+        code, out, _ = dpsco(*command, *QUICK)
+        assert code == 0
+        assert "SEEDED" not in out
+        found.append(SavedModel.load(tmp_path / name))
+    assert not found[0].certificate.reproducible
+    assert not np.array_equal(found[0].model.coef, found[1].model.coef)
+    assert "SEEDED" in dpsco(*command, *QUICK, "--seed", 1, "--force")[1]
+
+
+def test_what_is_written_and_said(command, dpsco, home, tmp_path):
+    pytest.importorskip("jinja2")
+    more = ["--certificate", tmp_path / "c.json", "--report", tmp_path / "r.html"]
+    code, out, err = dpsco(*command, *more, "--test-public", home / "fresh.csv")
+    assert (code, err) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "model.json", "r.html"]
+    for name in ("c.json", "model.json", "r.html"):
+        assert str(tmp_path / name) in out
+    assert "spent: epsilon 2 at delta 1.56e-06" in out or "spent: epsilon 1.9" in out
+    assert "not declared count as other" in out
+    assert "on the 300 public rows" in out
+    assert "accuracy" in out
+    assert "always the largest class" in (tmp_path / "r.html").read_text()
+    assert dp.Certificate.load(tmp_path / "c.json").verify(second_witness=False).ok
+    if os.name == "posix":
+        mask = os.umask(0)
+        os.umask(mask)
+        assert (tmp_path / "model.json").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_json(command, dpsco, home):
+    code, out, _ = dpsco(*command, *QUICK, "--json", "--test-public", home / "fresh.csv")
+    record = json.loads(out)
+    assert code == 0
+    assert (record["solver"], record["rows"], record["features"]) == ("noisy_gd", 800, 5)
+    assert 1.9 < record["epsilon"] <= 2.0
+    assert record["test"]["values"]["accuracy"] > record["test"]["baseline"]["accuracy"] + 0.1
+    assert record["files"] == {"model": str(command[5])}
+
+
+def test_it_learns(home, regression, model, dpsco):
+    record = json.loads(dpsco("evaluate", model, home / "fresh.csv", "--json")[1])
+    assert record["values"]["accuracy"] > 0.8
+    record = json.loads(dpsco("evaluate", regression, home / "costs.csv", "--json")[1])
+    assert record["values"]["MAE"] < 0.6 * record["baseline"]["MAE"]
+    assert SavedModel.load(regression).model.label_range == (0.0, 5000.0)
+
+
+def test_csv_parquet_and_folders_give_the_same_model(command, dpsco, home, tmp_path):
+    table = csv.read_csv(home / "people.csv")
+    owner = pa.array([value == "yes" for value in table.column("owner").to_pylist()])
+    table = table.set_column(2, "owner", owner)
+    pq.write_table(table, tmp_path / "people.parquet")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    pq.write_table(table.slice(0, 300), folder / "a.parquet")
+    work = table.column("work").combine_chunks().dictionary_encode()  # stored in another way
+    coded = table.set_column(1, "work", work)
+    pq.write_table(coded.slice(300), folder / "b.parquet")
+    models = []
+    for number, data in enumerate([home / "people.csv", tmp_path / "people.parquet", folder]):
+        command[1], command[5] = data, tmp_path / f"{number}.json"
+        assert dpsco(*command, *QUICK, "--seed", 5)[0] == 0
+        models.append(json.loads(command[5].read_text())["coef"])
+    assert models[0] == models[1] == models[2]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_large_tables_are_shuffled_on_disk(
+    command, dpsco, refused, home, tmp_path, monkeypatch, kind
+):
+    seen = []
+    real = tables.from_csv if kind == "csv" else tables.from_parquet
+
+    def spy(path, *, encoder, spill=None):
+        seen.append(spill)
+        return real(path, encoder=encoder, spill=spill)
+
+    if kind == "parquet":
+        table = csv.read_csv(home / "people.csv")
+        owner = pa.array([value == "yes" for value in table.column("owner").to_pylist()])
+        command[1] = tmp_path / "people.parquet"
+        pq.write_table(table.set_column(2, "owner", owner), command[1])
+    monkeypatch.setattr(tables, f"from_{kind}", spy)
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    assert dpsco(*command, *QUICK, "--spill", spill)[0] == 0
+    assert spill not in seen
+    monkeypatch.setattr(tables, "IN_MEMORY", 100)
+    assert dpsco(*command, *QUICK, "--spill", spill, "--force")[0] == 0
+    assert spill in seen
+    assert list(spill.iterdir()) == []
+    none = tmp_path / "none"
+    assert "existing folder" in refused(*command, "--spill", none, "--force")
+    monkeypatch.setattr(tables.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    assert "where 10 are free" in refused(*command, "--spill", spill, "--force")
+
+
+def test_a_plan_is_carried_out_as_it_stands(command, dpsco, refused, home, tmp_path):
+    plan = tmp_path / "plan.json"
+    facts = ["--schema", home / "schema.json", "--n", 800, "--epsilon", 1.5]
+    planned = ["--model", "svc", "--alpha", 0.01, "--option", "rounds=3", "--solver", "noisy_gd"]
+    assert dpsco("plan", *facts, *planned, "-o", plan)[0] == 0
+    start = command[:-2]
+    assert dpsco(*start, "--plan", plan)[0] == 0
+    saved = SavedModel.load(command[5])
+    assert saved.plan == dp.load_plan(plan.read_text())
+    assert (saved.model.kind, saved.model.classes) == ("svc", ("no", "yes"))
+    assert "decides --epsilon" in refused(*command, "--plan", plan, "--force")
+    assert "decides --solver" in refused(*start, "--plan", plan, "--solver", "dp_ftrl", "--force")
+    more = tmp_path / "more.csv"
+    more.write_text((home / "people.csv").read_text() + "50,farm,yes,9,no\n")
+    start[1] = more
+    assert "plan is for 800 rows" in refused(*start, "--plan", plan, "--force")
+    plan.write_text("{}")
+    assert "not a plan" in refused(*start, "--plan", plan, "--force")
+    assert "cannot read the plan" in refused(*start, "--plan", tmp_path / "none", "--force")
+
+
+def test_a_plan_for_other_columns_is_refused(command, dpsco, refused, tmp_path):
+    plan = tmp_path / "plan.json"
+    facts = ["--d", 4, "--feature-norm", 1, "--classes", 2, "--n", 800, "--epsilon", 1]
+    assert dpsco("plan", *facts, "-o", plan)[0] == 0
+    assert "rows of 4 features" in refused(*command[:-2], "--plan", plan)
+
+
+def test_a_plan_with_other_labels_is_refused(command, dpsco, refused, tmp_path):
+    plan = tmp_path / "plan.json"
+    facts = ["--d", 5, "--feature-norm", 1, "--label-range", 0, 1, "--n", 800, "--epsilon", 1]
+    assert dpsco("plan", *facts, "-o", plan)[0] == 0
+    assert "schema makes labels for" in refused(*command[:-2], "--plan", plan)
+
+
+@pytest.mark.parametrize(
+    ("label", "entries", "classes"),
+    [
+        ({"kind": "sign"}, ["-1", "1"], (-1, 1)),
+        ({"kind": "classes", "values": [3, 7]}, ["3", "7"], (3, 7)),
+        ({"kind": "classes", "values": [False, True]}, ["false", "true"], (False, True)),
+        ({"kind": "classes", "values": ["a", "b", "c"]}, ["a", "b", "c"], ("a", "b", "c")),
+    ],
+    ids=["sign", "numbers", "booleans", "three"],
+)
+def test_every_kind_of_classes(make, dpsco, tmp_path, label, entries, classes):
+    columns, _ = make.people(600)
+    rng = np.random.default_rng(3)
+    places = np.digitize(columns["age"] + rng.normal(size=600), np.linspace(0, 100, len(entries)))
+    columns["ill"] = np.array(entries)[np.minimum(places, len(entries)) - 1]
+    data = make.write_csv(tmp_path / "d.csv", columns)
+    schema, model = tmp_path / "s.json", tmp_path / "m.json"
+    schema.write_text(json.dumps(make.schema_with(label={"name": "ill", **label})))
+    assert dpsco("fit", data, "--schema", schema, "--epsilon", 50, "-o", model, *QUICK)[0] == 0
+    saved = SavedModel.load(model)
+    assert saved.model.classes == classes
+    out = tmp_path / "p.csv"
+    assert dpsco("predict", model, data, "-o", out)[0] == 0
+    found = [str(p).lower() for p in csv.read_csv(out).column("prediction").to_pylist()]
+    assert set(found) <= set(entries)
+    record = json.loads(dpsco("evaluate", model, data, "--json")[1])
+    right = np.mean([a == b for a, b in zip(found, columns["ill"], strict=True)])
+    assert record["values"]["accuracy"] == pytest.approx(right)
+
+
+# -- wrong use ---------------------------------------------------------------------------------
+
+
+def test_refusals_before_any_row(command, refused, home, tmp_path):
+    start = command[:-2]
+    assert "--epsilon" in refused(*start)
+    assert "epsilon must be positive" in refused(*start, "--epsilon", -1)
+    assert "predicts numbers" in refused(*command, "--model", "huber")
+    assert "solver must be" in refused(*command, "--solver", "nope")
+    assert "add_remove" in refused(*command, "--adjacency", "add_remove")
+    assert "seed must be" in refused(*command, "--seed", -1)
+    command[3] = tmp_path / "none.json"
+    assert "cannot read the schema" in refused(*command)
+
+
+def test_a_missing_bound_is_explained(command, refused, home, make, tmp_path):
+    command[3] = tmp_path / "schema.json"
+    columns = [{"name": "age", "kind": "number"}]
+    command[3].write_text(json.dumps(make.schema_with(columns=columns)))
+    assert "column 'age' lacks the field 'range'" in refused(*command)
+    command[3].write_text(json.dumps(make.schema_with(label=None)))
+    assert "declares no label" in refused(*command)
+
+
+def test_one_class_is_refused(command, refused, make, tmp_path):
+    command[3] = tmp_path / "schema.json"
+    label = {"name": "ill", "kind": "classes", "values": ["no"]}
+    command[3].write_text(json.dumps(make.schema_with(label=label)))
+    assert "at least 2 value(s)" in refused(*command)
+
+
+def test_one_class_among_the_rows_is_not_discovered(command, dpsco, make, tmp_path):
+    columns, _ = make.people(200)
+    columns["ill"] = np.full(200, "no")
+    command[1] = make.write_csv(tmp_path / "d.csv", columns)
+    assert dpsco(*command, *QUICK)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot read"),
+        ("age,work,owner,id,ill\n", "has no rows"),
+        ("age,work,owner,id,ill\n31337.25,farm,yes,1,no\n", "protects nobody with 1 row"),
+        ("age,work,owner,id,ill,more\n31337.25,farm,yes,1,no,3\n", "not declared: 'more'"),
+        ("age,work,owner,id\n31337.25,farm,yes,1\n", "column 'ill' is missing"),
+        ("31337.25,farm,yes,1,no\n", "none of the 5 entries"),
+        ("age,work,owner,id,ill\n31337.25,farm\n", "more or fewer entries"),
+    ],
+    ids=["empty", "no rows", "one row", "unknown", "missing", "no header", "ragged"],
+)
+def test_odd_files_are_refused(command, refused, tmp_path, text, words):
+    command[1] = tmp_path / "odd.csv"
+    command[1].write_text(text)
+    assert words in refused(*command)
+
+
+def test_files_that_are_no_tables(command, refused, tmp_path):
+    command[1] = tmp_path / "none.csv"
+    assert "none.csv" in refused(*command)
+    command[1] = tmp_path / "bad.parquet"
+    command[1].write_text("31337.25")
+    assert "not a Parquet file" in refused(*command)
+    command[1] = tmp_path / "text.parquet"
+    pq.write_table(pa.table({"age": ["31337.25"], "work": ["a"], "ill": ["no"]}), command[1])
+    assert "column 'age' must hold numbers" in refused(*command)
+
+
+def spoiled(columns, change):
+    """Return columns with one row that is outside the schema."""
+    return {name: [*values, change.get(name, values[0])] for name, values in columns.items()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"work": "31337.25"},
+        {"age": "31337.25"},
+        {"age": "31337.25 years"},
+        {"age": ""},
+        {"ill": "31337.25"},
+        {"owner": "31337.25?"},
+    ],
+    ids=["category", "range", "text", "missing", "class", "flag"],
+)
+def test_no_entry_changes_what_is_said(command, dpsco, make, tmp_path, change):
+    """An entry outside the schema is handled by a rule; nothing tells whether there is one."""
+    shown = []
+    for number, here in enumerate([{}, change]):
+        columns = spoiled(make.people(100)[0], here)
+        command[1] = make.write_csv(tmp_path / "d.csv", columns)
+        command[5] = tmp_path / f"{number}.json"
+        code, out, err = dpsco(*command, *QUICK, "--json")
+        assert (code, err) == (0, "")
+        shown.append(out.replace(str(command[5]), ""))
+        assert make.secret not in command[5].read_text()
+    assert shown[0] == shown[1]
+    assert "clipped" in shown[0]
+    assert "left out" in shown[0]
+
+
+def test_a_label_outside_its_range_is_clipped(home, make, dpsco, tmp_path):
+    columns, cost = make.people(300)
+    del columns["ill"]
+    coefs = []
+    for largest in (5000, 31337.25):
+        table = {**columns, "cost": np.append(cost[:-1], largest)}
+        data = make.write_csv(tmp_path / "d.csv", table)
+        command = ["fit", data, "--schema", home / "costs.json", "-o", tmp_path / "m.json"]
+        code, out, _ = dpsco(*command, "--epsilon", 1, *QUICK, "--seed", 4, "--force")
+        assert code == 0
+        assert "labels outside [0, 5000] are clipped" in out
+        coefs.append(json.loads((tmp_path / "m.json").read_text())["coef"])
+    assert coefs[0] == coefs[1]
+
+
+def test_nothing_is_replaced_unasked(command, dpsco, refused, home, tmp_path):
+    assert dpsco(*command, *QUICK)[0] == 0
+    before = command[5].read_text()
+    assert "--force" in refused(*command, *QUICK)
+    assert command[5].read_text() == before
+    assert dpsco(*command, *QUICK, "--force")[0] == 0
+    assert command[5].read_text() != before
+    new = tmp_path / "new.json"
+    command[5] = new
+    assert "two outputs" in refused(*command, "--certificate", new)
+    taken = tmp_path / "model.json"
+    assert "--force" in refused(*command, "--certificate", taken)
+    command[5] = home / "people.csv"
+    assert "is read by this command" in refused(*command, "--force")
+
+
+def test_a_failure_at_the_end_writes_nothing(command, refused, monkeypatch, tmp_path):
+    def fail(*_):
+        raise dp.errors.DataError("no more")
+
+    monkeypatch.setattr(fitting, "_write", fail)
+    assert "no more" in refused(*command, *QUICK, "--certificate", tmp_path / "c.json")
+
+
+def test_a_report_without_its_extra_is_refused_first(command, refused, monkeypatch, tmp_path):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "jinja2" else real(name)
+    )
+    ledger = tmp_path / "none.ledger"
+    text = refused(*command, "--report", tmp_path / "r.html", "--odometer", ledger)
+    assert "pip install 'dpsco[report]'" in text
+
+
+def test_test_rows_without_labels_are_refused(command, refused, make, tmp_path):
+    columns, _ = make.people(20)
+    columns["ill"] = np.full(20, "other")
+    test = make.write_csv(tmp_path / "test.csv", columns)
+    assert "no row of" in refused(*command, "--test-public", test)
+
+
+def test_progress_goes_to_the_terminal(command, dpsco, monkeypatch):
+    """The bar is called with the plan's rounds."""
+    from dpsco.cli import progress
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    monkeypatch.setattr("sys.stderr", screen)
+    assert dpsco(*command, *QUICK)[0] == 0
+    assert "fitting by noisy_gd" in screen.getvalue()
+    assert "100 %" in screen.getvalue()
+    assert "reading" in screen.getvalue()

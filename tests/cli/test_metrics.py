@@ -1,0 +1,156 @@
+"""Metrics: known answers, the bound of a row, and the law of the noise."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpsco as dp
+from dpsco.cli import metrics
+from dpsco.data.schema import ClassLabel, NumberLabel, SignLabel
+from dpsco.models import LinearModel
+
+BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))
+THREE = LinearModel("svc", np.eye(3), np.zeros(3), ("a", "b", "c"))
+NUMBER = LinearModel("linear", np.array([[1.0]]), np.array([0.0]), None, (0.0, 10.0))
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+
+
+def test_two_classes():
+    X = np.array([[-1.0], [2.0], [3.0], [-4.0], [5.0]])
+    found = metrics.measure(BINARY, X, np.array([0.0, 1.0, 0.0, 0.0, np.nan]))
+    assert found.rows == 4
+    assert found.values["accuracy"] == 0.75
+    assert found.baseline["accuracy"] == 0.75
+    losses = [math.log1p(math.exp(u)) for u in (-1, -2, 3, -4)]
+    assert found.values["log-loss"] == pytest.approx(np.mean(losses))
+    assert found.baseline["log-loss"] == pytest.approx(
+        -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    )
+    assert found.values["AUC"] == pytest.approx(2 / 3)
+
+
+def test_three_classes_have_no_curve_and_support_vectors_no_chances():
+    found = metrics.measure(THREE, np.eye(3), np.array([0.0, 1.0, 1.0]))
+    assert found.values == {"accuracy": pytest.approx(2 / 3)}
+    assert found.baseline == {"accuracy": pytest.approx(2 / 3)}
+
+
+def test_numbers():
+    found = metrics.measure(NUMBER, np.array([[1.0], [4.0], [20.0]]), np.array([2.0, 4.0, 7.0]))
+    assert found.values == {"MAE": pytest.approx(4 / 3), "RMSE": pytest.approx(math.sqrt(10 / 3))}
+    assert found.baseline["MAE"] == pytest.approx(5 / 3)
+    assert found.baseline["RMSE"] == pytest.approx(np.std([2.0, 4.0, 7.0]))
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=30))
+def test_area_under_curve_counts_pairs(pairs):
+    scores = np.array([float(score) for score, _ in pairs])
+    positive = np.array([flag for _, flag in pairs])
+    above = [
+        1.0 if p > q else 0.5 if p == q else 0.0
+        for p in scores[positive]
+        for q in scores[~positive]
+    ]
+    found = metrics.area_under_curve(scores, positive)
+    assert math.isnan(found) if not above else found == pytest.approx(np.mean(above))
+
+
+ODD = st.sampled_from([0.0, 1.0, 2.0, 5.0, -1e308, 1e308, math.inf, -math.inf, math.nan, 9.99])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from([BINARY, THREE, NUMBER]), st.lists(ODD, min_size=4, max_size=4))
+def test_no_row_exceeds_the_bound(model, entries):
+    """In exact arithmetic: the squares of the parts are summed as fractions."""
+    from fractions import Fraction
+
+    X, label = np.array([entries[: model.d]]), np.array([entries[3]])
+    if model.classes is not None and label[0] not in range(len(model.classes)):
+        label[0] = np.nan
+    with np.errstate(all="ignore"):
+        names, parts = metrics._parts(model, X, label)
+    metrics.release(model, X, label, BUDGET)  # no warning
+    assert np.isfinite(parts).all()
+    bound = math.nextafter(math.sqrt(metrics._most(model, names)), math.inf)
+    assert sum(Fraction(float(part)) ** 2 for part in parts[0]) <= Fraction(bound) ** 2
+
+
+def test_the_bound_is_attained():
+    for model, X, label in ((BINARY, [[-9.0]], 1.0), (NUMBER, [[10.0]], 0.0)):
+        names, parts = metrics._parts(model, np.array(X), np.array([label]))
+        wrong = parts[0].copy()
+        if model.classes is not None:
+            wrong[0] = 1.0  # a row cannot be right and have the largest loss; the bound allows it
+        assert np.sum(wrong**2) == pytest.approx(metrics._most(model, names))
+
+
+def test_the_noise_is_the_ledgers():
+    """The same release by hand, from the same seed, gives the same bits."""
+    X, labels = np.array([[1.0], [9.0], [4.0]]), np.array([2.0, 11.0, np.nan])
+    found = metrics.release(NUMBER, X, labels, BUDGET, randomness=dp.Randomness.seeded(3))
+    # Errors 1 and 1 of 10; labels 3 and 5 (clipped) of 5 from the middle; the third adds nothing.
+    total = np.array([0.2, 0.02, 1.6, 1.36])
+    sigma = dp.privacy.gaussian_sigma(BUDGET, bound=2.0, rows=(0, 3))
+    (release,) = found.certificate.releases
+    assert release.bound == math.nextafter(2.0, 3.0)
+    assert release.rows == (0, 3)
+    assert sigma <= release.sigma <= sigma * (1 + 1e-12)
+    ledger = dp.Ledger(release, BUDGET, randomness=dp.Randomness.seeded(3))
+    means = ledger.gaussian(total, bound=release.bound, sigma=release.sigma, rows=(0, 3)) / 3
+    assert found.values["MAE"] == pytest.approx(10 * means[0], rel=1e-12)
+    assert found.values["RMSE"] == pytest.approx(10 * math.sqrt(max(means[1], 0)), rel=1e-12)
+    assert found.baseline["MAE"] == pytest.approx(5 * means[2], rel=1e-12)
+    assert found.errors["MAE"] == pytest.approx(10 * 2 * release.sigma / 3)
+    assert found.certificate.reproducible
+
+
+def test_noisy_metrics_centre_on_the_exact_ones():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1))
+    labels = (rng.uniform(size=400) < 0.5).astype(float)
+    budget = dp.ApproxDP(1e5, 0.5)  # next to no noise
+    found, exact = metrics.release(BINARY, X, labels, budget), metrics.measure(BINARY, X, labels)
+    for name, value in found.values.items():
+        assert value == pytest.approx(exact.values[name], abs=0.02)
+        assert found.baseline[name] == pytest.approx(exact.baseline[name], abs=0.02)
+    numbers = 10 * rng.uniform(size=400)
+    found = metrics.release(NUMBER, X, numbers, budget)
+    exact = metrics.measure(NUMBER, X, numbers)
+    for name, value in found.values.items():
+        assert value == pytest.approx(exact.values[name], rel=0.02)
+    assert found.baseline["MAE"] == pytest.approx(np.abs(numbers - 5).mean(), rel=0.02)
+    assert found.baseline["RMSE"] == pytest.approx(math.sqrt(((numbers - 5) ** 2).mean()), rel=0.02)
+
+
+def test_replace_one_pays_twice_zero_out():
+    sigmas = []
+    for adjacency in ("replace_one", "zero_out"):
+        budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
+        found = metrics.release(BINARY, np.zeros((9, 1)), np.zeros(9), budget)
+        sigmas.append(found.certificate.releases[0].sigma)
+    assert sigmas[0] == pytest.approx(2 * sigmas[1], rel=1e-6)
+
+
+def test_labels_of_a_schema():
+    raw = np.array([-1.0, 1.0, 0.0, np.nan])
+    found = metrics.label_places(raw, SignLabel("y"))
+    np.testing.assert_array_equal(found, [0.0, 1.0, np.nan, np.nan])
+    for label in (NumberLabel("y", 0, 1), ClassLabel("y", ("a", "b"))):
+        np.testing.assert_array_equal(metrics.label_places(raw, label), raw)
+
+
+def test_noise_can_make_a_square_negative_and_a_share_empty():
+    assert metrics._root(-0.1) == 0.0
+    assert metrics._entropy([1.2, -0.1]) == 0.0
+    assert metrics.Metrics(1, {"a": math.nan}, {"a": 0.5}, "none").to_json()["values"] == {
+        "a": None
+    }
+
+
+def test_a_model_of_numbers_without_a_range_is_refused():
+    free = LinearModel("linear", np.array([[1.0]]), np.array([0.0]))
+    with pytest.raises(dp.errors.ParameterError, match="label range"):
+        metrics.release(free, np.zeros((2, 1)), np.zeros(2), BUDGET)

@@ -1,0 +1,90 @@
+"""Files that appear together or not at all."""
+
+import os
+
+import pytest
+
+from dpsco.cli.outputs import Outputs
+from dpsco.errors import DataError
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_files_appear_at_the_commit(tmp_path):
+    with Outputs() as outputs:
+        a, b = outputs.reserve(tmp_path / "a.json"), outputs.reserve(tmp_path / "b.txt")
+        outputs.json(a, {"x": 1})
+        outputs.text(b, "ä")
+        assert not (tmp_path / "a.json").exists()
+        outputs.commit()
+    assert names(tmp_path) == ["a.json", "b.txt"]
+    assert (tmp_path / "a.json").read_text() == '{\n  "x": 1\n}\n'
+    assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "ä"
+
+
+def test_nothing_stays_without_a_commit(tmp_path):
+    def fail():
+        with Outputs() as outputs:
+            outputs.text(outputs.reserve(tmp_path / "a"), "x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert names(tmp_path) == []
+    with Outputs() as outputs:
+        outputs.text(outputs.reserve(tmp_path / "a"), "x")
+    assert names(tmp_path) == []
+
+
+def test_what_was_not_asked_for_is_not_written(tmp_path):
+    with Outputs() as outputs:
+        assert outputs.reserve(None) is None
+        outputs.text(None, "x")
+        outputs.json(None, {})
+        outputs.commit()
+    assert names(tmp_path) == []
+
+
+def test_a_failed_move_takes_the_others_back(tmp_path, monkeypatch):
+    (tmp_path / "old").write_text("old")
+    moved = []
+
+    def replace(source, target, real=os.replace):
+        if len(moved) == 2:
+            raise OSError(28, "No space left on device")
+        moved.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with Outputs(force=True) as outputs:
+        for name in ("old", "a", "b"):
+            outputs.text(outputs.reserve(tmp_path / name), "new")
+        with pytest.raises(DataError, match=r"cannot write .*b: No space left"):
+            outputs.commit()
+    assert names(tmp_path) == ["old"]  # replaced, since that was asked for; the new one is gone
+
+
+def test_places_that_are_taken(tmp_path):
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "folder").mkdir()
+    with Outputs(inputs=[tmp_path / "in", None]) as outputs:
+        with pytest.raises(DataError, match="--force"):
+            outputs.reserve(tmp_path / "old")
+        with pytest.raises(DataError, match="Is a directory"):
+            outputs.reserve(tmp_path / "folder")
+        with pytest.raises(DataError, match=r"cannot write .*none"):
+            outputs.reserve(tmp_path / "none" / "a")
+        with pytest.raises(DataError, match="cannot write"):
+            outputs.reserve(tmp_path / ("x" * 999))
+        outputs.reserve(tmp_path / "a")
+        with pytest.raises(DataError, match="two outputs"):
+            outputs.reserve(tmp_path / "a")
+    os.link(tmp_path / "old", tmp_path / "same")
+    with (
+        Outputs(force=True, inputs=[tmp_path / "old"]) as outputs,
+        pytest.raises(DataError, match="is read by this command"),
+    ):
+        outputs.reserve(tmp_path / "same")
+    assert (tmp_path / "old").read_text() == "old"

@@ -1,0 +1,207 @@
+"""``plan``, ``recommend`` and ``solvers``."""
+
+import json
+
+import pytest
+
+from dpsco import cli
+
+
+def test_solvers_lists_every_one_within_100_columns(capsys):
+    from dpsco.solvers import registry
+
+    assert cli.main(["solvers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    firsts = {line.split("  ")[0] for line in lines}
+    assert set(registry()) <= firsts
+    words = " ".join(" ".join(lines).split())
+    for title in ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost"):
+        assert title in words
+    assert "n T gradients" in words
+
+
+def test_solvers_as_json(capsys):
+    from dpsco.solvers import registry
+
+    assert cli.main(["solvers", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert [record["key"] for record in records] == list(registry())
+    wanted = {"key", "paper", "reference", "setting", "needs", "rounds", "cost"}
+    assert all(wanted <= set(record) for record in records)
+    assert cli.main(["solvers", "--json", "noisy_gd"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one == [record for record in records if record["key"] == "noisy_gd"]
+
+
+def test_one_solver_in_full(capsys):
+    from dpsco.solvers import registry
+
+    for key, solver in registry().items():
+        assert cli.main(["solvers", key]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines()[1:])) <= 100
+        words = " ".join(shown.split())
+        assert words.startswith(f"{key}: {solver.summary}")
+        for need in solver.needs:
+            assert need.name in words
+        for option in solver.options:
+            assert option in words
+
+
+def test_unknown_solver(capsys):
+    assert cli.main(["solvers", "nope"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("dpsco solvers: solver must be 'auto' or one of ")
+
+
+# -- plan, recommend -----------------------------------------------------------------------------
+
+FACTS = ["--d", 5, "--feature-norm", 1, "--n", 20_000, "--epsilon", 1]
+
+
+def test_plan_says_what_will_happen(dpsco):
+    code, out, err = dpsco("plan", *FACTS, "--classes", 2)
+    assert (code, err) == (0, "")
+    for words in ("plan of ", "sigma", "released:", "predicted excess risk", "room to learn"):
+        assert words in out
+    assert "delta 2.5e-09, replace_one" in out
+
+
+def test_plan_is_the_librarys_own(dpsco, tmp_path):
+    import dpsco as dp
+
+    path = tmp_path / "plan.json"
+    options = ["--solver", "noisy_gd", "--option", "rounds=7", "--adjacency", "zero_out"]
+    command = ["plan", *FACTS, "--classes", "no,yes", "--delta", 1e-7, *options, "-o", path]
+    assert dpsco(*command)[0] == 0
+    found = dp.load_plan(path.read_text())
+    setup = dp.models.setup_for("logistic", feature_norm=1.0, classes=["no", "yes"])
+    made = dp.plan(
+        setup.problem(),
+        n=20_000,
+        d=5,
+        budget=dp.ApproxDP(1.0, 1e-7, adjacency="zero_out"),
+        solver="noisy_gd",
+        options={"rounds": 7},
+    )
+    assert found == made
+    code, out, _ = dpsco(*command[:-2], "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["plan"] == json.loads(made.to_json())
+    assert (record["solver"], record["rounds"]) == ("noisy_gd", 7)
+    ranked = {c.solver: c.risk for c in dp.recommend(made.problem, 20_000, 5, made.budget).ranked}
+    assert record["recommended"] != "noisy_gd"
+    assert record["predicted_excess"] == ranked["noisy_gd"]
+    assert record["noise"] == {"least": made.sigma, "most": made.sigma}
+
+
+def test_plan_of_people_with_several_rows_needs_more_noise(dpsco):
+    fixed = ["--solver", "noisy_gd", "--option", "rounds=50", "--option", "clip=0.5"]
+    command = ["plan", *FACTS, "--classes", 2, *fixed, "--json"]
+    one = json.loads(dpsco(*command)[1])["noise"]["least"]
+    five = json.loads(dpsco(*command, "--rows-per-person", 5)[1])["noise"]["least"]
+    assert five > 4.9 * one  # group privacy of Gaussian noise: five times
+
+
+def test_plan_replaces_nothing_unasked(dpsco, refused, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text("mine")
+    assert "--force" in refused("plan", *FACTS, "--classes", 2, "-o", path)
+    assert path.read_text() == "mine"
+    assert dpsco("plan", *FACTS, "--classes", 2, "-o", path, "--force")[0] == 0
+
+
+def test_a_hopeless_fit_is_called_so(dpsco):
+    few = ["--d", 400, "--feature-norm", 1, "--n", 200, "--epsilon", 0.1, "--classes", 2]
+    for name in ("plan", "recommend"):
+        code, out, _ = dpsco(name, *few)
+        assert code == 0
+        assert "HOPELESS" in out
+        assert "HOPELESS" not in dpsco(name, *FACTS, "--classes", 2)[1]
+
+
+def test_recommend_ranks_like_the_library(dpsco):
+    import dpsco as dp
+
+    facts = [*FACTS, "--label-range", 0, 500, "--model", "huber", "--setting", "threshold=20"]
+    code, out, _ = dpsco("recommend", *facts, "--json")
+    record = json.loads(out)
+    assert code == 0
+    setup = dp.models.setup_for(
+        "huber", feature_norm=1.0, label_range=(0, 500), settings={"threshold": 20}
+    )
+    wanted = dp.recommend(setup.problem(), 20_000, 5, dp.ApproxDP(1.0, 1 / 20_000**2))
+    assert record["best"] == wanted.best
+    assert record["ranked"] == wanted.to_json()["ranked"]
+    assert f"recommended: {wanted.best}" in dpsco("recommend", *facts)[1]
+
+
+def test_a_schema_says_it_all(dpsco, home):
+    facts = ["--schema", home / "schema.json", "--n", 20_000, "--epsilon", 1]
+    record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
+    assert (record["d"], record["problem"]["loss"]["type"]) == (5, "Logistic")
+    assert record["problem"]["bounds"]["feature_norm"] == pytest.approx(3**0.5)
+    facts[1] = home / "costs.json"
+    record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
+    assert record["problem"]["loss"]["type"] == "Squared"
+    record = json.loads(dpsco("plan", *facts, "--model", "absolute", "--json")[1])["plan"]
+    assert record["problem"]["loss"]["type"] == "Absolute"
+
+
+def test_pure_privacy_is_delta_zero(dpsco):
+    record = json.loads(dpsco("plan", *FACTS, "--classes", 2, "--delta", 0, "--json")[1])
+    assert record["plan"]["budget"]["value"]["kind"] == "pure_dp"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--n", 9, "--epsilon", 1], "give --schema FILE"),
+        (["--n", 9, "--epsilon", 1, "--d", 3, "--feature-norm", 1], "needs --classes"),
+        (["--n", 9, "--epsilon", 1, "--d", 3, "--classes", 2], "needs --feature-norm"),
+        ([*FACTS, "--model", "huber"], "needs --label-range"),
+        ([*FACTS, "--model", "huber", "--classes", 2], "give --label-range"),
+        ([*FACTS, "--classes", 2, "--label-range", 0, 1, "--model", "svc"], "no --label-range"),
+        ([*FACTS, "--classes", 1], "at least two classes"),
+        ([*FACTS, "--classes", 2, "--model", "nonsense"], "kind must be one of"),
+        ([*FACTS, "--classes", 2, "--setting", "q=1"], "no setting 'q'"),
+        ([*FACTS, "--classes", 2, "--delta", 2], "delta must lie strictly between"),
+        ([*FACTS[:-1], -1, "--classes", 2], "epsilon must be positive"),
+        (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "protects nobody"),
+        ([*FACTS, "--classes", 2, "--rows-per-person", 0], "unit.rows must be at least 1"),
+    ],
+    ids=[
+        "columns", "classes", "norm", "range", "other", "both", "one class", "model", "setting",
+        "delta", "epsilon", "one row", "rows per person",
+    ],
+)  # fmt: skip
+def test_missing_and_wrong_facts(refused, arguments, words):
+    for name in ("plan", "recommend"):
+        assert words in refused(name, *arguments)
+
+
+def test_wrong_solvers(refused):
+    facts = [*FACTS, "--classes", 2]
+    assert "solver must be" in refused("plan", *facts, "--solver", "nope")
+    assert "no option 'q'" in refused("plan", *facts, "--solver", "noisy_gd", "--option", "q=1")
+    assert "NAME=VALUE" in refused("plan", *facts, "--option", "rounds")
+    assert "NAME=VALUE" in refused("plan", *facts, "--option", "=3")
+
+
+def test_a_schema_is_not_contradicted(refused, home):
+    facts = ["--schema", home / "schema.json", "--n", 20_000, "--epsilon", 1]
+    assert "the schema says what --d is" in refused("plan", *facts, "--d", 3)
+    assert "--label-range" in refused("plan", *facts, "--label-range", 0, 1)
+    assert "predicts numbers" in refused("plan", *facts, "--model", "linear")
+    facts[1] = home / "costs.json"
+    assert "predicts classes" in refused("recommend", *facts, "--model", "svc")
+
+
+def test_the_models_that_help_lists_are_all(capsys):
+    from dpsco.cli.arguments import KINDS
+    from dpsco.models import KINDS as FOUND
+
+    assert KINDS.split(", ") == list(FOUND)
