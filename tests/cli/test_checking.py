@@ -196,3 +196,29 @@ def test_report_replaces_nothing_unasked(model, tmp_path, refused, dpsco):
 def test_report_of_a_changed_model_is_refused(copy, tmp_path, refused):
     rewrite(copy, lambda record: record["coef"][0].__setitem__(0, 17.0))
     assert "changed after it was written" in refused("report", copy, "-o", tmp_path / "r.html")
+
+
+def test_models_of_other_ways_to_fit_hold(dpsco, tmp_path):
+    """Private bounds and searches list more, or other, releases than the plan of the model."""
+    pytest.importorskip("sklearn")
+    import numpy as np
+
+    import dpsco as dp
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = X[:, 0] > 0
+    plain = dp.PrivateLogisticRegression(
+        epsilon=2.0, classes=[False, True], bounds="private", solver="noisy_gd", random_state=1
+    )
+    plain.fit(X, y).save(tmp_path / "bounds.json")
+    search = dp.PrivateGridSearch(
+        dp.PrivateLogisticRegression(feature_norm=3.0, classes=[False, True], solver="noisy_gd"),
+        {"alpha": [0.0, 0.1]},
+        epsilon=2.0,
+        random_state=1,
+    )
+    search.fit(X, y).best_estimator_.save(tmp_path / "search.json")
+    for name in ("bounds", "search"):
+        code, out, err = dpsco("verify", "--single", tmp_path / f"{name}.json")
+        assert (code, err) == (0, ""), out

@@ -1,4 +1,4 @@
-"""Default clips: the start's gradient, less for many classes, the loss's own where noise is small."""
+"""Default clips: the start's gradient, less for many classes, all where noise is small."""
 
 import math
 

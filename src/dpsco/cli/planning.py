@@ -99,7 +99,8 @@ def _plan(options: argparse.Namespace) -> int:
         print(json.dumps(record, indent=2))
         return 0
     print(plan)
-    print(f"\npredicted excess risk {risk:.3g}: {sentence}")
+    known = f"predicted excess risk {risk:.3g}: " if math.isfinite(risk) else ""
+    print(f"\n{known}{sentence}")
     if ranking.best != plan.solver:
         print(f"recommended solver: {ranking.best} (see `dpsco recommend`)")
     if options.output is not None:

@@ -268,7 +268,8 @@ def class_scores(loss: VectorLoss, classes: int, weights: ArrayLike, X: Rows) ->
     with np.errstate(invalid="ignore", over="ignore"):
         if isinstance(X, SparseRows):
             return np.asarray(X.matrix() @ matrix, dtype=float)
-        return np.asarray(matrix.T @ np.asarray(X, dtype=float).T).T
+        scores: Floats = matrix.T @ np.asarray(X, dtype=float).T
+        return np.asarray(scores.T)
 
 
 def class_numbers(loss: VectorLoss, classes: int, y: ArrayLike | None, rows: int) -> Any:

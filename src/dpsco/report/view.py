@@ -152,7 +152,11 @@ def _headline(facts: Facts) -> dict[str, Any]:
         "delta": claim(delta, 3),
         "delta_words": "none: pure privacy" if delta == 0.0 else one_in(delta),
         "budget": _budget(budget),
-        "other": [(name, claim(value)) for name, value in other if value is not None],
+        "other": [
+            (name, claim(value))
+            for name, value in other
+            if facts.verification.ok and value is not None
+        ],
         "who": who,
         "single": budget.unit.rows == 1,
         "adjacency": budget.adjacency.value,
