@@ -29,6 +29,7 @@ def problem(loss=None, label="sign", **settings):
         (dp.losses.Sigmoid(), "sign"),
         (dp.losses.SquaredDistance(), None),
         (dp.losses.Softmax(3), dp.data.Classes(1, 2, 3)),
+        (dp.losses.OneVersusRest(dp.losses.Hinge(), 3), dp.data.Classes(1, 2, 3)),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )

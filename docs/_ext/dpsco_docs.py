@@ -12,10 +12,10 @@ import importlib
 import inspect
 import os
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import dpsco_api
 from docutils import nodes
@@ -203,11 +203,11 @@ def _table(rows: dict[str, str | list[str]]) -> nodes.table:
 
 def command_reference() -> str:
     """Return every command's help as Markdown."""
-    os.environ["COLUMNS"] = "96"
     parser = importlib.import_module("dpsco.cli.commands").parser()
     lines = ["", "## Reference", "", "What `--help` says of each command.", ""]
-    for name, command in _commands(parser):
-        lines += [f"### {name}", "", "```text", command.format_help().rstrip(), "```", ""]
+    with mock.patch.dict(os.environ, {"COLUMNS": "96"}):  # how wide argparse writes
+        for name, command in _commands(parser):
+            lines += [f"### {name}", "", "```text", command.format_help().rstrip(), "```", ""]
     return "\n".join(lines)
 
 
@@ -277,7 +277,6 @@ def plot_style(config: Any, name: Any) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything."""
-    sys.path.insert(0, str(ROOT / "src"))
     app.add_config_value("dpsco_packages", dpsco_api.PACKAGES, "env")
     app.add_directive("solver-head", SolverHead)
     app.connect("builder-inited", check_files, priority=100)

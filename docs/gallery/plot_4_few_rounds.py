@@ -45,7 +45,7 @@ best = minimize(risk, np.zeros(d), method="BFGS").fun
 # Excess risk against rounds
 # --------------------------
 # A plan is made for each number of rounds; the noise of a round follows from the budget. Each point
-# is the mean of five runs with fresh noise. (``noisy_gd`` runs with a momentum of 0.7: its default,
+# is the mean of five runs with fresh noise. (``noisy_gd`` runs with a momentum of 0.5: its default,
 # 0.9, is made for more rounds than these, and swings when there are few.)
 
 ROUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -58,7 +58,7 @@ SOLVERS = {
 
 def excess(solver, rounds, runs=5):
     """Return the mean excess risk of a solver with so many rounds."""
-    options = {"rounds": rounds} | ({"momentum": 0.7} if solver == "noisy_gd" else {})
+    options = {"rounds": rounds} | ({"momentum": 0.5} if solver == "noisy_gd" else {})
     plan = dp.plan(problem, n=n, d=d, budget=budget, solver=solver, options=options)
     return np.mean([risk(dp.run(plan, (X, y)).weights) - best for _ in range(runs)])
 
@@ -78,7 +78,7 @@ plt.show()
 
 # %%
 # The first rounds buy the most. With full passes the budget is split among the rounds, and the
-# noise averages out as fast as it grows, so that more rounds do no harm: about 16 suffice here. But
+# noise averages out as fast as it grows, so that more rounds do no harm: about 32 suffice here. But
 # each reads the whole table again. The one-pass solvers read every row once, and get most of their
 # quality within a few dozen rounds; correlated noise makes more of many small ones.
 

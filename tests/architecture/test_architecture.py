@@ -65,10 +65,10 @@ def test_only_the_ledger_draws_noise():
         for path in MODULES
         if drawing.search(path.read_text(encoding="utf-8"))
     }
-    # randomness and mechanisms make the laws, prefix_sums a stream of them, demo its public table,
+    # randomness and mechanisms make the laws, prefix_sums a stream of them,
     # width an estimate about a public set; whoever else wants noise must ask the ledger.
     builders = {"randomness", "mechanisms", "prefix_sums", "ledger"}
-    public = {"demo.py", "geometry/width.py"}
+    public = {"geometry/width.py"}
     assert users == public | {f"privacy/{name}.py" for name in builders}
 
 

@@ -204,6 +204,7 @@ def test_models_of_other_ways_to_fit_hold(dpsco, tmp_path):
     import numpy as np
 
     import dpsco as dp
+    from dpsco.estimators.search import PrivateGridSearch
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
@@ -212,7 +213,7 @@ def test_models_of_other_ways_to_fit_hold(dpsco, tmp_path):
         epsilon=2.0, classes=[False, True], bounds="private", solver="noisy_gd", random_state=1
     )
     plain.fit(X, y).save(tmp_path / "bounds.json")
-    search = dp.PrivateGridSearch(
+    search = PrivateGridSearch(
         dp.PrivateLogisticRegression(feature_norm=3.0, classes=[False, True], solver="noisy_gd"),
         {"alpha": [0.0, 0.1]},
         epsilon=2.0,

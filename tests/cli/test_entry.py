@@ -63,7 +63,14 @@ print(code, sorted(heavy & set(sys.modules)), time.process_time() - started < 0.
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["fit"], ["plan", "--n", "many"], ["plan", "--eps", "1"], ["schema"]],
+    [
+        [],
+        ["nonsense"],
+        ["fit"],
+        ["plan", "--n", "many"],
+        [*"plan --n 999 --d 2 --feature-norm 1 --classes 2 --epsilon 1 --adj zero_out".split()],
+        ["schema"],
+    ],
     ids=["nothing", "unknown", "missing", "type", "abbreviated", "action"],
 )
 def test_wrong_arguments_are_one_line(arguments, capsys):

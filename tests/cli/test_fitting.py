@@ -146,9 +146,10 @@ def test_large_tables_are_shuffled_on_disk(
     assert spill in seen
     assert list(spill.iterdir()) == []
     none = tmp_path / "none"
-    assert "existing folder" in refused(*command, "--spill", none, "--force")
+    assert "--spill must be an existing folder" in refused(*command, "--spill", none, "--force")
     monkeypatch.setattr(tables.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    assert "where 10 are free" in refused(*command, "--spill", spill, "--force")
+    text = refused(*command, "--spill", spill, "--force")
+    assert "where 10 are free. Name another folder with --spill" in text
 
 
 def test_a_plan_is_carried_out_as_it_stands(command, dpsco, refused, home, tmp_path):
@@ -227,6 +228,9 @@ def test_refusals_before_any_row(command, refused, home, tmp_path):
     assert "solver must be" in refused(*command, "--solver", "nope")
     assert "add_remove" in refused(*command, "--adjacency", "add_remove")
     assert "seed must be" in refused(*command, "--seed", -1)
+    command[1] = start[1] = tmp_path / "none.csv"  # the budget is looked at first
+    assert "--epsilon" in refused(*start)
+    assert "delta must lie" in refused(*command, "--delta", 3)
     command[3] = tmp_path / "none.json"
     assert "cannot read the schema" in refused(*command)
 

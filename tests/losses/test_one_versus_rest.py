@@ -145,6 +145,8 @@ def test_odd_rows_have_defined_answers():
     c = loss.coefficients(weights, X, [2.0, 0.0, 1.0, np.nan])
     np.testing.assert_array_equal(c[0], [1.0, 0.0, -1.0])
     assert np.isfinite(c).all()
+    spoilt = OneVersusRest(Logistic(), 3).coefficients(weights, X, [2.0, 0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(spoilt[1:3], np.zeros((2, 3)))  # a row's slopes fall together
     np.testing.assert_array_equal(c[3], [-1.0, 1.0, 1.0])  # a label that is none is class 0
     labels = loss.coefficients(np.zeros(6), np.zeros((3, 2)), [-7.0, np.inf, 1.4])
     np.testing.assert_array_equal(np.argmin(labels, axis=1), [0, 2, 1])

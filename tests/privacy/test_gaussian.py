@@ -190,3 +190,8 @@ def test_closed_forms_are_fast():
     for epsilon, delta in GRID:
         gaussian.mu(epsilon, delta)
     assert time.process_time() - start < 0.02 * len(GRID)  # measured: 1 ms each
+
+
+def test_delta_of_releases_that_hide_nothing():
+    assert gaussian.delta(0.0, 1e139) == 1.0
+    assert gaussian.delta(5.0, 1e3) == 1.0

@@ -10,6 +10,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
@@ -240,6 +242,22 @@ def test_gaussian_runs_by_numerical_integration(runs, order):
             -12, 12, args=(e, one, two), limit=400, points=np.linspace(-4, 4, 17),
         )[0]  # fmt: skip
         assert true <= found.delta(e) + 1e-7
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["poisson", "geometric", "logarithmic"]),
+    st.floats(1.05, 50.0),
+    st.floats(0.02, 3.0),
+    st.floats(0.0, 8.0),
+)
+def test_more_runs_more_noise_and_more_epsilon_go_the_right_way(law, mean, mu, epsilon):
+    found = Selected(gauss(mu), Runs.named(law, mean))
+    here = found.delta(epsilon)
+    assert min(1.0, mean * gaussian.delta(epsilon, mu) * (1 - 1e-6)) <= here <= 1.0
+    assert found.delta(epsilon + 0.1) <= here
+    assert Selected(gauss(1.1 * mu), found.runs).delta(epsilon) >= here * (1 - 1e-3) - 1e-22
+    assert Selected(gauss(mu), Runs.named(law, 1.2 * mean)).delta(epsilon) >= here * (1 - 1e-3)
 
 
 def test_a_test_has_no_more_power_than_the_exact_curve_says_and_little_less():

@@ -42,7 +42,8 @@ def delta(epsilon: float, mu: float) -> float:
     """
     if mu == 0.0:
         return 0.0
-    return min(1.0, max(math.exp(log_delta(epsilon, mu)), 5e-324))
+    log = log_delta(epsilon, mu)
+    return 1.0 if log >= 0.0 else max(math.exp(log), 5e-324)
 
 
 def log_delta(epsilon: float, mu: float) -> float:

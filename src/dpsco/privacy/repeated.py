@@ -47,10 +47,10 @@ LAWS = ("poisson", "negative_binomial")
 NAMED = ("poisson", "geometric", "logarithmic")
 MOST_RUNS = 1e4  # mean number
 _UP = 1 + 1e-9  # relative error of some thousand sums and products of positive numbers, generously
-_NODES = 128  # of the base's profile, on each side of 0
+_NODES = 160  # of the base's profile, on each side of 0
 _RENYI_CELLS = 3000  # of the ranks
 _LARGEST = 600.0  # epsilon of the base, beyond which nothing is hidden
-_LEAST_DELTA = 1e-15  # of the base, where its profile ends
+_LEAST_DELTA = 1e-25  # of the base, where its profile ends
 
 
 @dataclass(frozen=True)
