@@ -30,7 +30,8 @@ def test_all_commands_are_there():
 
 
 @pytest.mark.parametrize("name", sorted(WANTED), ids=lambda name: name or "dpsco")
-def test_help(name, capsys):
+def test_help(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
     assert cli.main([*name.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: dpsco {name}".rstrip())

@@ -68,7 +68,7 @@ print(code, sorted(heavy & set(sys.modules)), time.process_time() - started < 0.
         ["nonsense"],
         ["fit"],
         ["plan", "--n", "many"],
-        [*"plan --n 999 --d 2 --feature-norm 1 --classes 2 --epsilon 1 --adj zero_out".split()],
+        ["plan", "--n", "99", "--schema", "s.json", "--epsilon", "1", "--adj", "zero_out"],
         ["schema"],
     ],
     ids=["nothing", "unknown", "missing", "type", "abbreviated", "action"],
