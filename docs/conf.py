@@ -61,6 +61,7 @@ html_title = "dpsco"
 html_static_path = ["_static"]
 html_css_files = ["dpsco.css"]
 html_show_sourcelink = False
+html_sidebars = {"start": []}
 html_copy_source = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {

@@ -14,6 +14,7 @@ tenth of the budget on finding out how large rows and labels are.
 # Features in some unit (here: hundreds), labels in thousands, and residuals with a tail so heavy
 # (Student's t with 1.5 degrees of freedom) that their variance does not exist.
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -79,8 +79,9 @@ def test_places_that_are_taken(tmp_path):
         with pytest.raises(DataError, match="cannot write"):
             outputs.reserve(tmp_path / ("x" * 999))
         outputs.reserve(tmp_path / "a")
-        with pytest.raises(DataError, match="two outputs"):
-            outputs.reserve(tmp_path / "a")
+        for same in (tmp_path / "a", tmp_path / "folder" / ".." / "a"):
+            with pytest.raises(DataError, match="two outputs"):
+                outputs.reserve(same)
     os.link(tmp_path / "old", tmp_path / "same")
     with (
         Outputs(force=True, inputs=[tmp_path / "old"]) as outputs,

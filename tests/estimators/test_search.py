@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from scipy.stats import chi2
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -31,6 +32,7 @@ from dpsco.models import SavedModel
 from dpsco.models.linear import LinearModel
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.odometer import Odometer
+from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.repeated import Runs
 
 N, D = 400, 3
@@ -113,6 +115,26 @@ def test_results_are_those_of_the_best_noisy_run(runs):
     assert found.best_params_["alpha"] < 1000.0
     assert found.score(X, y) > 0.9
     assert chosen["plan"].problem.penalty == found.plan_.problem.penalty
+
+
+def test_scores_carry_the_noise_that_is_charged(runs):
+    """Variance of 30 scores by chi square at 1e-6; a tenth of the noise is noticed."""
+    X, y = table()
+    made = search_plan.plan_search(
+        [classifier(options={"rounds": 2})],
+        (N, D),
+        fraction=0.2,
+        budget=ApproxDP(1.0, 1e-6),
+        runs=Runs.named("geometric", 3.0),
+    )
+    randomness = Randomness.seeded(12)
+    attempt = made.attempts(from_arrays(X, y), randomness)
+    noise = [attempt(0, randomness).score + float(runs[-1]["errors"][0]) for _ in range(30)]
+    total = sum(value**2 for value in noise) / made.score.sigma**2
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], 30)
+    assert low < total < high
+    assert total / 100 < low
+    assert made.score.sigma == pytest.approx(1 / search_plan.cost(made.plans[0].releases()).mu)
 
 
 def test_a_regressor_is_scored_by_its_mean_absolute_error(runs):

@@ -80,7 +80,8 @@ class Outputs:
 
     def _check(self, path: Path) -> None:
         """Refuse a place that is taken, by a file, a folder, an input or another output."""
-        if path in self._drafts:
+        real = os.path.realpath(path)
+        if any(real == os.path.realpath(place) for place in self._drafts):
             raise DataError(f"{path} is named for two outputs; give each a file of its own.")
         try:
             there = path.exists()
