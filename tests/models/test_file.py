@@ -83,6 +83,7 @@ def test_a_changed_file_is_refused(saved, tmp_path, path, value):
         (("plan",), {"solver": "none"}),
         (("intercept",), [1.0, 2.0]),
         (("label_range",), [1.0]),
+        (("coef", 0, 0), 10**400),
     ],
 )
 def test_a_forged_digest_does_not_help_a_file_that_makes_no_sense(saved, tmp_path, path, value):
@@ -99,7 +100,7 @@ def test_a_forged_digest_does_not_help_a_file_that_makes_no_sense(saved, tmp_pat
         SavedModel.load(tmp_path / "model.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"schema": "x"}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"schema": 1, "schema": 2}', '{"schema": "x"}', "\xff"])
 def test_what_is_no_model_is_refused(tmp_path, text):
     (tmp_path / "model.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=r"no model file"):

@@ -22,6 +22,8 @@ from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"
 
+_DAMAGE = (DpscoError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
 
 @dataclass(frozen=True)
 class SavedModel:
@@ -91,7 +93,8 @@ class SavedModel:
             CertificateError: its certificate is not valid.
         """
         try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
+            record = json.loads(text, object_pairs_hook=_distinct)
         except OSError as problem:
             raise DataError(f"cannot read the model {path}: {problem.strerror}.") from None
         except (ValueError, RecursionError):
@@ -113,7 +116,7 @@ class SavedModel:
             return _from_content(content)
         except (DataError, CertificateError):
             raise
-        except (DpscoError, LookupError, TypeError, ValueError, AttributeError) as problem:
+        except _DAMAGE as problem:
             raise DataError(f"a part of it is missing or has another type: {problem}") from None
 
 
@@ -140,6 +143,14 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         schema,
         None if names is None else tuple(map(str, names)),
     )
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a record; one that gives a field twice could show two readers two models."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a field is given twice")
+    return record
 
 
 def _plan_record(plan: BasePlan | None) -> Any:
