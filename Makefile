@@ -51,7 +51,7 @@ oldest: $(OLDEST)
 	$(OLD)/bin/python -m pytest -n 2 -q --no-header tests/estimators/test_contract.py tests/estimators/test_estimators.py
 
 docs: $(DEV)  ## build the documentation; a warning is an error
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/sphinx-build -j 2 -W --keep-going -q -b html docs docs/_build/html
 
 bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
 	$(BIN)/python -m benchmarks
@@ -63,4 +63,4 @@ bench-peers: $(DEV)  ## untuned fits beside other software's best (tables in $$D
 	$(BIN)/python -m benchmarks.peers
 
 clean:  ## remove the environment and every generated file
-	rm -rf $(VENV) $(OLD) demo-output docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD) demo-output docs/_build docs/api docs/examples docs/project build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data import Bounds
     from .estimators import (
         PrivateAbsoluteRegressor,
+        PrivateGridSearch,
         PrivateHuberRegressor,
         PrivateLinearRegression,
         PrivateLogisticRegression,
@@ -55,6 +56,7 @@ _ESTIMATORS = (
     "PrivateAbsoluteRegressor",
     "PrivateSVR",
     "PrivateMean",
+    "PrivateGridSearch",
 )
 _HOMES = {
     **dict.fromkeys(_MODULES, "."),
@@ -89,6 +91,7 @@ __all__ = [
     "PrivateAbsoluteRegressor",
     "PrivateSVR",
     "PrivateMean",
+    "PrivateGridSearch",
     # the path of a fit
     "Bounds",
     "Problem",

@@ -23,7 +23,7 @@ from dpsco.data import (
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
-from dpsco.losses import Absolute, Hinge, Logistic, Pinball, Poisson, Squared
+from dpsco.losses import Absolute, Hinge, Logistic, OneVersusRest, Pinball, Poisson, Squared
 from dpsco.losses.per_row import PerRowLoss
 from dpsco.losses.smoothing import Smoothed
 from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
@@ -105,7 +105,12 @@ def exact_norm_at_most(vector, norm, bound):
 
 
 LOSSES = [(Logistic(), "sign"), (Hinge(), "sign"), (Squared(), 2.0), (Pinball(0.3), 2.0)]
-VECTOR_LOSSES = [(SquaredDistance(), 2.0), (Softmax(3), "classes"), (Ripple(), 2.0)]
+VECTOR_LOSSES = [
+    (SquaredDistance(), 2.0),
+    (Softmax(3), "classes"),
+    (Ripple(), 2.0),
+    (OneVersusRest(Logistic(), 3), "classes"),
+]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -240,6 +245,24 @@ def test_overflowing_gradients_count_as_zero():
     assert rows.sum(huge).tolist() == [0.0]
     softmax = from_arrays(np.ones((2, 1)), [0, 1]).bounded(Bounds(1.0, label=Classes(0, 1, 2)))
     assert np.isfinite(softmax.sum(ClippedGradient(Softmax(3), [1e308, -1e308, 1e308], 0.1))).all()
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("norm", [L2, L1, LINF])
+def test_a_row_whose_coefficients_are_not_finite_counts_as_zero_or_is_clipped(odd, norm):
+    class Leaky(Softmax):
+        def coefficients(self, weights, X, y=None):
+            found = super().coefficients(weights, X, y)
+            found[0, 1] = odd
+            return found
+
+    rows = source(n=30, label="classes")
+    query = ClippedGradient(Leaky(3), np.zeros(15), 0.3, norm)
+    others = ClippedGradient(Softmax(3), np.zeros(15), 0.3, norm)
+    left = rows.sum(query) - rows.sum(others, 1)
+    assert float(norm(left)) <= 0.3 * (1 + 1e-9)
+    if not np.isfinite(odd):
+        np.testing.assert_allclose(left, 0.0, atol=1e-12)
 
 
 def test_the_order_of_the_rows_changes_rounding_only():

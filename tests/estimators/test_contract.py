@@ -5,6 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpsco.estimators import (
     PrivateAbsoluteRegressor,
+    PrivateGridSearch,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -41,12 +42,20 @@ CLASSIFIER = {**PUBLIC, **QUICK, "feature_norm": 10.0}
 REGRESSOR = {**PUBLIC, **QUICK, "feature_norm": 8.0, "label_range": (-5, 5)}
 ESTIMATORS = [
     DeclaringLogisticRegression(1000.0, **CLASSIFIER),
+    DeclaringSVC(1000.0, **CLASSIFIER),
     PrivateLinearRegression(1000.0, **REGRESSOR),
     PrivateHuberRegressor(1000.0, **REGRESSOR),
     PrivateQuantileRegressor(1000.0, **REGRESSOR),
     PrivateAbsoluteRegressor(1000.0, **REGRESSOR),
     PrivateSVR(1000.0, **REGRESSOR),
     PrivateMean(1000.0, **PUBLIC, feature_norm=20.0),
+    PrivateGridSearch(
+        PrivateLinearRegression(**QUICK, feature_norm=8.0, label_range=(-5, 5)),
+        {"alpha": [0.0, 1e-3]},
+        epsilon=1000.0,
+        **PUBLIC,
+        mean_runs=2.0,
+    ),
 ]
 
 # Each of these asks `fit` for an error that depends on what a row holds. Such an error would tell

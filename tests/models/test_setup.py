@@ -90,6 +90,9 @@ def test_two_classes_have_one_row_that_speaks_for_the_second():
         model.probabilities(np.ones((1, 1)))
 
 
+NUMBERS = {"feature_norm": 1.0, "label_range": (0, 1)}
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
@@ -104,9 +107,9 @@ def test_two_classes_have_one_row_that_speaks_for_the_second():
         ("linear", {"feature_norm": 1.0, "label_range": (0, 1), "classes": [1, 2]}, "no classes"),
         ("linear", {"feature_norm": -1.0, "label_range": (0, 1)}, "feature_norm"),
         ("ridge", {"feature_norm": 1.0}, "'logistic'"),
-        ("quantile", {"feature_norm": 1.0, "label_range": (0, 1), "settings": {"quantile": 2}}, "b"),
+        ("quantile", {**NUMBERS, "settings": {"quantile": 2}}, "between 0 and 1"),
         ("svc", {"feature_norm": 1.0, "classes": [0, 1], "settings": {"power": 3}}, "hinge"),
-        ("linear", {"feature_norm": 1.0, "label_range": (0, 1), "settings": {"x": 3}}, "no setting"),
+        ("linear", {**NUMBERS, "settings": {"x": 3}}, "no setting"),
     ],
 )
 def test_what_is_missing_is_asked_for(kind, arguments, message):

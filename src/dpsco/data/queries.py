@@ -328,20 +328,17 @@ def _rank_one_sum(
     size = block.norms_in(norm) * upper_lengths(coefficients, norm) * _UP
     factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
-    odd = ~np.isfinite(size)  # a coefficient that is not finite makes its length infinite
-    factors[odd] = 0.0
-    coefficients[odd] = 0.0
     coefficients *= factors[:, None]
+    coefficients[~np.isfinite(size)] = 0.0  # if one is not finite, neither is the length
     return outer_sum(block.rows, coefficients)
 
 
 def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return X^T C, flattened row by row."""
-    X = rows.matrix() if isinstance(rows, SparseRows) else np.asarray(rows, dtype=float)
     if isinstance(rows, SparseRows):
-        return np.asarray(X.T @ coefficients, dtype=float).reshape(-1)
-    # the faster of the two orders: coefficients come class by class
-    return np.asarray((coefficients.T @ X).T, dtype=float).reshape(-1)
+        return np.asarray(rows.matrix().T @ coefficients, dtype=float).reshape(-1)
+    # the faster order: coefficients come class by class
+    return np.asarray((coefficients.T @ np.asarray(rows, dtype=float)).T).reshape(-1)
 
 
 def _row_sum(

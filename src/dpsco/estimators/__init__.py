@@ -6,6 +6,9 @@
 | classifiers | `PrivateLogisticRegression`, `PrivateSVC`                              |
 | regressors  | `PrivateLinearRegression` and its robust and quantile relatives        |
 | mean        | `PrivateMean`                                                          |
+| search      | `PrivateGridSearch`: tuning within one budget                          |
+| search_plan | what a search decides before data, and its runs                        |
+| held_out    | scores of held-out rows, bounded row by row                            |
 | inputs      | what X and y may be; nothing that a row holds raises an error          |
 | repeated    | the warning of searches and cross-validation, which fit again and again |
 
@@ -33,6 +36,7 @@ from .regressors import (
     PrivateQuantileRegressor,
     PrivateSVR,
 )
+from .search import PrivateGridSearch
 
 __all__ = [
     "PrivateLogisticRegression",
@@ -43,4 +47,5 @@ __all__ = [
     "PrivateAbsoluteRegressor",
     "PrivateSVR",
     "PrivateMean",
+    "PrivateGridSearch",
 ]
