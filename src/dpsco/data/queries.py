@@ -316,7 +316,7 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     if not rank_one:
         return chunks(len(block), size)
     sparse = isinstance(block.rows, SparseRows)  # few entries a row, and a large sum for each part
-    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d // 2)
+    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d)
 
 
 def _rank_one_sum(
