@@ -18,7 +18,7 @@ from .data.source import Source
 from .data.table import Order, Table, from_arrays
 from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost
-from .privacy.budget import Budget
+from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse
 from .privacy.randomness import Randomness
 from .problem import Problem
@@ -260,6 +260,11 @@ def as_table(data: Any) -> Any:
 
 def _check_helpers(odometer: Any, progress: Any) -> None:
     """Refuse an odometer that cannot pay and a progress that cannot be called."""
+    if getattr(getattr(odometer, "budget", None), "adjacency", None) is Adjacency.ADD_REMOVE:
+        raise AssumptionError(
+            "the odometer's budget hides the number of rows (add_remove), which a plan makes "
+            "public. Keep an odometer of replace_one or zero_out for fits."
+        )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
         raise ParameterError(f"odometer must be an Odometer(path, budget), got {odometer!r}.")
     if progress is None:

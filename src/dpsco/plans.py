@@ -152,7 +152,7 @@ class Result:
     def __str__(self) -> str:
         claims, budget = self.certificate.claims, self.certificate.budget
         spent = f"epsilon {statement.rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"
-        seeded = " (seeded: private only while the seed is secret)"
+        seeded = " (seeded: private only while the seed is secret and not used again)"
         return (
             f"{len(self.weights)} weights by {self.solver}, {spent}, {budget.adjacency.value}"
             f"{seeded if self.certificate.reproducible else ''}\n"

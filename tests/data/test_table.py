@@ -344,13 +344,19 @@ def test_other_types_are_refused_as_rows(thing):
     "thing",
     [
         range(2), {1, 2}, "ab", 3.0, pd.DataFrame({"a": [1.0, 2.0]}), pd.Index([1.0, 2.0]),
-        pa.table({"a": [1.0, 2.0]}), pl.DataFrame({"a": [1.0, 2.0]}), pd.array([1, 2]),
+        pa.table({"a": [1.0, 2.0]}), pl.DataFrame({"a": [1.0, 2.0]}),
     ],
     ids=lambda thing: type(thing).__name__,
 )  # fmt: skip
 def test_other_types_are_refused_as_labels(thing):
     with pytest.raises(DataError, match=f"y must be.*{type(thing).__name__}"):
         from_arrays(np.ones((2, 1)), thing)
+
+
+def test_arrays_of_pandas_are_labels():
+    for values in (pd.array([1, None]), pd.array([1.0, None]), pd.Categorical([1, None])):
+        found = rows_of(np.ones((2, 1)), values, label=Classes(0, 1))
+        assert found.present.tolist() == [True, False]
 
 
 def test_columns_of_other_types_are_refused_by_type():

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -224,8 +224,14 @@ def test_searches_of_scikit_learn_warn_with_the_multiplied_cost():
     search = GridSearchCV(quick(), {"alpha": [0.0, 0.1]}, cv=3, refit=False)
     with pytest.warns(PrivacyCostWarning, match="6 times.*together epsilon 6.*PrivateGridSearch"):
         search.fit(X, CLASSES)
-    with pytest.warns(PrivacyCostWarning, match="on overlapping rows: together epsilon"):
+    with pytest.warns(PrivacyCostWarning, match="4 times.*on overlapping rows: together epsilon 4"):
         cross_val_score(quick(), X, CLASSES, cv=4)
+    with pytest.warns(PrivacyCostWarning, match="k fits cost k times epsilon 1"):
+        cross_val_score(quick(), X[:6], CLASSES[:6], cv=LeaveOneOut())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        search.fit(X, CLASSES)
+    assert len({str(warning.message) for warning in caught}) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quick().fit(X, CLASSES)

@@ -52,7 +52,7 @@ def add_budget(parser: argparse.ArgumentParser, *, required: bool) -> None:
     group.add_argument("--delta", type=float, help="default 1/n^2; 0 asks for pure privacy")
     group.add_argument(
         "--adjacency",
-        choices=("replace_one", "zero_out", "add_remove"),
+        choices=("replace_one", "zero_out"),
         default="replace_one",
         help="neighbours: one row takes another value (default), or counts for nothing",
     )

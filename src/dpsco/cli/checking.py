@@ -119,7 +119,7 @@ def _certificate(record: dict[str, Any]) -> tuple[Certificate, list[str]]:
 
 
 def _contradictions(saved: SavedModel) -> list[str]:
-    """Return a sentence where a model's plan releases what its certificate does not list."""
+    """Return a sentence where a model's plan and its certificate contradict each other."""
     from collections import Counter
 
     from ..privacy.releases import flatten
@@ -132,6 +132,9 @@ def _contradictions(saved: SavedModel) -> list[str]:
             listed |= Counter(alternative)
     if Counter(flatten(saved.plan.releases())) - listed:
         return ["the model's plan has releases that its certificate does not list"]
+    stated, planned = saved.certificate.budget, saved.plan.budget
+    if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
+        return ["the model's plan protects others than its certificate says"]
     return []
 
 

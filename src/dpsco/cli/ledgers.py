@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     )
     create.add_argument(
         "--adjacency",
-        choices=("replace_one", "zero_out", "add_remove"),
+        choices=("replace_one", "zero_out"),
         default="replace_one",
         help="which tables are neighbours (default replace_one)",
     )

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.schema import Label, SignLabel
-from ..errors import ParameterError
+from ..errors import AssumptionError, ParameterError
 from ..models.linear import LinearModel
-from ..privacy.budget import Budget
+from ..privacy.budget import Adjacency, Budget
 from ..privacy.calibration import gaussian_sigma
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, Purse
@@ -92,9 +92,15 @@ def release(
     """Return noisy metrics with a certificate; arguments as in `measure`.
 
     Raises:
+        AssumptionError: the adjacency is add_remove, under which n is not public.
         BudgetError: the odometer has not enough left; nothing is released.
         ParameterError: the model is of numbers, and knows no range.
     """
+    if budget.adjacency is Adjacency.ADD_REMOVE:
+        raise AssumptionError(
+            "metrics are means over a public number of rows, which add_remove would have to hide. "
+            "Use replace_one or zero_out."
+        )
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
         names, parts = _parts(model, X, labels)
     n, bound = len(labels), math.nextafter(math.sqrt(_most(model, names)), math.inf)

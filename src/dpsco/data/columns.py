@@ -6,6 +6,7 @@ them, are read as text (older pandas' way to hold it), whatever else is in them 
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from .arrow import distinct, family, numbers, pyarrow, type_name
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _NUMBERS = ("boolean", "integer", "real")
 _SHORT = (np.dtype(np.float16), np.dtype(np.float32))
-_ENCODE = "Leave it out with features=[...], or declare it in a schema and pass encoder=."
+_ENCODE = "Leave that column out, or declare it in a schema and encode it: data.TableEncoder."
 _RETYPE = "Give it a type of its own first: frame.astype({name: 'float64'}), or 'string' for text."
 
 
@@ -80,6 +81,7 @@ def open_series(column: Any) -> Any:
     nw = _narwhals("a column of a data frame as y")
     if type(column).__module__.startswith("pyarrow") and isinstance(column, pyarrow().Array):
         column = pyarrow().chunked_array([column])
+    column = _as_series(column)
     try:
         series = nw.from_native(column, series_only=True)
     except TypeError:
@@ -90,6 +92,14 @@ def open_series(column: Any) -> Any:
             "or a list; or the whole frame: from_frame(frame, label=name)."
         )
     return series
+
+
+def _as_series(column: Any) -> Any:
+    """Return the values of a pandas column, an array of pandas' own, as a column again."""
+    pandas = sys.modules.get("pandas")  # whoever holds such an array has loaded it
+    if pandas is None or not isinstance(column, pandas.api.extensions.ExtensionArray):
+        return column
+    return pandas.Series(column)
 
 
 def _library(data: Any) -> str | None:

@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]
 LONGEST_CLASS = 255
 """Most characters in the name of a class."""
 
+_SMALLEST_UNIT = 1e-290  # below, a division by it may overflow
 _LARGEST_CODE = 2.0**53  # beyond, neighbouring integers are one float64
 _RULES_HINT = (
     "Pass None (no labels), 'sign' (-1 or 1), a positive number Y (clip to [-Y, Y]), a pair "
@@ -114,6 +115,11 @@ class Scaled:
         object.__setattr__(self, "high", high)
         if not isinstance(self.centred, bool):
             raise ParameterError(f"centred must be True or False, got {self.centred!r}.")
+        if self.unit < _SMALLEST_UNIT:
+            raise ParameterError(
+                f"the range from {low!r} to {high!r} is too narrow; labels are told apart down to "
+                f"{_SMALLEST_UNIT:g}."
+            )
 
     @property
     def centre(self) -> float:
@@ -129,7 +135,8 @@ class Scaled:
 
     def encode(self, labels: NDArray[Any]) -> Floats:
         """Return the labels within [-1, 1]."""
-        mapped = (np.clip(labels, self.low, self.high) - self.centre) / self.unit
+        with np.errstate(all="ignore"):  # a label that is not finite
+            mapped = (np.clip(labels, self.low, self.high) - self.centre) / self.unit
         return np.asarray(np.clip(mapped, -1.0, 1.0))
 
 
@@ -264,10 +271,12 @@ def check_kind(rule: LabelRule, kind: str) -> None:
     if kind != "none" and text != (kind == "text"):
         wanted = "strings" if text else "numbers"
         found = "strings" if kind == "text" else "numbers"
-        raise DataError(
-            f"label={rule!r} reads {wanted}, but the table's labels are {found}. Declare "
-            "Classes(...) with values of the labels' own type, or convert the labels."
-        )
+        named = f"label={rule!r} reads"
+        advice = "Declare Classes(...) with values of the labels' own type, or convert the labels."
+        if isinstance(rule, Scaled):
+            named = f"labels between {rule.low:g} and {rule.high:g} are"
+            advice = "Convert the labels."
+        raise DataError(f"{named} {wanted}, but the table's labels are {found}. {advice}")
 
 
 def check_declared(rule: LabelRule, declared: LabelRule) -> None:

@@ -46,7 +46,8 @@ bounds: "declared", or "private": a part of the budget is spent on estimating wh
 bounds_share: which part of the budget that is; the estimates are `feature_norm_`, `label_range_`.
 odometer: an `Odometer`, or its path: pays for the fit out of a shared budget.
 random_state: None for secure noise. An integer makes the fit reproducible, and its certificate
-    says so: whoever knows it can take the noise away.
+    says so: whoever knows it can take the noise away, and so can whoever sees a second fit with it
+    on other rows. For tests and made-up rows only.
 """
 _LINEAR = """radius: bound on the length of the weights; None for none.
 alpha: strength of the penalty ``alpha / 2 ||weights||^2``, intercept included.

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ..data.arrays import dense_rows, list_rows
+from ..data.arrays import dense_rows, label_array, list_rows, sparse_rows
 from ..data.columns import from_library, number_rows, open_frame
 from ..data.table import Table, from_arrays
+from ..errors import ParameterError
 
 
 def training_table(
@@ -28,7 +29,11 @@ def training_table(
     Raises:
         ValueError: a shape or type that cannot be used; none depends on what a row holds.
     """
+    if isinstance(X, (list, tuple)):  # read entry by entry: one of them decides no type or error
+        X = list_rows(X)
     validate_data(estimator, X, skip_check_array=True)
+    if isinstance(X, np.ma.MaskedArray):
+        dense_rows(X)  # refuses it, for its mask would be lost
     if not from_library(X):
         X = check_array(
             X,
@@ -37,6 +42,11 @@ def training_table(
             ensure_all_finite=False,  # what is not finite makes a null row
             ensure_min_samples=2,  # the number of rows is public
             estimator=estimator,
+        )
+    if shift is not None and len(shift) not in (1, estimator.n_features_in_):
+        raise ParameterError(
+            f"centre must be a number, or one for each of {estimator.n_features_in_} features; "
+            f"got {len(shift)}."
         )
     if shift is not None and shift.any():
         X = _shifted(X, shift)
@@ -51,8 +61,10 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
 def _labels(y: Any) -> Any:
     if y is None:
         return None
-    if from_library(y) and len(np.shape(y)) == 1:
+    if isinstance(y, (list, tuple)) or (from_library(y) and len(np.shape(y)) == 1):
         return y
+    if isinstance(y, np.ma.MaskedArray):
+        return label_array(y)  # refuses it, for its mask would be lost
     return _by_entry(column_or_1d(y, warn=True))
 
 
@@ -62,7 +74,7 @@ def _shifted(X: Any, shift: NDArray[np.float64]) -> NDArray[np.float64]:
         frame = open_frame(X, "fit")
         X = number_rows(frame, list(frame.columns))
     elif issparse(X):
-        X = X.toarray()
+        X = sparse_rows(X).matrix().toarray()  # SciPy itself would follow a column out of its row
     values = _by_entry(X)
     rows = list_rows(values) if isinstance(values, list) else dense_rows(values)
     with np.errstate(all="ignore"):  # a sum that overflows makes a null row

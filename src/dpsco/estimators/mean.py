@@ -60,7 +60,7 @@ class PrivateMean(PrivateEstimator):
         """
         warn_if_repeated(self)
         problem = Problem(loss=SquaredDistance(), bounds=Bounds(self._bound()))
-        table = training_table(self, X, shift=-self._centre(X))
+        table = training_table(self, X, shift=-self._centre())
         budget, unit = self._budget(table.n), 1.0
         how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
         sources: Any = {"randomness": self._randomness(), "odometer": self._purse()}
@@ -73,7 +73,7 @@ class PrivateMean(PrivateEstimator):
             result = run(
                 plan(problem, n=table.n, d=table.d, budget=budget, **how), table, **sources
             )
-        self.mean_ = unit * result.weights + self._centre(X)
+        self.mean_ = unit * result.weights + self._centre()
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
 
@@ -88,10 +88,10 @@ class PrivateMean(PrivateEstimator):
             "it. Take it from what is publicly known, never from the private rows."
         )
 
-    def _centre(self, X: Any) -> Floats:
+    def _centre(self) -> Floats:
         """Return the centre, one number or one a feature."""
         centre = np.atleast_1d(np.asarray(self.centre, dtype=float))
-        if not (np.isfinite(centre).all() and centre.shape in ((1,), (np.shape(X)[-1],))):
+        if centre.ndim > 1 or not np.isfinite(centre).all():
             raise ParameterError(
                 f"centre must be a number, or one a feature, all finite; got {self.centre!r}."
             )

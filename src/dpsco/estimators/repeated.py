@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from types import FrameType
 from typing import Any
@@ -11,35 +10,28 @@ from typing import Any
 from ..errors import PrivacyCostWarning
 
 _SEARCHES = "sklearn.model_selection"
-_lock = threading.Lock()
-_fits = 0  # in this process, under scikit-learn's searches and cross-validation
 
 
 def warn_if_repeated(estimator: Any) -> None:
     """Warn, with the multiplied cost, if this fit is one of many on rows that overlap.
 
-    The caller is recognised by the public name of its module on the stack. The number of fits is
-    read off the search where it can be, and counted otherwise; a warning then comes with each
-    doubling.
+    The caller is recognised by the public name of its module on the stack, and asked for the number
+    of its fits where it can tell. Nothing is remembered: a frame would keep private rows alive.
     """
     frame = _search(sys._getframe(1))
     if frame is None:
         return
-    global _fits
-    with _lock:
-        _fits += 1
-        number = _fits
-    planned = _planned(frame)
-    if planned is None and number & (number - 1):
-        return
-    count = planned or number
-    name, each = type(estimator).__name__, estimator.epsilon
+    name, each, count = type(estimator).__name__, estimator.epsilon, _planned(frame)
+    if count is None:
+        cost = f"several times, each time at epsilon {each:g} on overlapping rows: k fits cost k "
+        cost += f"times epsilon {each:g}"
+    else:
+        cost = f"{count} times, each time at epsilon {each:g} on overlapping rows: together epsilon "
+        cost += f"{count * each:g}"
     warnings.warn(
-        f"scikit-learn fits {name} {'' if planned else 'for the '}{count}"
-        f"{' times' if planned else 'th time'} here, each time at epsilon {each:g} on overlapping "
-        f"rows: together epsilon {count * each:g}, and the choice by score is not private at all. "
-        "PrivateGridSearch keeps the whole search within one budget; public or synthetic rows can "
-        "be searched freely.",
+        f"scikit-learn fits {name} {cost}, and scores on private rows are not private at all. "
+        "PrivateGridSearch keeps a whole search within one budget; public or synthetic rows can be "
+        "searched freely.",
         PrivacyCostWarning,
         stacklevel=3,
     )
@@ -55,10 +47,17 @@ def _search(frame: FrameType | None) -> FrameType | None:
 
 
 def _planned(frame: FrameType | None) -> int | None:
-    """Return how many fits a search has announced, or None."""
-    while frame is not None and frame.f_globals.get("__name__") is not None:
-        found = [frame.f_locals.get(name) for name in ("n_candidates", "n_splits")]
+    """Return how many fits the caller is going to make, or None where it does not say."""
+    folds = None
+    while frame is not None:
+        values = frame.f_locals
+        found = [values.get(name) for name in ("n_candidates", "n_splits")]
         if all(isinstance(number, int) for number in found):
             return int(found[0]) * int(found[1])  # type: ignore[arg-type]
+        if folds is None and hasattr(values.get("cv"), "get_n_splits"):
+            try:
+                folds = int(values["cv"].get_n_splits())
+            except (TypeError, ValueError):  # some splitters want the rows for that
+                folds = None
         frame = frame.f_back
-    return None
+    return folds

@@ -186,6 +186,12 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 "PrivateGridSearch needs declared bounds, got bounds="
                 f"{self.estimator.bounds!r}: estimate them once, before, and declare them."
             )
+        for name in ("odometer", "random_state"):
+            if getattr(self.estimator, name) is not None:
+                raise ParameterError(
+                    f"the estimator has its own {name}, which a search would not use. Give it to "
+                    f"the search: PrivateGridSearch(..., {name}=...)."
+                )
         return PrivateEstimator(
             self.epsilon,
             delta=self.delta,

@@ -55,7 +55,9 @@ _HITS_CAVEAT = "the rows drawn at the steps stay secret"
 _RUNS_CAVEAT = (
     "nobody sees how many runs the selection made, nor how long they took, which would tell it"
 )
-_SEED_CAVEAT = "nobody who sees the output knows the seed of the noise"
+_SEED_CAVEAT = (
+    "nobody who sees the output knows the seed of the noise, and nothing else is released with it"
+)
 
 
 @dataclass(frozen=True)

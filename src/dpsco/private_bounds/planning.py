@@ -18,7 +18,7 @@ from ..geometry.norms import L2, Norm
 from ..plans import BasePlan
 from ..privacy import gaussian, statement
 from ..privacy.accounting import Cost, cost
-from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget
+from ..privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget
 from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger, Purse
 from ..privacy.randomness import Randomness
@@ -66,6 +66,11 @@ class BoundsPlan:
         if not (self.features or self.labels):
             raise ParameterError(
                 "private bounds need something to estimate: features, labels or both."
+            )
+        if self.budget.adjacency is Adjacency.ADD_REMOVE:
+            raise AssumptionError(
+                "private bounds are for a public number of rows, which add_remove would have to "
+                "hide. Use replace_one or zero_out."
             )
         if not isinstance(self.budget, (ApproxDP, ZCDP, GDP)):
             raise AssumptionError(
