@@ -335,3 +335,13 @@ def test_a_secret_order_without_a_folder_is_refused_before_an_odometer_pays(tmp_
     with pytest.raises(dp.errors.ParameterError, match="spill"):
         dp.solve(problem, table, dp.ApproxDP(0.5, 1e-7), solver="noisy_gd", odometer=purse)
     assert purse.entries() == []
+
+
+def test_an_odometer_that_hides_the_number_of_rows_does_not_pay_for_plans(tmp_path):
+    hidden = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
+    purse = dp.Odometer(tmp_path / "odometer", hidden)
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    X, y = np.ones((50, 2)), np.ones(50)
+    with pytest.raises(dp.errors.AssumptionError, match="add_remove"):
+        dp.solve(problem, (X, y), dp.ApproxDP(0.1, 1e-7), solver="noisy_gd", odometer=purse)
+    assert purse.entries() == []

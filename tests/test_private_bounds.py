@@ -704,3 +704,9 @@ def test_numbers_are_predicted_as_well_as_the_noise_of_the_labels_allows(scale):
     error = np.mean(np.abs(1e3 * (rule.centre + rule.unit * scores) - wanted))
     assert error < 1.15 * 5.0 * math.sqrt(2 / math.pi)  # of the labels' own noise
     assert error < 0.15 * np.mean(np.abs(wanted - np.median(wanted)))
+
+
+def test_a_hidden_number_of_rows_is_refused():
+    budget = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
+    with pytest.raises(dp.errors.AssumptionError, match="add_remove"):
+        plan_bounds(budget, n=5000)

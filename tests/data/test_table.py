@@ -354,8 +354,11 @@ def test_other_types_are_refused_as_labels(thing):
 
 
 def test_arrays_of_pandas_are_labels():
-    for values in (pd.array([1, None]), pd.array([1.0, None]), pd.Categorical([1, None])):
+    for values in (pd.array([1, None]), pd.array([1.0, None])):
         found = rows_of(np.ones((2, 1)), values, label=Classes(0, 1))
+        assert found.present.tolist() == [True, False]
+    for values in (pd.Categorical(["a", None]), pd.array(["a", None])):
+        found = rows_of(np.ones((2, 1)), values, label=Classes("a", "b"))
         assert found.present.tolist() == [True, False]
 
 

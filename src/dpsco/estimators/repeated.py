@@ -22,14 +22,12 @@ def warn_if_repeated(estimator: Any) -> None:
     if frame is None:
         return
     name, each, count = type(estimator).__name__, estimator.epsilon, _planned(frame)
+    times, together = f"{count} times", f"together epsilon {(count or 0) * each:g}"
     if count is None:
-        cost = f"several times, each time at epsilon {each:g} on overlapping rows: k fits cost k "
-        cost += f"times epsilon {each:g}"
-    else:
-        cost = f"{count} times, each time at epsilon {each:g} on overlapping rows: together epsilon "
-        cost += f"{count * each:g}"
+        times, together = "several times", f"k fits cost k times epsilon {each:g}"
     warnings.warn(
-        f"scikit-learn fits {name} {cost}, and scores on private rows are not private at all. "
+        f"scikit-learn fits {name} {times}, each time at epsilon {each:g} on overlapping rows: "
+        f"{together}, and scores on private rows are not private at all. "
         "PrivateGridSearch keeps a whole search within one budget; public or synthetic rows can be "
         "searched freely.",
         PrivacyCostWarning,

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ..errors import BudgetError, DpscoError, OdometerError, ParameterError
+from . import statement
 from .accounting import Cost, compose, cost
 from .budget import Budget, budget_from_json
 from .releases import Composition, Release, flatten, from_json, to_json
@@ -93,12 +94,27 @@ class Odometer:
         """Return what all spends cost together."""
         return compose([self._price(e.releases) for e in self.entries()], unit=self.budget.unit)
 
+    def spent_by(self, entry: Entry) -> float:
+        """Return what one entry costs by itself, in the currency of the budget.
+
+        The whole is less than the sum of its entries: they are composed, not added.
+        """
+        alone = compose([self._price(entry.releases)], unit=self.budget.unit)
+        return alone.against(self.budget)[0]
+
     def __str__(self) -> str:
-        entries = self.entries()
-        spent, allowed = self.cost().against(self.budget)
-        lines = [f"Odometer {self.path}: {spent:.6g} of {allowed:.6g} spent ({self.budget})"]
-        lines += [f"  {e.number:>4}  {e.time}  {e.label}" for e in entries]
-        return "\n".join(lines)
+        budget, entries = self.budget, self.entries()
+        total, _ = self.cost().against(budget)
+        lines = [
+            f"{self.path}: spent {statement.of_total(total, budget)}; protects "
+            f"{statement.owner(budget)}, adjacency {budget.adjacency.value}"
+        ]
+        if entries:
+            lines.append("  entry  time                       by itself   for")
+        for e in entries:
+            alone = statement.rounded_up(self.spent_by(e))
+            lines.append(f"  {e.number:>5}  {e.time:<25}  {alone:>9}   {e.label}")
+        return "\n".join(map(statement.printable, lines))
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:
         return cost(releases, adjacency=self.budget.adjacency)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..errors import DpscoError
 from . import releases
-from .budget import Budget
+from .budget import ApproxDP, Budget, PureDP
 from .releases import Release, RepeatedSelectionRelease
 
 if TYPE_CHECKING:
-    from .certificate import Certificate
+    from .certificate import Certificate, Verification
 
 _MOST_SHOWN = 3  # alternatives of a repeated selection
 
@@ -19,12 +20,12 @@ def text(certificate: Certificate) -> str:
     """Return the certificate as lines of a title and what it says."""
     budget, claims = certificate.budget, certificate.claims
     many = budget.unit.rows > 1
-    spent = [f"epsilon {rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"]
-    spent += [f"mu {rounded_up(claims.mu)} (exact)"] if claims.mu is not None else []
-    spent += [f"rho {rounded_up(claims.rho)}"] if claims.rho is not None else []
+    paid = [spent(certificate)]
+    paid += [f"mu {rounded_up(claims.mu)} (exact)"] if claims.mu is not None else []
+    paid += [f"rho {rounded_up(claims.rho)}"] if claims.rho is not None else []
     unit = f"{budget.unit.rows} rows a {budget.unit.name}" if many else budget.unit.name
     parts: list[tuple[str, list[str]]] = [
-        ("spent", [", ".join(spent)]),
+        ("spent", [", ".join(paid)]),
         ("budget", [amounts(budget)]),
         ("protects", [f"one {unit}, adjacency {budget.adjacency.value}"]),
         ("trust", [certificate.trust_model]),
@@ -40,7 +41,89 @@ def text(certificate: Certificate) -> str:
     lines = [f"Privacy certificate (dpsco {certificate.versions.get('dpsco', '?')})"]
     for title, notes in parts:
         lines += [f"  {'' if i else title:<10}  {note}" for i, note in enumerate(notes)]
-    return "\n".join(map(_printable, lines))
+    return "\n".join(map(printable, lines))
+
+
+def point(certificate: Certificate) -> tuple[float, float]:
+    """Return the epsilon and delta to speak of: of a pure budget what is spent at delta 0."""
+    claims = certificate.claims
+    if isinstance(certificate.budget, PureDP):
+        try:
+            pure = certificate.cost.pure_epsilon
+        except (DpscoError, ArithmeticError, MemoryError):  # forged releases
+            pure = math.inf
+        if math.isfinite(pure):
+            return pure, 0.0
+    return claims.epsilon, claims.delta
+
+
+def spent(certificate: Certificate) -> str:
+    """Return what a run cost, in one phrase."""
+    return at(*point(certificate))
+
+
+def at(epsilon: float, delta: float) -> str:
+    """Return a point of a privacy curve in words.
+
+    >>> at(1.0, 0.0), at(0.5, 1e-6)
+    ('epsilon 1, pure (delta 0)', 'epsilon 0.5 at delta 1e-06')
+    """
+    shown = f"epsilon {rounded_up(epsilon)}"
+    return f"{shown} at delta {delta:.3g}" if delta else f"{shown}, pure (delta 0)"
+
+
+def verdict(verification: Verification) -> str:
+    """Return the outcome of a verification as lines."""
+    certificate = verification.certificate
+    seeded = ", if the seed of its noise is secret" if certificate.reproducible else ""
+    lines = [
+        f"{'VALID' if verification.ok else 'NOT VALID'}: {spent(certificate)}, "
+        f"{certificate.budget.adjacency.value}{seeded}",
+        f"  second accountant: {opinion(verification.witness)}",
+    ]
+    return "\n".join(lines + [f"  problem: {problem}" for problem in verification.problems])
+
+
+def opinion(witness: str) -> str:
+    """Return what a second accountant found, and how a looser bound is to be read.
+
+    >>> opinion("RDP gives epsilon 4.05 at delta 1e-08, bounds 1")
+    'RDP gives a looser upper bound, epsilon 4.05 at delta 1e-08, which does not contradict 1'
+    """
+    found, bounds, first = witness.partition(", bounds ")
+    route, gives, value = found.partition(" gives epsilon ")
+    if not (bounds and gives):
+        return witness
+    return f"{route} gives a looser upper bound, epsilon {value}, which does not contradict {first}"
+
+
+def owner(budget: Budget) -> str:
+    """Return whom a budget protects: a row, or somebody with several.
+
+    >>> from dpsco.privacy.budget import Unit
+    >>> owner(ApproxDP(1.0, 1e-6)), owner(ApproxDP(1.0, 1e-6, unit=Unit(3, "person")))
+    ('one row', 'one person with up to 3 rows')
+    """
+    unit = budget.unit
+    return f"one {unit.name}" + (f" with up to {unit.rows:,} rows" if unit.rows > 1 else "")
+
+
+def of_total(amount: float, budget: Budget) -> str:
+    """Return an amount beside a whole budget, in the budget's own currency.
+
+    >>> of_total(0.5, ApproxDP(3.0, 1e-6))
+    'epsilon 0.5 of 3 at delta 1e-06'
+    """
+    if isinstance(budget, ApproxDP):
+        return f"epsilon {rounded_up(amount)} of {budget.epsilon:.6g} at delta {budget.delta:.3g}"
+    if isinstance(budget, PureDP):
+        return f"epsilon {rounded_up(amount)} of {budget.epsilon:.6g}, pure (delta 0)"
+    ((name, total),) = (
+        (name, value)
+        for name, value in budget.to_json().items()
+        if name not in ("kind", "adjacency", "unit")
+    )
+    return f"{name} {rounded_up(amount)} of {total:.6g}"
 
 
 def rounded_up(value: float, digits: int = 6) -> str:
@@ -56,7 +139,7 @@ def rounded_up(value: float, digits: int = 6) -> str:
     return f"{value + 0.6 * unit:.{digits}g}"
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """Return the line without control characters, which a forged file could hold."""
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
