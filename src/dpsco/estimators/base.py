@@ -57,13 +57,22 @@ solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk.
 calibration: "tight", "conjectured" or "paper".
 options: settings of the solver's own, such as {"rounds": 50}.
 """
+_FITTED = """certificate_: what the fit cost, to be handed on with the model.
+plan_: everything that was decided before a row was read.
+"""
 
 
 def described(kind: Estimator) -> Estimator:
-    """Put the parameters that all estimators have at the head of a class's own ones."""
+    """Complete a class's text: parameters that all have before its own, attributes at the end."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    text, example = (*text.split("\n>>> ", 1), "")[:2]
+    head, _, own = text.partition("Args:\n")
     shared = _SHARED + (_LINEAR if issubclass(kind, PrivateLinearModel) else "")
-    text, head = inspect.cleandoc(kind.__doc__ or ""), "Args:\n"
-    kind.__doc__ = text.replace(head, head + textwrap.indent(shared, "    "), 1)
+    parameters = textwrap.indent(shared + kind._labels_text, "    ") + own.rstrip() + "\n"
+    attributes = textwrap.indent(kind._attributes_text + _FITTED, "    ")
+    parts = [head.rstrip(), "Args:\n" + parameters, "Attributes:\n" + attributes]
+    kind.__doc__ = "\n\n".join(part.rstrip() for part in parts)
+    kind.__doc__ += f"\n\n>>> {example}" if example else ""
     return kind
 
 
@@ -81,6 +90,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     bounds_share: float = 0.1
     odometer: Odometer | str | Path | None = None
     random_state: int | None = None
+
+    _labels_text: ClassVar[str] = ""  # for `described`: the parameters about labels
+    _attributes_text: ClassVar[str] = ""  # and the attributes of a fitted one
 
     def _budget(self, n: int) -> Budget:
         """Return the budget of a fit on n rows."""

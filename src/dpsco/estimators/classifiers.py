@@ -20,6 +20,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
 
     classes: Sequence[Any] | None = None
 
+    _labels_text: ClassVar[str] = """classes: every label that may occur, two or more; declared,
+    never read off the rows.
+"""
+    _attributes_text: ClassVar[str] = """coef_, intercept_: (1, features) and (1,) for two classes,
+    else one row a class.
+classes_: the declared classes.
+"""
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return a score a row: (rows,) for two classes, (rows, classes) for more."""
         rows = self._rows(X)
@@ -44,15 +52,6 @@ class PrivateLogisticRegression(PrivateClassifier):
     """Logistic regression under differential privacy, for two classes or more.
 
     Many classes are one multinomial model, fitted within one budget.
-
-    Args:
-        classes: every label that may occur, two or more; declared, never read off the rows.
-
-    Attributes:
-        coef_, intercept_: (1, features) and (1,) for two classes, else one row a class.
-        classes_: the declared classes.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read.
 
     >>> X, y = np.array([[0.1, 0.9], [0.8, 0.2]] * 500), np.array(["no", "yes"] * 500)
     >>> model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=["no", "yes"])
@@ -81,14 +80,7 @@ class PrivateSVC(PrivateClassifier):
     More than two classes are fitted one against the rest, all within one budget.
 
     Args:
-        classes: every label that may occur, two or more; declared, never read off the rows.
         power: of the hinge loss, from 1 (the hinge itself) to 2 (its square).
-
-    Attributes:
-        coef_, intercept_: (1, features) and (1,) for two classes, else one row a class.
-        classes_: the declared classes.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read.
     """
 
     power: float = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,14 @@ class PrivateMean(PrivateEstimator):
         centre: a public guess of the mean, a number or one a feature; ``feature_norm`` bounds the
             distance from it.
 
-    Attributes:
-        mean_: (features,).
-        certificate_: what it cost, to be handed on with the mean.
-        plan_: everything that was decided before a row was read.
-
     >>> model = PrivateMean(1.0, feature_norm=5.0, centre=40.0)
     >>> bool(abs(model.fit(np.full((5000, 1), 42.0)).mean_[0] - 42.0) < 0.1)
     True
     """
 
     centre: float | Sequence[float] = 0.0
+
+    _attributes_text: ClassVar[str] = "mean_: (features,).\n"
 
     def fit(self, X: Any, y: Any = None) -> PrivateMean:
         """Estimate the mean of private rows.

@@ -18,6 +18,13 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     label_range: tuple[float, float] | None = None
 
+    _labels_text: ClassVar[str] = """label_range: (low, high) of the labels; others are clipped to
+    it, and so are predictions. Declared, never read off the rows.
+"""
+    _attributes_text: ClassVar[str] = """coef_, intercept_: (features,) and a number, in the label's
+    own units; the plan is in labels scaled to [-1, 1].
+"""
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted number of each row, within ``label_range``."""
         rows = self._rows(X)
@@ -35,15 +42,6 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 class PrivateLinearRegression(PrivateRegressor):
     """Least squares under differential privacy.
 
-    Args:
-        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
-            Declared, never read off the rows.
-
-    Attributes:
-        coef_, intercept_: (features,) and a number, in the label's own units.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
-
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 2000)[:, None]
     >>> model = PrivateLinearRegression(1.0, feature_norm=1.0, label_range=(0, 10))
@@ -60,14 +58,7 @@ class PrivateHuberRegressor(PrivateRegressor):
     """Huber's regression: residuals beyond a threshold pull with a bounded force.
 
     Args:
-        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
-            Declared, never read off the rows.
         threshold: in units of the label; None is a twentieth of the range.
-
-    Attributes:
-        coef_, intercept_: (features,) and a number, in the label's own units.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
     """
 
     threshold: float | None = None
@@ -82,14 +73,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
     """Regression of a quantile: the prediction lies above that part of the labels.
 
     Args:
-        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
-            Declared, never read off the rows.
         quantile: between 0 and 1; 0.5 is the median.
-
-    Attributes:
-        coef_, intercept_: (features,) and a number, in the label's own units.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
     """
 
     quantile: float = 0.5
@@ -101,17 +85,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
 @described
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateAbsoluteRegressor(PrivateRegressor):
-    """Least absolute residuals: best where the mean absolute error counts.
-
-    Args:
-        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
-            Declared, never read off the rows.
-
-    Attributes:
-        coef_, intercept_: (features,) and a number, in the label's own units.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
-    """
+    """Least absolute residuals: best where the mean absolute error counts."""
 
     _kind: ClassVar[str] = "absolute"
 
@@ -122,14 +96,7 @@ class PrivateSVR(PrivateRegressor):
     """Linear support vector regression: residuals within a width cost nothing.
 
     Args:
-        label_range: (low, high) of the labels; others are clipped to it, and so are predictions.
-            Declared, never read off the rows.
         width: in units of the label; None is a fortieth of the range.
-
-    Attributes:
-        coef_, intercept_: (features,) and a number, in the label's own units.
-        certificate_: what the fit cost, to be handed on with the model.
-        plan_: everything that was decided before a row was read, in labels scaled to [-1, 1].
     """
 
     width: float | None = None
