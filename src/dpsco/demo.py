@@ -23,10 +23,10 @@ from .data.frames import from_frame
 from .data.schema import ClassLabel, Schema
 from .errors import MissingExtraError
 from .models import LinearModel, SavedModel, setup_for
+from .privacy import statement
 from .privacy.budget import ApproxDP
 from .privacy.certificate import Certificate
 from .privacy.randomness import Randomness
-from .privacy.statement import rounded_up
 
 Floats = NDArray[np.float64]
 
@@ -50,9 +50,8 @@ class Outcome:
         return self.saved.certificate
 
     def __str__(self) -> str:
-        plan, claims = self.saved.plan, self.certificate.claims
+        plan, spent = self.saved.plan, statement.spent(self.certificate)
         assert plan is not None
-        spent = f"epsilon {rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"
         lines = [
             f"Is a text message spam? Fitted on {self.rows[0]:,} messages, {plan.d} features; "
             f"measured on {self.rows[1]:,} others.",

@@ -126,6 +126,8 @@ def refused(dpsco, tmp_path):
             words.append(str(arguments[1]))
         assert found == code, (out, err)
         assert out == ""
+        lines = err.splitlines(keepends=True)
+        err = "".join(line for line in lines if not line.startswith("dpsco fit: note: "))
         assert err.startswith(f"dpsco {' '.join(words)}: ")
         assert err.count("\n") == 1
         assert "Traceback" not in err

@@ -108,6 +108,45 @@ def test_verify_fails_on_a_model_whose_plan_released_more(copy, dpsco, home, mak
 
 
 @pytest.mark.parametrize(
+    ("certified", "planned"),
+    [([], ["--adjacency", "zero_out"]), (["--rows-per-person", 2], [])],
+    ids=["adjacency", "unit"],
+)
+def test_verify_fails_on_a_model_whose_plan_protects_others(
+    dpsco, home, make, tmp_path, certified, planned
+):
+    """A plan of the certified releases that says it is for other neighbours, or for one row."""
+    copy, other = tmp_path / "copy.json", tmp_path / "other.json"
+    options = ["--seed", 1, "--solver", "noisy_gd"]
+    assert make.fit(home, copy, *options, *certified) == 0
+    assert make.fit(home, other, *options, *planned) == 0
+    theirs = json.loads(other.read_text())["plan"]["budget"]
+
+    def swap(record):
+        record["plan"]["budget"] = theirs
+
+    rewrite(copy, swap, digest=model_digest)
+    code, out, _ = dpsco("verify", "--single", copy)
+    assert code == 1
+    assert "NOT VALID" in out
+    assert "plan protects others than its certificate says" in out
+    record = json.loads(dpsco("verify", "--single", "--json", copy)[1])
+    assert record["valid"] is False
+
+
+def test_a_looser_second_bound_is_called_so(dpsco, home, make, tmp_path):
+    pytest.importorskip("dp_accounting")
+    path = tmp_path / "m.json"
+    assert make.fit(home, path, "--solver", "approx_objective_perturbation") == 0
+    code, out, _ = dpsco("verify", path)
+    assert code == 0
+    assert "second accountant: RDP gives a looser upper bound, epsilon " in out
+    assert "which does not contradict " in out
+    said = json.loads(dpsco("verify", "--json", path)[1])["second_accountant"]
+    assert said in out
+
+
+@pytest.mark.parametrize(
     "content",
     [None, "", "{}", "[1, 2]", '{"schema": "other"}', "\x00\x01", '{"schema": ["a"]}'],
     ids=["absent", "empty", "object", "list", "other", "bytes", "odd"],

@@ -108,7 +108,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr(listing, "table", broken(KeyboardInterrupt()))
     assert cli.main(["solvers"]) == 130
-    assert capsys.readouterr().err == "dpsco solvers: interrupted; nothing was written.\n"
+    assert capsys.readouterr().err == "dpsco solvers: interrupted. Nothing was written.\n"
 
 
 def test_messages_are_one_line(capsys):

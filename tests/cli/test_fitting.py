@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -261,9 +262,9 @@ def test_one_class_among_the_rows_is_not_discovered(command, dpsco, make, tmp_pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "cannot read"),
+        ("", "odd.csv is empty"),
         ("age,work,owner,id,ill\n", "has no rows"),
-        ("age,work,owner,id,ill\n31337.25,farm,yes,1,no\n", "protects nobody with 1 row"),
+        ("age,work,owner,id,ill\n31337.25,farm,yes,1,no\n", "protects nobody with 1 row. "),
         ("age,work,owner,id,ill,more\n31337.25,farm,yes,1,no,3\n", "not declared: 'more'"),
         ("age,work,owner,id\n31337.25,farm,yes,1\n", "column 'ill' is missing"),
         ("31337.25,farm,yes,1,no\n", "none of the 5 entries"),
@@ -377,6 +378,117 @@ def test_test_rows_without_labels_are_refused(command, refused, make, tmp_path):
     columns["ill"] = np.full(20, "other")
     test = make.write_csv(tmp_path / "test.csv", columns)
     assert "no row of" in refused(*command, "--test-public", test)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".txt", ".npz", ""])
+def test_unknown_endings_are_refused(command, refused, tmp_path, ending):
+    command[1] = tmp_path / f"table{ending}"
+    command[1].write_text("31337.25")
+    words = f"unknown ending {ending}" if ending else "a name without an ending"
+    assert f"{words}: use .csv or .parquet" in refused(*command)
+
+
+def test_a_folder_of_csv_files_is_refused_and_not_promised(command, refused, home, dpsco, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.csv").write_text((home / "people.csv").read_text())
+    command[1] = tmp_path / "folder"
+    assert "no file whose name ends in .parquet" in refused(*command)
+    for name in (["fit"], ["predict"], ["evaluate"], ["schema", "draft"], ["schema", "check"]):
+        shown = " ".join(dpsco(*name, "--help")[1].split())
+        assert "a .csv file, a .parquet file, or a folder of .parquet files" in shown
+
+
+def test_help_names_what_a_csv_file_can_tell(dpsco):
+    shown = " ".join(dpsco("fit", "--help")[1].split())
+    for words in ("too many or too few entries", "quote that is not closed", "blank line"):
+        assert words in shown
+    assert "Parquet has none of this" in shown
+
+
+@pytest.mark.parametrize(("epsilon", "word"), [(0.001, "HOPELESS"), (0.01, "Weak")])
+def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
+    """The verdict of `plan`, on stderr."""
+    code, out, err = dpsco(*command[:-1], epsilon, *QUICK)
+    assert code == 0
+    facts = ["--schema", home / "schema.json", "--n", 800, "--epsilon", epsilon, *QUICK]
+    verdict = dpsco("plan", *facts)[1].splitlines()[0]
+    assert verdict.startswith(word)
+    assert err == f"dpsco fit: note: {verdict}\n"
+    assert word not in out
+    record = json.loads(dpsco(*command[:-1], epsilon, *QUICK, "--force", "--json")[1])
+    assert (record["prospects"], record["warnings"]) == (verdict, [])
+    assert dpsco(*command, "--force")[2] == ""
+
+
+def test_the_verdict_comes_before_the_fit(command, dpsco, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpsco.api.run", stop)
+    code, _, err = dpsco(*command[:-1], 0.001, *QUICK)
+    assert code == 130
+    assert err.index("HOPELESS") < err.index("interrupted")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "words"),
+    [
+        (2, 0.01, ["delta 0.01 is above 1/n = 0.00125"]),
+        (21, 1e-6, ["epsilon 21 is next to no protection"]),
+        (20, 1 / 800, []),
+    ],
+)
+def test_odd_budgets_are_warned_about(command, dpsco, epsilon, delta, words):
+    *start, _ = command
+    code, out, err = dpsco(*start, epsilon, "--delta", delta, *QUICK, "--json")
+    assert code == 0
+    notes = [line for line in err.splitlines() if "Weak" not in line]
+    assert [any(word in note for note in notes) for word in words] == [True] * len(notes)
+    assert len(json.loads(out)["warnings"]) == len(words) == len(notes)
+
+
+def test_pure_privacy_is_called_so(command, dpsco, tmp_path):
+    code, out, _ = dpsco(*command, "--delta", 0, "--radius", 3)
+    assert code == 0
+    assert "spent: epsilon 2, pure (delta 0), replace_one" in out
+    assert "1e-06" not in out
+    shown = dpsco("verify", "--single", command[5])[1]
+    assert "\nVALID: epsilon 2, pure (delta 0), replace_one" in shown
+    assert "spent       epsilon 2, pure (delta 0), epsilon " in shown
+    record = json.loads(dpsco("verify", "--single", "--json", command[5])[1])
+    assert (record["epsilon"], record["delta"]) == (pytest.approx(2.0), 0.0)
+    record = json.loads(dpsco(*command, "--delta", 0, "--radius", 3, "--force", "--json")[1])
+    assert (record["epsilon"], record["delta"]) == (pytest.approx(2.0), 0.0)
+
+
+def test_people_with_several_rows_are_named(command, dpsco):
+    code, out, _ = dpsco(*command, *QUICK, "--rows-per-person", 3)
+    assert code == 0
+    assert re.search("spent: .*, replace_one, for one person with up to 3 rows", out)
+    assert "one person" not in dpsco(*command, *QUICK, "--force")[1]
+
+
+def test_quantiles_are_measured_as_such(home, dpsco, tmp_path):
+    pytest.importorskip("jinja2")
+    data, schema = home / "costs.csv", home / "costs.json"
+    model, report = tmp_path / "m.json", tmp_path / "r.html"
+    asked = ["--model", "quantile", "--setting", "quantile=0.9", "--epsilon", 50]
+    more = ["--test-public", data, "--report", report, "-o", model]
+    code, out, _ = dpsco("fit", data, "--schema", schema, *asked, *more)
+    assert code == 0
+    evaluated = dpsco("evaluate", model, data)[1]
+    for shown in (out, evaluated):
+        assert re.search(r"pinball loss +[\d.]+ +[\d.]+\ncoverage +0\.\d+ +0\.9", shown)
+        assert shown.index("coverage") < shown.index("MAE")
+        assert "the aim is 0.9" in shown
+    for words in ("pinball loss", "coverage (aim 0.9)", "best constant"):
+        assert words in report.read_text()
+    record = json.loads(dpsco("evaluate", model, data, "--json")[1])
+    assert record["values"]["pinball loss"] < 0.7 * record["baseline"]["pinball loss"]
+    noisy = json.loads(dpsco("evaluate", model, data, "--json", "--epsilon", 500)[1])
+    assert list(noisy["values"]) == ["pinball loss", "coverage"]
+    for name, value in noisy["values"].items():
+        assert value == pytest.approx(record["values"][name], rel=0.1)
 
 
 def test_progress_goes_to_the_terminal(command, dpsco, monkeypatch):

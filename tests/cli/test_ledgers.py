@@ -1,13 +1,28 @@
 """``ledger``: several fits within one budget."""
 
+import contextlib
 import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dpsco as dp
+from dpsco import api
+from dpsco.cli import fitting, ledgers, metrics
 
 
 def test_create_and_show(dpsco, tmp_path):
     path = tmp_path / "a.ledger"
     code, out, _ = dpsco("ledger", "create", path, "--epsilon", 3, "--delta", 1e-6)
     assert code == 0
-    assert "0 of 3 spent" in out
+    assert out == (
+        f"{path}: spent epsilon 0 of 3 at delta 1e-06; protects one row, adjacency replace_one\n"
+    )
     code, out, _ = dpsco("ledger", "show", path, "--json")
     record = json.loads(out)
     assert code == 0
@@ -37,7 +52,13 @@ def test_a_ledger_is_never_replaced(dpsco, refused, tmp_path):
 
 def test_refusals(refused, tmp_path):
     path = tmp_path / "a.ledger"
-    assert "epsilon must be positive" in refused(
+    for delta in (0, 1, 2):
+        text = refused("ledger", "create", path, "--epsilon", 1, "--delta", delta)
+        assert f"--delta must lie strictly between 0 and 1, got {delta}" in text
+        assert "PureDP" not in text
+    text = refused("ledger", "create", path, "--epsilon", 1, "--delta", 0.1, "--rows-per-person", 0)
+    assert "--rows-per-person must be at least 1" in text
+    assert "--epsilon must be positive" in refused(
         "ledger", "create", path, "--epsilon", -1, "--delta", 1e-6
     )
     assert "dpsco ledger create" in refused("ledger", "show", path)
@@ -72,3 +93,129 @@ def test_a_fit_that_cannot_be_written_costs_nothing(dpsco, refused, home, tmp_pa
     broken.write_text("age\n1\n")
     refused(*command, "--odometer", path, "-o", new, "--test-public", broken)
     assert json.loads(dpsco("ledger", "show", path, "--json")[1])["spent"] == 0.0
+
+
+@pytest.fixture
+def paid(dpsco, home, tmp_path):
+    """A ledger, and a command that it pays for."""
+    path = tmp_path / "a.ledger"
+    assert dpsco("ledger", "create", path, "--epsilon", 9, "--delta", 1e-5)[0] == 0
+    command = ["fit", home / "people.csv", "--schema", home / "schema.json", "--epsilon", 2]
+    quick = ["--solver", "noisy_gd", "--option", "rounds=2", "-o", tmp_path / "m.json"]
+    return path, [*command, *quick, "--odometer", path]
+
+
+def entries(dpsco, path):
+    return json.loads(dpsco("ledger", "show", path, "--json")[1])["entries"]
+
+
+def raising(problem):
+    def fail(*_, **__):
+        raise problem
+
+    return fail
+
+
+def test_show_lists_each_entry(dpsco, paid, tmp_path):
+    path, command = paid
+    for number in (1, 2):
+        command[command.index("-o") + 1] = tmp_path / f"{number}.json"
+        assert dpsco(*command)[0] == 0
+    out = dpsco("ledger", "show", path)[1]
+    assert "ApproxDP" not in out
+    assert "Unit(" not in out
+    record = json.loads(dpsco("ledger", "show", path, "--json")[1])
+    assert record["adjacency"] == "replace_one"
+    first, *_, second, third = out.splitlines()
+    assert " of 9 at delta 1e-05; protects one row, adjacency replace_one" in first
+    for line, entry in zip((second, third), record["entries"], strict=True):
+        number, moment, spent, label = line.split()
+        assert (int(number), moment, label) == (entry["number"], entry["time"], "noisy_gd")
+        assert entry["spent"] <= float(spent) <= 1.0001 * entry["spent"]
+        assert 1.0 < entry["spent"] < 2.0  # at the ledger's delta, which is above the fit's
+    assert record["spent"] < sum(entry["spent"] for entry in record["entries"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted. "),
+        (RuntimeError("31337.25"), 70, "an error of dpsco's own (RuntimeError). "),
+        (dp.errors.DataError("no more."), 2, "no more. "),
+        (OSError(28, "No space left on device"), 2, "No space left on device. "),
+    ],
+    ids=["interrupt", "own fault", "refusal", "disk"],
+)
+def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, problem, code, words):
+    path, command = paid
+    monkeypatch.delenv("DPSCO_DEBUG", raising=False)
+    monkeypatch.setattr(fitting, "_write", raising(problem))
+    charged = f"No model was written, but the ledger {path} has been charged (entry 1): part of"
+    assert f"{words}{charged} the run may have been released." in refused(*command, code=code)
+    assert len(entries(dpsco, path)) == 1
+    monkeypatch.setattr(api, "as_table", raising(problem))  # before anything is paid
+    monkeypatch.setattr("dpsco.cli.tables.private_table", raising(problem))
+    text = refused(*command, code=code)
+    assert "charged" not in text
+    assert ("Nothing was written." in text) == (code in (70, 130))
+    assert len(entries(dpsco, path)) == 1
+
+
+def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monkeypatch):
+    path, command = paid
+    monkeypatch.setattr("dpsco.privacy.odometer.Odometer.spend", raising(KeyboardInterrupt()))
+    text = refused(*command, code=130)
+    assert f"the ledger {path} may have been charged: look with dpsco ledger show" in text
+
+
+def test_an_interrupt_after_the_end_denies_nothing(dpsco, paid, monkeypatch):
+    _, command = paid
+    monkeypatch.setattr(fitting, "_summary", raising(KeyboardInterrupt()))
+    code, _, err = dpsco(*command)
+    assert code == 130
+    assert err.endswith("dpsco fit: interrupted. The files were written before.\n")
+    assert command[command.index("-o") + 1].exists()
+
+
+def test_an_interrupted_evaluation_says_what_was_paid(
+    refused, dpsco, model, home, paid, monkeypatch
+):
+    path, _ = paid
+    monkeypatch.setattr(metrics, "_noisy_classes", raising(KeyboardInterrupt()))
+    text = refused(
+        "evaluate", model, home / "fresh.csv", "--epsilon", 1, "--odometer", path, code=130
+    )
+    assert f"No numbers were shown, but the ledger {path} has been charged (entry 1)" in text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_real_interrupt(paid):
+    """The signal arrives in the middle of a fit that would take minutes."""
+    path, command = paid
+    command[command.index("rounds=2")] = "rounds=400000"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dpsco", *map(str, command)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while running.poll() is None:
+            time.sleep(0.02)
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                if database.execute("SELECT COUNT(*) FROM spends").fetchone()[0]:
+                    break
+        running.send_signal(signal.SIGINT)
+        err = running.communicate(timeout=30)[1]
+    finally:
+        running.kill()
+    assert running.returncode == 130
+    assert f"the ledger {path} " in err
+    assert "charged" in err
+    assert "Traceback" not in err
+
+
+def test_a_purse_that_refuses_has_not_paid(tmp_path):
+    path = tmp_path / "a.ledger"
+    dp.Odometer(path, dp.ApproxDP(0.1, 1e-6))
+    purse = ledgers.Paying(path)
+    with pytest.raises(dp.errors.BudgetError):
+        purse.spend(dp.privacy.GaussianRelease(1.0, 1.0, rows=(0, 9)), label="dear")
+    assert purse.aftermath == ""

@@ -15,6 +15,7 @@ from dpsco.models import LinearModel
 BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))
 THREE = LinearModel("svc", np.eye(3), np.zeros(3), ("a", "b", "c"))
 NUMBER = LinearModel("linear", np.array([[1.0]]), np.array([0.0]), None, (0.0, 10.0))
+QUANTILE = LinearModel("quantile", np.array([[1.0]]), np.array([0.0]), None, (0.0, 10.0))
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 
 
@@ -45,6 +46,51 @@ def test_numbers():
     assert found.baseline["RMSE"] == pytest.approx(np.std([2.0, 4.0, 7.0]))
 
 
+def test_quantiles():
+    X, labels = np.array([[1.0], [4.0], [2.0], [8.0]]), np.array([2.0, 4.0, 7.0, 1.0])
+    found = metrics.measure(QUANTILE, X, labels, quantile=0.75)
+    assert list(found.values) == ["pinball loss", "coverage", "MAE", "RMSE"]
+    assert found.values["pinball loss"] == pytest.approx((0.75 + 0 + 0.75 * 5 + 0.25 * 7) / 4)
+    assert found.values["coverage"] == 0.5
+    # The constant 4: three of the four labels are at or below it.
+    assert found.baseline["pinball loss"] == pytest.approx((0.25 * (2 + 0 + 3) + 0.75 * 3) / 4)
+    assert found.baseline["coverage"] == 0.75
+    assert "the aim is 0.75" in str(found)
+    assert found.to_json()["about"] == found.about
+
+
+def test_no_constant_beats_the_constant_quantile():
+    labels = np.random.default_rng(0).exponential(size=101)
+    zero = LinearModel("quantile", np.zeros((1, 1)), np.zeros(1))
+    best = metrics.measure(zero, np.zeros((101, 1)), labels, quantile=0.3).baseline["pinball loss"]
+    for guess in np.linspace(0, 3, 61):
+        other = LinearModel("quantile", np.zeros((1, 1)), np.array([guess]))
+        found = metrics.measure(other, np.zeros((101, 1)), labels, quantile=0.3)
+        assert best <= found.values["pinball loss"] + 1e-12
+
+
+def test_an_unknown_quantile_is_said():
+    X, labels = np.zeros((2, 1)), np.array([1.0, 2.0])
+    for found in (
+        metrics.measure(QUANTILE, X, labels),
+        metrics.release(QUANTILE, X, labels, BUDGET),
+    ):
+        assert list(found.values) == ["MAE", "RMSE"]
+        assert "not known which quantile" in str(found)
+    assert "quantile" not in str(metrics.measure(NUMBER, X, labels))
+    assert metrics.quantile_of(None) is None
+
+
+def test_rows_whose_number_is_private_are_refused_before_they_are_used():
+    class Untouched:
+        def __getattribute__(self, name):
+            raise AssertionError("a row was used")
+
+    hidden = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
+    with pytest.raises(dp.errors.AssumptionError, match="replace_one or zero_out"):
+        metrics.release(BINARY, Untouched(), Untouched(), hidden)
+
+
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=30))
 def test_area_under_curve_counts_pairs(pairs):
     scores = np.array([float(score) for score, _ in pairs])
@@ -62,7 +108,7 @@ ODD = st.sampled_from([0.0, 1.0, 2.0, 5.0, -1e308, 1e308, math.inf, -math.inf, m
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.sampled_from([BINARY, THREE, NUMBER]), st.lists(ODD, min_size=4, max_size=4))
+@given(st.sampled_from([BINARY, THREE, NUMBER, QUANTILE]), st.lists(ODD, min_size=4, max_size=4))
 def test_no_row_exceeds_the_bound(model, entries):
     """In exact arithmetic: the squares of the parts are summed as fractions."""
     from fractions import Fraction
@@ -71,8 +117,9 @@ def test_no_row_exceeds_the_bound(model, entries):
     if model.classes is not None and label[0] not in range(len(model.classes)):
         label[0] = np.nan
     with np.errstate(all="ignore"):
-        names, parts = metrics._parts(model, X, label)
-    metrics.release(model, X, label, BUDGET)  # no warning
+        level = 0.9 if model is QUANTILE else None
+        names, parts = metrics._parts(model, X, label, level)
+    metrics.release(model, X, label, BUDGET, quantile=level)  # no warning
     assert np.isfinite(parts).all()
     bound = math.nextafter(math.sqrt(metrics._most(model, names)), math.inf)
     assert sum(Fraction(float(part)) ** 2 for part in parts[0]) <= Fraction(bound) ** 2
@@ -91,18 +138,18 @@ def test_the_noise_is_the_ledgers():
     """The same release by hand, from the same seed, gives the same bits."""
     X, labels = np.array([[1.0], [9.0], [4.0]]), np.array([2.0, 11.0, np.nan])
     found = metrics.release(NUMBER, X, labels, BUDGET, randomness=dp.Randomness.seeded(3))
-    # Errors 1 and 1 of 10; labels 3 and 5 (clipped) of 5 from the middle; the third adds nothing.
-    total = np.array([0.2, 0.02, 1.6, 1.36])
-    sigma = dp.privacy.gaussian_sigma(BUDGET, bound=2.0, rows=(0, 3))
+    total = np.array([0.2, 0.02])  # errors 1 and 1 of 10; the third row adds nothing
+    sigma = dp.privacy.gaussian_sigma(BUDGET, bound=math.sqrt(2.0), rows=(0, 3))
     (release,) = found.certificate.releases
-    assert release.bound == math.nextafter(2.0, 3.0)
+    assert release.bound == math.nextafter(math.sqrt(2.0), 3.0)
     assert release.rows == (0, 3)
     assert sigma <= release.sigma <= sigma * (1 + 1e-12)
     ledger = dp.Ledger(release, BUDGET, randomness=dp.Randomness.seeded(3))
     means = ledger.gaussian(total, bound=release.bound, sigma=release.sigma, rows=(0, 3)) / 3
     assert found.values["MAE"] == pytest.approx(10 * means[0], rel=1e-12)
     assert found.values["RMSE"] == pytest.approx(10 * math.sqrt(max(means[1], 0)), rel=1e-12)
-    assert found.baseline["MAE"] == pytest.approx(5 * means[2], rel=1e-12)
+    assert found.baseline == {}  # a constant that is public would be a straw man
+    assert "No baseline" in str(found)
     assert found.errors["MAE"] == pytest.approx(10 * 2 * release.sigma / 3)
     assert found.certificate.reproducible
 
@@ -121,8 +168,11 @@ def test_noisy_metrics_centre_on_the_exact_ones():
     exact = metrics.measure(NUMBER, X, numbers)
     for name, value in found.values.items():
         assert value == pytest.approx(exact.values[name], rel=0.02)
-    assert found.baseline["MAE"] == pytest.approx(np.abs(numbers - 5).mean(), rel=0.02)
-    assert found.baseline["RMSE"] == pytest.approx(math.sqrt(((numbers - 5) ** 2).mean()), rel=0.02)
+    found = metrics.release(QUANTILE, X, numbers, budget, quantile=0.8)
+    exact = metrics.measure(QUANTILE, X, numbers, quantile=0.8)
+    assert list(found.values) == list(found.errors) == ["pinball loss", "coverage"]
+    for name, value in found.values.items():
+        assert value == pytest.approx(exact.values[name], rel=0.02, abs=0.01)
 
 
 def test_replace_one_pays_twice_zero_out():

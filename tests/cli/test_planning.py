@@ -64,8 +64,13 @@ FACTS = ["--d", 5, "--feature-norm", 1, "--n", 20_000, "--epsilon", 1]
 def test_plan_says_what_will_happen(dpsco):
     code, out, err = dpsco("plan", *FACTS, "--classes", 2)
     assert (code, err) == (0, "")
-    for words in ("plan of ", "sigma", "released:", "predicted excess risk", "room to learn"):
+    first, second, *_ = out.splitlines()
+    assert "room to learn" in first
+    assert second.startswith("predicted excess risk: ")
+    assert out.count("excess risk") == 1  # one number, not two
+    for words in ("plan: a logistic model by ", "sigma", "released:", "best model"):
         assert words in out
+    assert "Problem(" not in out
     assert "delta 2.5e-09, replace_one" in out
 
 
@@ -166,12 +171,12 @@ def test_pure_privacy_is_delta_zero(dpsco):
         ([*FACTS, "--model", "huber", "--classes", 2], "give --label-range"),
         ([*FACTS, "--classes", 2, "--label-range", 0, 1, "--model", "svc"], "no --label-range"),
         ([*FACTS, "--classes", 1], "at least two classes"),
-        ([*FACTS, "--classes", 2, "--model", "nonsense"], "kind must be one of"),
+        ([*FACTS, "--classes", 2, "--model", "nonsense"], "--model must be one of"),
         ([*FACTS, "--classes", 2, "--setting", "q=1"], "no setting 'q'"),
-        ([*FACTS, "--classes", 2, "--delta", 2], "delta must lie strictly between"),
-        ([*FACTS[:-1], -1, "--classes", 2], "epsilon must be positive"),
+        ([*FACTS, "--classes", 2, "--delta", 2], "--delta must lie strictly between 0 and"),
+        ([*FACTS[:-1], -1, "--classes", 2], "--epsilon must be positive"),
         (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "protects nobody"),
-        ([*FACTS, "--classes", 2, "--rows-per-person", 0], "unit.rows must be at least 1"),
+        ([*FACTS, "--classes", 2, "--rows-per-person", 0], "--rows-per-person must be at least 1"),
     ],
     ids=[
         "columns", "classes", "norm", "range", "other", "both", "one class", "model", "setting",
@@ -180,7 +185,17 @@ def test_pure_privacy_is_delta_zero(dpsco):
 )  # fmt: skip
 def test_missing_and_wrong_facts(refused, arguments, words):
     for name in ("plan", "recommend"):
-        assert words in refused(name, *arguments)
+        text = refused(name, *arguments)
+        assert words in text
+        assert "PureDP" not in text
+
+
+def test_plan_warns_of_odd_budgets(dpsco):
+    odd = [*FACTS[:-1], 30, "--classes", 2, "--delta", 0.01]
+    notes = [line for line in dpsco("plan", *odd)[1].splitlines() if line.startswith("note: ")]
+    assert [("delta 0.01" in n, "epsilon 30" in n) for n in notes] == [(True, False), (False, True)]
+    assert len(json.loads(dpsco("plan", *odd, "--json")[1])["warnings"]) == 2
+    assert "note: " not in dpsco("plan", *FACTS, "--classes", 2)[1]
 
 
 def test_wrong_solvers(refused):

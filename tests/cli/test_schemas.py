@@ -138,12 +138,28 @@ def test_draft_without_pyarrow_says_what_to_install(public, capsys, monkeypatch)
     assert "pip install 'dpsco[parquet]'" in capsys.readouterr().err
 
 
-def test_draft_prints_its_notes_and_says_what_it_replaces(public, schema, capsys):
+def test_draft_prints_its_notes_and_replaces_nothing_unasked(public, schema, capsys):
     command = ["schema", "draft", str(public), "--label", "y", "--public", "-o", str(schema)]
-    assert cli.main(command) == 0
-    shown = capsys.readouterr().out
-    assert "note: column 'joined' is ignored" in shown
-    assert f"{schema} (replaced" in shown
+    schema.write_text("mine")
+    assert cli.main(command) == 2
+    shown = capsys.readouterr()
+    assert "pass --force" in shown.err
+    assert (shown.out, schema.read_text()) == ("", "mine")
+    assert cli.main([*command, "--force"]) == 0
+    assert "note: column 'joined' is ignored" in capsys.readouterr().out
+    assert json.loads(schema.read_text())["label"] == {"name": "y", "kind": "sign"}
+    command[-1] = str(public)
+    assert cli.main([*command, "--force"]) == 2
+    assert "is read by this command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.txt", "t.npz"])
+def test_unknown_endings(schema, tmp_path, name, capsys):
+    path = tmp_path / name
+    path.write_text(CSV)
+    for command in (["draft", str(path), "--public"], ["check", str(schema), str(path)]):
+        assert cli.main(["schema", *command]) == 2
+        assert f"unknown ending {path.suffix}: use .csv or .parquet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["", "none/schema.json", "public.csv/schema.json", "x" * 999])

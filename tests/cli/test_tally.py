@@ -131,3 +131,14 @@ def test_columns_come_first(files, dpsco):
     assert code == 1
     assert "do NOT match" in out
     assert "NOT PRIVATE" not in out
+
+
+def test_the_summary_is_one_line():
+    from dpsco.cli.tally import summary
+
+    assert summary({}) == summary({"a": {}}) == []
+    (line,) = summary({"a": {"missing": 1}, "b": {}})
+    assert line.startswith("1 entry is missing, out of range or not declared, in column 'a'; ")
+    (line,) = summary({f"c{k}": {"missing": 2} for k in range(30)})
+    assert line.startswith("60 entries are ")
+    assert "'c19' and 10 more; " in line

@@ -66,8 +66,16 @@ def test_predictions_as_parquet_and_without_labels(model, regression, home, dpsc
 def test_predict_tells_what_is_outside(model, dpsco, tmp_path):
     data = tmp_path / "d.csv"
     data.write_text(HEADER + "150,sea,yes,1,no\n-3,,no,2,\nold,farm,maybe,3,odd\n,farm,yes,4,no\n")
-    code, _, err = dpsco("predict", model, data, "-o", tmp_path / "p.csv")
-    assert code == 0
+    code, out, err = dpsco("predict", model, data, "-o", tmp_path / "p.csv")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "7 entries are missing, out of range or not declared, in columns 'age', 'work', " in err
+    assert "'owner'; they are read by the schema's rules" in err
+    assert out.startswith("4 predictions: ")
+    again = ["predict", model, data, "-o", tmp_path / "p.csv", "--force"]
+    record = json.loads(dpsco(*again, "--json")[1])
+    assert record["predictions"] == 4
+    assert record["outside"]["work"] == {"missing": 1, "not declared": 1}
+    code, _, err = dpsco(*again, "--verbose")
     notes = [line.removeprefix("dpsco predict: note: ") for line in err.splitlines()]
     assert notes == [
         "column 'age': 1 entry is missing",
@@ -78,6 +86,18 @@ def test_predict_tells_what_is_outside(model, dpsco, tmp_path):
         "column 'work': 1 entry is not declared",
         "column 'owner': 1 entry is not a number",
     ]
+
+
+def test_predict_is_silent_where_all_is_well(model, home, dpsco, tmp_path):
+    code, out, err = dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "p.csv")
+    assert code == 0
+    assert err.count("\n") <= 1  # the sea is not declared
+    assert "column 'work';" in err
+    data = tmp_path / "d.csv"
+    data.write_text(HEADER + "50,farm,yes,1,no\n")
+    code, out, err = dpsco("predict", model, data, "-o", tmp_path / "q.csv")
+    assert (code, err) == (0, "")
+    assert out.startswith("1 prediction: ")
 
 
 def test_plain_columns(plain, dpsco, refused, tmp_path):

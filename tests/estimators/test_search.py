@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from dpsco.cli.entry import main
 from dpsco.data.bounds import Bounds
 from dpsco.data.labels import Classes, Scaled
 from dpsco.data.table import from_arrays
@@ -103,6 +104,33 @@ def test_one_certificate_covers_the_whole_search(distribution):
     assert found.best_params_ == found.candidates_[found.best_index_]
     assert found.best_estimator_.alpha == found.best_params_["alpha"]
     assert found.plan_.n == 320
+    assert found.plan_.budget.epsilon < 1.9  # of one run
+
+
+@pytest.mark.parametrize(
+    ("people", "solver"), [(3, "noisy_gd"), (1, "approx_objective_perturbation")]
+)
+def test_a_saved_search_states_what_the_search_cost_and_is_verified(
+    people, solver, tmp_path, capsys
+):
+    X, y = table()
+    options = QUICK["options"] if solver == "noisy_gd" else None
+    model = classifier(solver=solver, options=options, rows_per_person=people, epsilon=77.0)
+    found = search(model, epsilon=3.0, delta=1e-6, grid={"alpha": [0.1, 0.2]}).fit(X, y)
+    best = found.best_estimator_
+    assert (best.epsilon, best.delta, best.rows_per_person) == (3.0, 1e-6, people)
+    assert found.estimator.epsilon == 77.0
+    assert found.plan_.budget.unit == found.certificate_.budget.unit
+    assert found.plan_.budget.unit.rows == people
+    assert found.plan_.cost.satisfies(found.plan_.budget)
+    assert 2.9 < found.certificate_.epsilon(1e-6) <= 3.0
+    found.save(tmp_path / "model.json")
+    saved = SavedModel.load(tmp_path / "model.json")
+    assert saved.certificate.claims == found.certificate_.claims
+    assert main(["verify", str(tmp_path / "model.json")]) == 0
+    said = capsys.readouterr().out
+    assert "VALID: epsilon" in said
+    assert f"epsilon {found.plan_.budget.epsilon:.6g}" not in said
 
 
 def test_results_are_those_of_the_best_noisy_run(runs):
@@ -287,6 +315,8 @@ REFUSED = {
     "one run": ({"mean_runs": 1.0}, "fit the estimator itself"),
     "another law": ({"distribution": "binomial"}, "distribution"),
     "no held-out rows": ({"validation_fraction": 0.0}, "validation_fraction"),
+    "an odometer of its own": ({"estimator": classifier(odometer="o")}, "its own odometer"),
+    "a seed of its own": ({"estimator": classifier(random_state=7)}, "its own random_state"),
     "no delta": ({"delta": 0.0}, "delta > 0"),
     "no budget": ({"epsilon": -1.0}, "epsilon"),
     "a missing bound": ({"estimator": PrivateSVC(classes=[0, 1])}, "feature_norm"),
@@ -418,5 +448,9 @@ def test_candidates_can_be_drawn_from_distributions():
         len(made.candidates_) == 5 == len({math.floor(1e9 * c["alpha"]) for c in made.candidates_})
     )
     assert made.candidates_ == again.candidates_
+    other = search(grid={"alpha": Uniform()}, n_candidates=5, random_state=4).fit(X, y)
+    secure = search(grid={"alpha": Uniform()}, n_candidates=5, random_state=None).fit(X, y)
+    assert made.candidates_ == other.candidates_ == secure.candidates_  # nothing of the seed
+    assert made.best_score_ != other.best_score_
     several = search(grid=[{"alpha": [0.0]}, {"radius": [1.0, 2.0]}]).fit(X, y)
     assert len(several.candidates_) == 3

@@ -73,7 +73,11 @@ def test_reopening_keeps_budget_and_spends(tmp_path, budget):
     assert again.budget == budget
     assert [entry.label for entry in again.entries()] == ["first"]
     assert Odometer(tmp_path / "o", budget).cost().mu == again.cost().mu > 0
-    assert "first" in str(again)
+    first, _, entry = str(again).splitlines()
+    assert entry.split()[-1] == "first"
+    assert f"adjacency {budget.adjacency.value}" in first
+    assert type(budget).__name__ not in str(again)
+    assert again.spent_by(again.entries()[0]) == pytest.approx(again.cost().against(budget)[0])
 
 
 def test_pure_budget_refuses_gaussian_noise(tmp_path):

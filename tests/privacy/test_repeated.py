@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import json
 import math
+import sqlite3
 from collections import Counter
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -14,10 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
-from scipy.stats import chi2
+from scipy.stats import chi2, kstest, logser, nbinom, poisson
 
-from dpsco.errors import AssumptionError, BudgetError, LedgerError, ParameterError
-from dpsco.privacy import gaussian, renyi
+from dpsco.errors import (
+    AssumptionError,
+    BudgetError,
+    CertificateError,
+    LedgerError,
+    OdometerError,
+    ParameterError,
+)
+from dpsco.privacy import certificate as certificates
+from dpsco.privacy import gaussian, pld, renyi, repeated
 from dpsco.privacy.accounting import _least_epsilon, cost
 from dpsco.privacy.budget import ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import calibrate
@@ -26,8 +37,10 @@ from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.odometer import Odometer
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import (
+    DiscreteGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
+    RandomHitsRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     StableGaussianRelease,
@@ -149,6 +162,81 @@ def g_test(counted, p, first=1):
     return float(chi2.sf(statistic, len(cells)))
 
 
+EXTREME = {
+    "poisson 400": Runs.named("poisson", 400.0),
+    "hardly more than one": Runs.named("poisson", 1 + 1e-9),
+    "geometric": Runs.named("geometric", MOST_RUNS),
+    "logarithmic": Runs.named("logarithmic", MOST_RUNS),
+    "eta 100": Runs("negative_binomial", 0.01, 100.0),
+    "eta -0.5": Runs("negative_binomial", 1e-5, -0.5),
+    "no more than one": Runs("negative_binomial", 1 - 1e-9, 1.0),
+}
+
+
+class Fixed:
+    """A stream of given words, three a draw."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)  # from 0 to 1
+
+    def words(self, count):
+        assert count == 3
+        number = min(int(self.numbers.pop(0) * 2.0**192), 2**192 - 1)
+        return np.array([number >> 64 * i & (2**64 - 1) for i in range(3)], dtype=np.uint64)
+
+
+def cumulative(runs, k):
+    """P(K <= k) from SciPy."""
+    if runs.law == "poisson":
+        return (poisson.cdf(k, runs.parameter) - math.exp(-runs.parameter)) / -math.expm1(
+            -runs.parameter
+        )
+    if runs.eta == 0.0:
+        return logser.cdf(k, 1 - runs.parameter)
+    if runs.eta < 0.0:
+        return float(np.sum(chances(runs, int(k) + 1)))
+    none = runs.parameter**runs.eta
+    return (nbinom.cdf(k, runs.eta, runs.parameter) - none) / (1 - none)
+
+
+@pytest.mark.parametrize("runs", EXTREME.values(), ids=EXTREME)
+def test_chances_add_up_to_one_and_to_the_mean(runs):
+    steps = np.arange(1.0, 60 * max(runs.mean, 1 / runs.parameter if runs.eta is not None else 20))
+    p = runs._single() * np.concatenate([[1.0], np.cumprod(runs._ratio(steps))])
+    assert runs._single() > 1e-300
+    assert float(np.sum(p)) == pytest.approx(1.0, abs=1e-8)
+    k = np.arange(1.0, len(p) + 1)
+    assert float(k @ p) == pytest.approx(runs.mean, rel=1e-7)
+
+
+@pytest.mark.parametrize("runs", [*LAWS.values(), *EXTREME.values()], ids=[*LAWS, *EXTREME])
+def test_every_quantile_is_drawn_where_it_lies(runs):
+    for u in (1e-12, 0.01, 0.3, 0.5, 0.8, 0.99):
+        k = runs.draw(Fixed(u))
+        assert cumulative(runs, k - 1) - 2e-9 <= u <= cumulative(runs, k) + 2e-9
+    if runs.eta is None or runs.parameter > 1e-5:  # the largest words: drawn again, and it ends
+        stream = Fixed(1 - 2.0**-53, 0.5)
+        assert runs.draw(stream) == runs.draw(Fixed(0.5))
+        assert stream.numbers == []
+
+
+@pytest.mark.parametrize("mean", [501.0, 742.0, 1000.0, MOST_RUNS])
+def test_large_poisson_numbers_of_runs(mean):
+    """Kolmogorov and Smirnov at 1e-6, mean and variance of 150 draws within 6 deviations."""
+    runs, stream = Runs.named("poisson", mean), Randomness.seeded(3).child("runs")
+    drawn = np.array([runs.draw(stream) for _ in range(150)])
+    assert kstest(drawn - 0.5, lambda x: poisson.cdf(np.asarray(x), mean)).pvalue > 1e-6
+    assert abs(np.mean(drawn) - mean) < 6 * math.sqrt(mean / 150)
+    assert abs(np.var(drawn) / mean - 1) < 6 * math.sqrt(2 / 150)
+    assert kstest(drawn, lambda x: poisson.cdf(x, 1.1 * mean)).pvalue < 1e-6
+
+
+def test_a_sum_of_no_runs_is_drawn_again(monkeypatch):
+    parts = iter([0, 0, 3, 4])
+    monkeypatch.setattr(repeated, "_inverted", lambda *_: next(parts))
+    assert Runs("poisson", 900.0).draw(None) == 7
+
+
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.0, math.nan, math.inf, "10", 2 * MOST_RUNS, None])
 def test_wrong_means_are_refused(wrong):
     with pytest.raises(ParameterError, match="mean_runs"):
@@ -166,6 +254,9 @@ def test_wrong_means_are_refused(wrong):
         ("negative_binomial", 1.0, 1.0),
         ("negative_binomial", 0.5, -1.0),
         ("negative_binomial", 1e-9, 1.0),
+        ("negative_binomial", 1e-310, -0.9999999999),
+        ("negative_binomial", 1e-320, -0.5),
+        ("negative_binomial", 0.99e-9, -0.5),
     ],
     ids=repr,
 )
@@ -322,6 +413,21 @@ def test_pure_epsilons_in_closed_form():
     assert 900.0 < large <= 907.1
 
 
+@pytest.mark.parametrize("runs", [*LAWS.values(), *EXTREME.values()], ids=[*LAWS, *EXTREME])
+def test_pure_epsilons_are_rounded_up_and_by_little(runs):
+    """Against 60 digits, for tiny and huge epsilons of a run."""
+    for e0 in (1e-14, 3e-11, 1.3e-9, 7e-8, 1e-4, 0.02, 1.0, 30.0, 499.0, 1e4):
+        found = Selected(Base(lambda e: 0.0, pure=e0), runs).pure
+        with localcontext() as context:
+            context.prec = 60
+            e, g = Decimal(e0), Decimal(runs.parameter)
+            if runs.law == "poisson":
+                true = e + g * (1 - (-e).exp()) / (1 + (-e).exp())
+            else:
+                true = e + (1 + Decimal(runs.eta)) * ((g * (-e).exp() + 1) / ((-e).exp() + g)).ln()
+            assert 0 <= Decimal(found) / true - 1 < Decimal("2e-13")
+
+
 # --- planted mistakes -----------------------------------------------------------------------------
 
 
@@ -400,8 +506,6 @@ def test_sampled_and_pure_and_mixed_runs():
     one = cost(sampled)
     found = spent(selection((sampled,)))
     assert one.epsilon(1e-7) < found < 3 * one.epsilon(1e-6)
-    with pytest.raises(AssumptionError, match="no accountant covers"):
-        spent(selection((sampled,)), FIT)
     choice = SelectionRelease(1.0, 20.0, 4, rows=ROWS)  # 0.1-DP
     pure = cost(selection((choice,)))
     assert 0.2 < pure.pure_epsilon < 0.3
@@ -410,6 +514,85 @@ def test_sampled_and_pure_and_mixed_runs():
     stable = StableGaussianRelease(0.5, 9.0, "zero_out", "A theorem", rows=ROWS)
     with pytest.raises(AssumptionError, match="zero_out"):
         spent(selection((stable,)), adjacency="replace_one")
+
+
+# --- together with other releases ----------------------------------------------------------------
+
+SAMPLED = PoissonGaussianRelease(1.0, 6.0, 0.05, rows=ROWS, count=50)
+WHOLE = GaussianRelease(1.0, 30.0, rows=ROWS)
+
+
+def test_the_best_of_sampled_runs_composes():
+    best_run = selection((SAMPLED,))
+    one, after = spent(best_run), spent(best_run, WHOLE)
+    assert one < after < one + spent(WHOLE)
+    assert after > math.sqrt(one**2 + spent(WHOLE) ** 2) - 0.05
+    assert one < spent(best_run, SAMPLED) < one + spent(SAMPLED)
+    assert one < spent(dataclasses.replace(best_run, count=2)) < 2 * one
+    assert spent(selection(), SAMPLED) < spent(selection()) + spent(SAMPLED)  # of Gaussian runs
+    hits = RandomHitsRelease(0.1, 0.0, 20, 9.0, "replace_one", "A theorem", rows=ROWS)
+    assert spent(selection((hits,)), WHOLE) > spent(selection((hits,)))
+    grid = DiscreteGaussianRelease(1.0, 30.0, 2.0**-6, rows=ROWS)
+    with pytest.raises(AssumptionError, match="no accountant covers"):
+        spent(best_run, grid)
+
+
+def loss_of(found):
+    return pld.RepeatedLoss(found.points, None, found.runs.mean, 0.0)
+
+
+@every_law
+def test_composed_profiles_cover_pairs_of_finite_mechanisms(runs):
+    """The exact product of two selections, and of one with a coin, stays below."""
+    sharpest = 0.0
+    for P, Q in itertools.islice(mechanisms(4), 0, None, 3):
+        found = Selected(known(P, Q), runs)
+        A, B = best(P, runs), best(Q, runs)
+        twice = pld.Composed(((loss_of(found), 2),))
+        coin = np.array([1.0, math.exp(0.4)]) / (1 + math.exp(0.4))
+        mixed = pld.Composed(((loss_of(found), 1), (pld.PureLoss(0.4), 1)))
+        for e in (0.0, 0.3, 1.0, 2.0):
+            true = both(hockey, np.outer(A, A), np.outer(B, B), e)
+            bound = twice.delta(e)
+            assert true <= bound * (1 + 1e-9) + 1e-12
+            sharpest = max(sharpest, true / bound if true > 1e-6 else 0.0)
+            true = both(hockey, np.outer(A, coin), np.outer(B, coin[::-1]), e)
+            assert true <= mixed.delta(e) * (1 + 1e-9) + 1e-12
+    assert sharpest > 0.2
+
+
+@every_law
+def test_a_composition_of_one_is_the_profile_itself(runs):
+    found = Selected(gauss(0.3), runs)
+    for delta in (1e-3, 1e-8):
+        exact = _least_epsilon(found.delta, delta)
+        assert exact * (1 - 1e-9) <= pld.Composed(((loss_of(found), 1),)).epsilon(delta)
+        assert pld.Composed(((loss_of(found), 1),)).epsilon(delta) < exact * (1 + 2e-3)
+
+
+def test_the_hull_of_points_is_convex_and_touches_from_below():
+    x = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0])
+    y = np.array([1.0, 1.0, 1.0, 0.2, 0.3, 0.0])
+    corners = pld._hull(x, y)
+    assert corners[0].tolist() == [0.0, 2.0, 4.0]
+    assert np.all(np.interp(x, *corners) <= y)
+
+
+def test_add_remove_needs_the_same_rows_in_every_alternative():
+    upper = dataclasses.replace(WHOLE, rows=(50, 100))
+    for alternatives in (((WHOLE,), (upper,)), ((upper,),), ((WHOLE, upper),)):
+        with pytest.raises(AssumptionError, match="under add_remove"):
+            spent(selection(*alternatives), adjacency="add_remove")
+    even = selection((WHOLE,), (dataclasses.replace(WHOLE, sigma=40.0),))
+    assert spent(even, adjacency="add_remove") == spent(even, adjacency="zero_out")
+
+
+def test_each_alternative_builds_its_distribution_a_few_times_only():
+    many = [(dataclasses.replace(SAMPLED, sigma=6.5 + i),) for i in range(4)]
+    before = pld._composition.cache_info().misses
+    all_of_them = spent(selection(*many[::-1]))  # the dearest last
+    assert pld._composition.cache_info().misses - before <= 3 * len(many)
+    assert all_of_them == pytest.approx(spent(selection(many[0])), rel=1e-6)
 
 
 def test_noise_is_calibrated_through_a_selection():
@@ -462,7 +645,7 @@ def certificate_of(*releases, adjacency="replace_one"):
         ledger = Ledger(releases, ApproxDP(1e9, 0.5, adjacency=adjacency))
         ledger._due.clear()
         CERTIFICATES[key] = ledger.close()
-    return CERTIFICATES[key]
+    return copy.copy(CERTIFICATES[key])
 
 
 def drawing(law, seen=None):
@@ -570,6 +753,19 @@ def test_runs_that_differ_from_the_plan_break_the_ledger(certificates):
         ledger.close()
 
 
+@pytest.mark.parametrize(
+    "record", [selection(mean=50.0), selection((FIT, FIT))], ids=["runs", "one"]
+)
+def test_a_certificate_counts_once(record):
+    kept = [certificate_of(each) for each in record.alternatives[0]]
+    kept = [kept[0]] * 2 if record.alternatives[0] == (FIT, FIT) else kept
+    ledger = Ledger(record, BIG, randomness=Randomness.seeded(2))
+    with pytest.raises(LedgerError, match="of an earlier one"):
+        best_of_runs(ledger, lambda i, r: Attempt(1.0, "raw rows", tuple(kept)), record)
+    with pytest.raises(LedgerError, match="broken"):
+        ledger.close()
+
+
 def test_runs_cannot_use_the_ledger_and_unplanned_selections_are_refused():
     ledger = Ledger([selection(), FIT], BIG)
 
@@ -595,6 +791,7 @@ def test_certificate_names_inner_theorems_and_caveats(tmp_path):
     certificate = certificate_of(selection(inner))
     text = str(certificate)
     assert "A theorem, of 2022" in text
+    assert "dpsco's own bound from one run's privacy profile" in text
     assert "the sampled rows stay secret" in text.replace("sampled\n", "sampled ")
     certificate.save(tmp_path / "c.json")
     assert Certificate.load(tmp_path / "c.json").verify(second_witness=False).ok
@@ -613,3 +810,49 @@ def test_an_odometer_pays_for_selections(tmp_path):
     with pytest.raises(BudgetError, match="Nothing was recorded"):
         Ledger(dear, BIG, odometer=odometer)
     assert len(odometer.entries()) == 1
+
+
+def test_an_odometer_goes_on_after_the_best_of_sampled_runs(tmp_path):
+    odometer = Odometer(tmp_path / "o", ApproxDP(1.2, 1e-6))
+    odometer.spend(selection((SAMPLED,)))
+    before = odometer.cost().epsilon(1e-6)
+    odometer.spend(WHOLE)
+    assert before < odometer.cost().epsilon(1e-6) <= 1.2
+    with pytest.raises(BudgetError, match="Nothing was recorded"):
+        odometer.spend(selection((SAMPLED,)))
+    assert len(odometer.entries()) == 2
+
+
+FORGED = {
+    "a tail without end": {"law": "negative_binomial", "parameter": 1e-310, "eta": -0.9999999999},
+    "a huge number": {"law": "poisson", "parameter": 10**400, "eta": None},
+    "not a number": {"law": "negative_binomial", "parameter": 0.1, "eta": "1"},
+}
+
+
+@pytest.mark.parametrize("runs", FORGED.values(), ids=FORGED)
+def test_forged_laws_are_refused_as_such(runs, tmp_path):
+    record = certificate_of(selection()).to_json()
+    record["releases"][0]["runs"] = runs
+    content = {name: value for name, value in record.items() if name != "digest"}
+    with pytest.raises(CertificateError, match="not valid"):
+        Certificate.from_json({**content, "digest": certificates._digest(content)})
+    odometer = Odometer(tmp_path / "o", ApproxDP(5.0, 1e-6))
+    odometer.spend(selection())
+    with sqlite3.connect(tmp_path / "o") as database:
+        database.execute("UPDATE spends SET releases = ?", (json.dumps(record["releases"]),))
+    database.close()
+    with pytest.raises(OdometerError, match="damaged"):
+        odometer.cost()
+
+
+def test_arithmetic_that_fails_while_reading_is_told_as_damage(tmp_path, monkeypatch):
+    """Whatever a forged number breaks, a reader gets an error of dpsco's own."""
+    record = certificate_of(selection()).to_json()
+    odometer = Odometer(tmp_path / "o", ApproxDP(5.0, 1e-6))
+    odometer.spend(selection())
+    monkeypatch.setattr(repeated, "_binomial_mean", lambda *_: math.exp(1e6))
+    with pytest.raises(CertificateError, match="not a certificate"):
+        Certificate.from_json(record)
+    with pytest.raises(OdometerError, match="damaged"):
+        odometer.entries()

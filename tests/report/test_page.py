@@ -51,7 +51,7 @@ def test_every_section_is_there_in_order(key):
     found = Page(page(key))
     names = [each["id"] for each in found.all("section")]
     assert names == [
-        *("summary", "meaning", "curve", "released", "plan", "utility", "solvers"),
+        *("summary", "meaning", "curve", "declared", "released", "plan", "utility", "solvers"),
         *("trust", "limits", "check", "glossary"),
     ]
     links = [each["href"] for each in found.all("a")]
@@ -137,7 +137,9 @@ def test_releases_and_trust_are_listed(key):
     for name, version in certificate.versions.items():
         assert f"{name} {version}" in text
     assert certificate.to_json()["digest"] in text
-    assert "dpsco verify certificate.json" in text
+    assert "pip install '.[accounting]' # in a checkout of dpsco dpsco verify certificate" in text
+    assert "The certificate's own field digest must read as follows" in text
+    assert "not what sha256sum says of the file" in text
 
 
 def test_long_lists_of_releases_are_cut():
@@ -160,6 +162,34 @@ def with_releases(planned, budget):
         enforced=(),
         trusted=(),
     )
+
+
+def test_long_parts_are_folded(key):
+    found = page(key)
+    folded = [Page(part).text for part in re.findall("<details>.*?</details>", found, re.DOTALL)]
+    titles = ("Schedule and settings", "Settings", "All that apply", "solvers that do not apply")
+    assert len(folded) == 3
+    assert all(any(title in each for title in titles) for each in folded)
+
+
+def test_bars_do_not_repeat_the_table(key):
+    problem, budget, _ = CASES[key]
+    ranked = dp.recommend(problem, solved(key).plan.n, solved(key).plan.d, budget).ranked
+    drawn = re.findall(r'<text class="name[^>]*>(\w+)<', page(key))
+    assert len(drawn) <= 6
+    assert set(drawn) == {each.solver for each in ranked[:5]} | {key}
+
+
+def test_powers_in_the_glossary_are_raised():
+    text = page("noisy_gd")
+    assert "e^ε" not in text
+    assert "at most by the factor e<sup>ε</sup>." in text
+
+
+def test_a_looser_second_bound_is_explained():
+    text = section(page("approx_objective_perturbation"), "check")
+    assert "RDP gives a looser upper bound, epsilon " in text
+    assert "which does not contradict " in text
 
 
 def test_every_kind_of_release_has_words():
@@ -194,9 +224,35 @@ def test_schedules_are_drawn_where_there_is_something():
     assert 'id="chart-steps-title"' not in page("approx_objective_perturbation")  # a single round
 
 
+def test_what_is_minimised_is_said_in_words(key):
+    text = section(page(key), "plan")
+    free = CASES[key][0].domain == dp.domains.WholeSpace()
+    where = "all weights" if free else "weights of l2 norm at most 5"
+    assert f"Minimises the mean logistic loss, without a penalty, over {where}" in text
+    assert "Problem(" not in page(key)
+    assert "Bounds(" not in page(key)
+
+
+def test_one_round_has_no_table_of_rounds():
+    text = section(page("approx_objective_perturbation"), "plan")
+    assert "First and last rounds" not in text
+    assert "none" not in text.split("Settings")[0]
+    assert "First and last rounds" in section(page("noisy_gd"), "plan")
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5])
+def test_steps_are_shown_where_there_are_any(monkeypatch, step):
+    found = solved("noisy_gd")
+    rounds = [Round(t + 1, (0, 5), step, 3.0) for t in range(9)]
+    monkeypatch.setattr(type(found.plan), "schedule", lambda _: iter(rounds))
+    text = section(report.render(found.certificate, plan=found.plan), "plan")
+    assert ("round rows step noise σ 1 0 to 4 0.5 3" in text) == (step > 0)
+    assert ("round rows noise σ 1 0 to 4 3" in text) == (step == 0)
+
+
 def test_first_and_last_rounds():
     text = section(page("noisy_gd"), "plan")
-    table = text[text.index("noise σ") : text.index("Settings")]
+    table = text[text.index("noise σ") : text.index("Settings setting")]
     assert [int(k) for k in re.findall(r"(\d+) 0 to 599", table)] == [1, 2, 3, 28, 29, 30]
     assert "3 0 to 599" in table.split("and so on")[0]
 
@@ -263,7 +319,7 @@ def test_a_plan_may_be_one_of_those_chosen_from():
 def test_only_a_certificate_is_needed():
     text = report.render(solved("noisy_gd").certificate, created=CREATED)
     names = [each["id"] for each in Page(text).all("section")]
-    assert not {"plan", "utility", "solvers"} & set(names)
+    assert not {"declared", "plan", "utility", "solvers"} & set(names)
     assert "numbers computed from private rows" in text
     assert "<h1>Privacy report</h1>" in text
 
@@ -302,16 +358,17 @@ def test_solvers_without_prediction():
     text = section(report.render(solved("noisy_gd").certificate, recommendation=found), "solvers")
     assert "a not predicted b 0.5" in text
     assert "a infinite 10⁹ b 0.5 10" in text
+    assert "All that apply (2)" in text
     assert "do not apply" not in text
     none = Recommendation((), {"a": ("no",)})
     text = section(report.render(solved("noisy_gd").certificate, recommendation=none), "solvers")
-    assert "No solver applies. 1 solvers that do not apply" in text
+    assert "No solver applies. 1 solver that does not apply" in text
 
 
 def test_the_chosen_solver_is_drawn_even_if_far_behind():
     ranked = tuple(Candidate(f"s{k}", 1.0 + k, 1.0) for k in range(30))
     drawing = charts.risks(ranked, "s25")
-    assert re.findall(r'class="name[^>]*>(\w+)<', drawing) == [f"s{k}" for k in [*range(12), 25]]
+    assert re.findall(r'class="name[^>]*>(\w+)<', drawing) == [f"s{k}" for k in [*range(5), 25]]
     assert len(re.findall('class="bar chosen"', drawing)) == 1
 
 
@@ -330,6 +387,14 @@ def test_the_model_is_described():
     assert "50 classes (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...)" in report.render(
         certificate, model=many
     )
+
+
+def test_features_are_counted_once():
+    found = solved("noisy_gd")
+    for model, on in ((MODEL, "On 600 rows Solver"), (None, "On 600 rows of 4 features Solver")):
+        text = section(report.render(found.certificate, plan=found.plan, model=model), "summary")
+        assert on in text
+        assert text.count("4 features") == 1
 
 
 @pytest.mark.parametrize("adjacency", list(dp.Adjacency))
@@ -428,7 +493,7 @@ def test_a_false_curve_is_recomputed():
 
 
 def test_releases_without_a_cost_are_no_error():
-    release = GaussianRelease(1e139, 1.0, rows=(0, 5))
+    release = GaussianRelease(1e145, 1.0, rows=(0, 5))
     claims = Claims(1.0, 1e-6, None, None, ())
     made = dataclasses.replace(solved("noisy_gd").certificate, releases=(release,), claims=claims)
     text = report.render(made)

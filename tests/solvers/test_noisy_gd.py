@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.errors import ParameterError
 from dpsco.solvers import noisy_gd
-from dpsco.solvers.envelopes import blurred, kinked, smoothed
+from dpsco.solvers.envelopes import blurred, kinked, sharpest, smoothed
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 
@@ -84,7 +84,7 @@ def test_steps_never_exceed_the_curvature():
 def test_more_rounds_on_small_tables():
     assert plan(n=100).rounds == 200
     assert plan(n=10**6, d=100).rounds == 100  # smooth: as many as 1e10 products allow
-    assert plan(problem(dp.losses.Hinge()), n=10**7).rounds == 60
+    assert plan(problem(dp.losses.Hinge()), n=10**7).rounds == 75  # 3e9 products
     assert plan(n=10**9).rounds == 60
 
 
@@ -106,8 +106,67 @@ def test_smooth_losses_get_the_rounds_that_cover_their_time():
     assert plan(softmax, n=10_000, d=10, budget=dp.ApproxDP(8.0, 1e-9)).rounds <= 300
 
 
+@pytest.mark.parametrize(("adjacency", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
+def test_kinked_losses_get_the_rounds_that_noise_justifies(adjacency, factor):
+    """T = n mu/sqrt(d): envelope, descent and noise then cost the same."""
+    budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
+    hinge = problem(dp.losses.Hinge())
+    mu = 0.2367043807 / factor
+    assert plan(hinge, n=8000, budget=budget).rounds == round(8000 * mu / 2)
+    # 1e9 products allow 250 rounds of 40,000 x 100, fewer than the 947 or 473 of the rule
+    assert plan(hinge, n=40_000, d=100, budget=budget).rounds == 250
+    # and 3e9 allow 750, more than a quarter of it
+    rich = dp.ApproxDP(3.0, 1e-6, adjacency=adjacency)
+    dear = plan(hinge, n=40_000, d=100, budget=rich)
+    single = dear.sigma / math.sqrt(dear.rounds)
+    assert 250 < dear.rounds == round(40_000 / (4 * 10 * single)) < 750
+    assert plan(hinge, n=80_000, d=100, budget=dp.ApproxDP(20.0, 1e-6)).rounds == 375
+    assert plan(hinge, n=4000, budget=dp.ApproxDP(100.0, 1e-6)).rounds == 2000
+
+
+def test_little_noise_sharpens_the_kink():
+    """A quarter of L0^2/(2 b) is the noise's R^2/h, unless T rounds cannot follow."""
+    made = plan(problem(dp.losses.Absolute(), label=1.0), n=8000)
+    R, noise = made.facts.distance, made.sigma / math.sqrt(made.rounds) / made.n
+    end = made.smoothing_at(made.rounds - 1)
+    assert end == pytest.approx(0.25 / (2 * R * noise * math.sqrt(4)))
+    assert made.smoothing == pytest.approx(5.0)  # a fifth of the labels' scale at first
+    short = plan(problem(dp.losses.Absolute(), label=1.0), n=8000, rounds=100)
+    assert short.smoothing_at(99) == pytest.approx(100 / (2 * R))
+    noisy = plan(problem(dp.losses.Absolute(), label=1.0), n=500)
+    assert (noisy.rounds, noisy.sharpening) == (200, 8.0)
+    assert plan(problem(dp.losses.Hinge()), n=200, rounds=50).sharpening == 2.0
+    assert sharpest(problem().facts(90, 3), 100, 0.1) == 0.0
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [dp.losses.Absolute(), dp.losses.Pinball(0.9), dp.losses.Insensitive(0.02), dp.losses.Hinge()],
+    ids=lambda value: value.name,
+)
+def test_kinked_losses_improve_with_the_budget(loss):
+    """Columns that vary little, where 200 rounds stop short of the optimum at any budget."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.full(4000, 0.9), rng.uniform(-0.05, 0.05, (4000, 3))])
+    y = np.clip(X @ [0.0, 2.0, -8.0, 16.0] + 0.02 * rng.standard_normal(4000), -1.0, 1.0)
+    sign = isinstance(loss, dp.losses.Hinge)
+    made = problem(loss, label="sign" if sign else 1.0)
+    y = np.where(y > 0, 1.0, -1.0) if sign else y
+
+    def risk(epsilon, **options):
+        budget = dp.ApproxDP(epsilon, 1e-6, adjacency="zero_out")
+        draws = dp.Randomness.seeded(1)
+        found = dp.solve(made, (X, y), budget, solver="noisy_gd", options=options, randomness=draws)
+        return float(np.mean(loss.value(X @ found.weights, y)))
+
+    few, some, most = risk(100.0, rounds=200), risk(5.0), risk(100.0)
+    assert most < some < 0.9 * few
+    assert most < 0.2 * few
+
+
 def test_the_listing_counts_the_gradients_of_the_plan():
-    for made in (problem(), problem(dp.losses.Softmax(3), label=dp.data.Classes(0, 1, 2))):
+    softmax = problem(dp.losses.Softmax(3), label=dp.data.Classes(0, 1, 2))
+    for made in (problem(), softmax, problem(dp.losses.Hinge())):
         for n in (1000, 100_000):
             facts = made.facts(n, 4)
             assert noisy_gd.SOLVERS[0].gradients(facts, BUDGET) == n * plan(made, n=n).rounds

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
 KINDS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
 
 

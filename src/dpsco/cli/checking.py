@@ -57,6 +57,7 @@ def add(commands: Any) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     from .. import demo
+    from ..privacy.statement import verdict
 
     outcome = demo.run(epsilon=options.epsilon)
     verification = outcome.certificate.verify(second_witness=not options.single)
@@ -65,12 +66,13 @@ def _demo(options: argparse.Namespace) -> int:
     except OSError as problem:
         where = problem.filename or options.output
         raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
-    print(f"{outcome}\n\n{verification}\n")
+    print(f"{outcome}\n\n{verdict(verification)}\n")
     print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from ..privacy.statement import opinion, point, verdict
     from .modelfile import read_record
 
     record = read_record(options.file)
@@ -89,21 +91,22 @@ def _verify(options: argparse.Namespace) -> int:
     verification = certificate.verify(second_witness=not options.single)
     problems = [*verification.problems, *problems]
     if options.json:
-        claims = certificate.claims
+        epsilon, delta = point(certificate)
         result = {
             "valid": not problems,
-            "epsilon": claims.epsilon,
-            "delta": claims.delta,
-            "mu": claims.mu,
+            "epsilon": epsilon,
+            "delta": delta,
+            "mu": certificate.claims.mu,
             "adjacency": certificate.budget.adjacency.value,
-            "second_accountant": verification.witness,
+            "second_accountant": opinion(verification.witness),
             "problems": problems,
         }
         print(json.dumps(result, indent=2))
     else:
         from dataclasses import replace
 
-        print(certificate, replace(verification, problems=tuple(problems)), sep="\n\n")
+        whole = replace(verification, problems=tuple(problems))
+        print(certificate, verdict(whole), sep="\n\n")
     return 1 if problems else 0
 
 
@@ -144,6 +147,7 @@ def report_text(
     """Return the HTML report of a model, with how good it is if that was measured."""
     from ..report import Utility, render
     from ..select import recommend
+    from .metrics import quantile_of
 
     plan = saved.plan
     ranking = None
@@ -151,10 +155,11 @@ def report_text(
         ranking = recommend(plan.problem, plan.n, plan.d, plan.budget, calibration=plan.calibration)
     utility = None
     if metrics is not None:
+        level = quantile_of(plan)
         utility = Utility(
-            _defined(metrics.values),
-            f"{metrics.rows:,} public rows",
-            {metrics.baseline_is: _defined(metrics.baseline)},
+            _scores(metrics.values, level),
+            "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows",
+            {metrics.baseline_is: _scores(metrics.baseline, level)},
         )
     return render(
         saved.certificate,
@@ -166,9 +171,14 @@ def report_text(
     )
 
 
-def _defined(values: dict[str, float]) -> dict[str, float]:
-    """Return the numbers that are numbers."""
-    return {name: value for name, value in values.items() if value == value}
+def _scores(values: dict[str, float], level: float | None) -> dict[str, float]:
+    """Return the numbers that are numbers; a quantile's coverage is named with its aim."""
+    aim = "" if level is None else f" (aim {level:g})"
+    return {
+        f"{name}{aim if name == 'coverage' else ''}": value
+        for name, value in values.items()
+        if value == value
+    }
 
 
 def _report(options: argparse.Namespace) -> int:

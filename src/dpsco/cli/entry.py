@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -18,7 +19,7 @@ _BROKEN_PIPE = 141  # and of one that SIGPIPE has
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    who = "dpsco"
+    who, options = "dpsco", argparse.Namespace()
     try:
         try:
             options = parser().parse_args(arguments)
@@ -30,29 +31,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse: help was printed, or a line about wrong use
         return stop.code if isinstance(stop.code, int) else _WRONG_USE
     except DpscoError as problem:
-        return _refuse(who, str(problem), _WRONG_USE)
+        return _refuse(who, f"{problem} {_aftermath(options)}", _WRONG_USE)
     except BrokenPipeError:
         _silence()
         return _BROKEN_PIPE
     except OSError as problem:
         _silence()
         what = f"read or write {problem.filename}" if problem.filename else "write the output"
-        return _refuse(who, f"cannot {what}: {problem.strerror or problem}.", _WRONG_USE)
+        reason = f"cannot {what}: {problem.strerror or problem}."
+        return _refuse(who, f"{reason} {_aftermath(options)}", _WRONG_USE)
     except KeyboardInterrupt:
-        return _refuse(who, "interrupted; nothing was written.", _INTERRUPTED)
+        return _refuse(who, f"interrupted. {_written(options)}", _INTERRUPTED)
     except Exception as problem:
-        return _own_fault(who, problem)
+        return _own_fault(who, problem, _written(options))
     return code
 
 
-def _own_fault(who: str, problem: Exception) -> int:
+def _aftermath(options: argparse.Namespace) -> str:
+    """Return what to say of a ledger that has paid for something that then failed."""
+    paying = getattr(options, "paying", None)
+    if paying is None or not paying.aftermath or getattr(options, "written", False):
+        return ""
+    lost = "No model was written" if options.command == "fit" else "No numbers were shown"
+    return f"{lost}, but {paying.aftermath}"
+
+
+def _written(options: argparse.Namespace) -> str:
+    """Return what is left of a command that did not come to its end."""
+    if getattr(options, "written", False):
+        return "The files were written before."
+    return _aftermath(options) or "Nothing was written."
+
+
+def _own_fault(who: str, problem: Exception, written: str) -> int:
     """Report an error that nobody foresaw; its text may quote rows, so only its type is told."""
     if os.environ.get("DPSCO_DEBUG"):
         raise problem
     return _refuse(
         who,
-        f"an error of dpsco's own ({type(problem).__name__}); nothing was written. Its text may "
-        "quote rows and is not shown; run again with DPSCO_DEBUG=1 to see it.",
+        f"an error of dpsco's own ({type(problem).__name__}). {written} Its text may quote rows "
+        "and is not shown; run again with DPSCO_DEBUG=1 to see it.",
         _OWN_FAULT,
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
-from .arguments import add_budget, add_force, add_json, add_model, add_solver, command
+from .arguments import TABLES, add_budget, add_force, add_json, add_model, add_solver, command
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """Fit a private model: a table, a schema and a budget make a model file.
 
-Everything is decided before a row is read. What the rows hold changes neither messages nor which
-files are written: entries outside the schema are clipped, counted as other, or left out, as the
-schema says. To see whether there are any, look with `dpsco schema check --rows`."""
+Everything is decided before a row is read. What the entries hold changes neither messages nor
+which files are written: entries outside the schema are clipped, counted as other, or left out, as
+the schema says. To see whether there are any, look with `dpsco schema check --rows`.
+
+How a CSV file is written can show: a line with too many or too few entries, or a quote that is not
+closed, stops the fit, and a blank line is no row. Parquet has none of this: use it where anybody
+else sees whether a fit succeeds."""
 
 _EXAMPLES = """
 dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json
@@ -36,7 +41,7 @@ def add(commands: Any) -> None:
     fit = command(
         commands, "fit", "fit a private model", examples=_EXAMPLES, description=_DESCRIPTION
     )
-    fit.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, or a folder of it")
+    fit.add_argument("data", type=Path, metavar="DATA", help=TABLES)
     fit.add_argument(
         "--schema", type=Path, required=True, metavar="FILE", help="what the columns may hold"
     )
@@ -85,6 +90,7 @@ def _fit(options: argparse.Namespace) -> int:
         saved, metrics = _fitted(options, schema)
         _write(outputs, drafts, saved, metrics)
         outputs.commit()
+        options.written = True
     seconds = time.perf_counter() - started
     if options.json:
         print(json.dumps(_record(options, saved, metrics), indent=2))
@@ -99,19 +105,20 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     from ..data.encoder import TableEncoder
     from ..models import SavedModel
     from ..privacy.randomness import Randomness
-    from .ledgers import open_ledger
+    from .ledgers import open_purse
     from .progress import Bar
     from .request import from_plan, from_schema, make_plan
     from .tables import private_table
 
     encoder = TableEncoder(schema)
-    ledger = None if options.odometer is None else open_ledger(options.odometer)
+    ledger = options.paying = open_purse(options.odometer)
     randomness = None if options.seed is None else Randomness.seeded(options.seed)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
     table = private_table(options.data, encoder, options.spill)
     plan = make_plan(options, request, table.n) if loaded is None else loaded
+    _foretell(plan)
     with Bar(f"fitting by {plan.solver}") as bar:
         result = run(plan, table, randomness=randomness, odometer=ledger, progress=bar)
     saved = SavedModel(
@@ -123,9 +130,18 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     )
     if test is None:
         return saved, None
-    from .metrics import measure
+    from .metrics import measure, quantile_of
 
-    return saved, measure(saved.model, *test)
+    return saved, measure(saved.model, *test, quantile=quantile_of(plan))
+
+
+def _foretell(plan: BasePlan) -> None:
+    """Say what is to be expected, from public facts, where it is not good."""
+    from .request import predicted, promising, warnings
+
+    _, sentence, _ = predicted(plan)
+    for note in [*warnings(plan), *([] if promising(sentence) else [sentence])]:
+        print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
 
 
 def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
@@ -191,16 +207,22 @@ def _record(
     options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None
 ) -> dict[str, Any]:
     """Return the outcome as JSON values."""
-    claims, plan = saved.certificate.claims, saved.plan
+    from ..privacy.statement import point
+    from .request import predicted, warnings
+
+    plan, (epsilon, delta) = saved.plan, point(saved.certificate)
     assert plan is not None
     return {
         "model": saved.model.kind,
         "solver": plan.solver,
         "rows": plan.n,
         "features": plan.d,
-        "epsilon": claims.epsilon,
-        "delta": claims.delta,
+        "epsilon": epsilon,
+        "delta": delta,
         "adjacency": plan.budget.adjacency.value,
+        "rows_per_person": plan.budget.unit.rows,
+        "prospects": predicted(plan)[1],
+        "warnings": warnings(plan),
         "reproducible": saved.certificate.reproducible,
         "rules": rules(saved.schema),
         "test": None if metrics is None else metrics.to_json(),
@@ -212,20 +234,22 @@ def _summary(
     options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None, seconds: float
 ) -> str:
     """Return the outcome in a few lines."""
-    from ..privacy.statement import rounded_up
+    from ..privacy.statement import owner, spent
+    from .request import rows_of
 
-    claims, plan = saved.certificate.claims, saved.plan
+    plan = saved.plan
     assert plan is not None
-    epsilon = rounded_up(claims.epsilon)
+    whom = f", for {owner(plan.budget)}" if plan.budget.unit.rows > 1 else ""
     lines = [
-        f"{saved.model.kind} model of {plan.n:,} rows by {plan.solver}, in {seconds:.1f} s",
-        f"spent: epsilon {epsilon} at delta {claims.delta:.3g}, {plan.budget.adjacency.value}",
+        f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}, in {seconds:.1f} s",
+        f"spent: {spent(saved.certificate)}, {plan.budget.adjacency.value}{whom}",
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]
     if saved.certificate.reproducible:
         lines.append("SEEDED: whoever knows the seed can take the noise away. Do not publish this.")
     if metrics is not None:
-        lines += [f"\non the {metrics.rows:,} public rows of {options.test_public}", str(metrics)]
+        count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
+        lines += [f"\non the {count} of {options.test_public}", str(metrics)]
     lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
     return "\n".join(lines)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import OdometerError
+from ..errors import BudgetError, OdometerError, ParameterError
 from .arguments import add_json, command
+
+if TYPE_CHECKING:
+    from ..privacy.odometer import Entry
 
 _EXAMPLES = """
 dpsco ledger create patients.ledger --epsilon 3 --delta 1e-9
@@ -60,12 +63,61 @@ def open_ledger(path: Path) -> Any:
     return Odometer(path)
 
 
+class Paying:
+    """A ledger that pays, and remembers whether it did: what fails later must not deny it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._odometer = path, open_ledger(path)
+        self.budget = self._odometer.budget
+        self._asked, self._entries = False, list["Entry"]()
+
+    def spend(self, releases: Any, *, label: str) -> Entry:
+        """Pay as the ledger does."""
+        self._asked = True
+        try:
+            entry: Entry = self._odometer.spend(releases, label=label)
+        except BudgetError:  # refused, and nothing recorded
+            self._asked = bool(self._entries)
+            raise
+        self._entries.append(entry)
+        return entry
+
+    @property
+    def aftermath(self) -> str:
+        """What must be said where nothing came of the run; empty if nothing was paid."""
+        if not self._asked:
+            return ""
+        if not self._entries:  # it ended while the ledger was writing
+            return (
+                f"the ledger {self._path} may have been charged: look with dpsco ledger show "
+                f"{self._path}."
+            )
+        numbers = ", ".join(str(entry.number) for entry in self._entries)
+        return (
+            f"the ledger {self._path} has been charged (entry {numbers}): part of the run may have "
+            "been released."
+        )
+
+
+def open_purse(path: Path | None) -> Paying | None:
+    """Return the ledger that is to pay, if one is."""
+    return None if path is None else Paying(path)
+
+
 def _create(options: argparse.Namespace) -> int:
     from ..privacy.budget import ApproxDP, Unit
     from ..privacy.odometer import Odometer
+    from .request import in_flags
 
-    unit = Unit() if options.rows_per_person == 1 else Unit(options.rows_per_person, "person")
-    total = ApproxDP(options.epsilon, options.delta, adjacency=options.adjacency, unit=unit)
+    with in_flags():
+        unit = Unit() if options.rows_per_person == 1 else Unit(options.rows_per_person, "person")
+    if not 0 < options.delta < 1:
+        raise ParameterError(
+            f"--delta must lie strictly between 0 and 1, got {options.delta:g}: Gaussian noise, "
+            "which most solvers add, is never pure. Choose it well below 1/n, such as 1e-9."
+        )
+    with in_flags():
+        total = ApproxDP(options.epsilon, options.delta, adjacency=options.adjacency, unit=unit)
     if options.file.exists():
         raise OdometerError(
             f"{options.file} is there already; a ledger is never replaced. Show it: dpsco ledger "
@@ -80,11 +132,22 @@ def _show(options: argparse.Namespace) -> int:
     if not options.json:
         print(odometer)
         return 0
-    spent, allowed = odometer.cost().against(odometer.budget)
+    budget = odometer.budget
+    spent, allowed = odometer.cost().against(budget)
     entries = [
-        {"number": entry.number, "time": entry.time, "label": entry.label}
+        {
+            "number": entry.number,
+            "time": entry.time,
+            "label": entry.label,
+            "spent": odometer.spent_by(entry),
+        }
         for entry in odometer.entries()
     ]
-    record = {"budget": odometer.budget.to_json(), "spent": spent, "allowed": allowed}
+    record = {
+        "budget": budget.to_json(),
+        "adjacency": budget.adjacency.value,
+        "spent": spent,
+        "allowed": allowed,
+    }
     print(json.dumps({**record, "entries": entries}, indent=2))
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from ..data.schema import Label, SignLabel
 from ..errors import AssumptionError, ParameterError
+from ..losses.quantile import Pinball
 from ..models.linear import LinearModel
+from ..plans import BasePlan
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.calibration import gaussian_sigma
 from ..privacy.certificate import Certificate
@@ -33,6 +35,10 @@ Values = dict[str, float]
 LOSS_CAP = 5.0
 """A row's log-loss counts up to here where it is released with noise."""
 
+PINBALL, LARGEST = "pinball loss", "always the largest class"
+_NO_QUANTILE = "The file has no plan, so it is not known which quantile the model estimates."
+_NO_BASELINE = "No baseline: the best constant guess is not public, others say little."
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -40,8 +46,9 @@ class Metrics:
 
     rows: int  # that were counted
     values: Values
-    baseline: Values
+    baseline: Values  # empty where none is public
     baseline_is: str
+    about: str = ""  # how to read them, a sentence
     errors: Values | None = None  # twice the standard deviation of the noise, where there is noise
     certificate: Certificate | None = None
 
@@ -49,19 +56,30 @@ class Metrics:
         """Return JSON values; what is not defined is null."""
         plain = {name: _finite(getattr(self, name)) for name in ("values", "baseline")}
         record: dict[str, Any] = {"rows": self.rows, **plain, "baseline_is": self.baseline_is}
+        if self.about:
+            record["about"] = self.about
         if self.errors is not None:
             record["two_sigma"] = _finite(self.errors)
         return record
 
     def __str__(self) -> str:
-        lines = [f"{'':<12}{'model':>14}{self.baseline_is:>28}"]
+        lines = [f"{'':<14}{'model':>14}{self.baseline_is if self.baseline else '':>28}".rstrip()]
         for name, value in self.values.items():
             note = "" if self.errors is None else f"  +- {self.errors[name]:.2g} (noise)"
-            lines.append(f"{name:<12}{_shown(value):>14}{_shown(self.baseline[name]):>28}{note}")
-        return "\n".join(lines)
+            other = f"{_shown(self.baseline[name]):>28}" if self.baseline else ""
+            lines.append(f"{name:<14}{_shown(value):>14}{other}{note}")
+        return "\n".join([*lines, self.about] if self.about else lines)
 
 
-def measure(model: LinearModel, X: Any, labels: Floats) -> Metrics:
+def quantile_of(plan: BasePlan | None) -> float | None:
+    """Return the quantile that a plan's model estimates; None for other models, and no plan."""
+    loss = None if plan is None else plan.problem.loss
+    return loss.quantile if isinstance(loss, Pinball) else None
+
+
+def measure(
+    model: LinearModel, X: Any, labels: Floats, *, quantile: float | None = None
+) -> Metrics:
     """Return plain metrics.
 
     Args:
@@ -69,6 +87,8 @@ def measure(model: LinearModel, X: Any, labels: Floats) -> Metrics:
         X: (rows, d).
         labels: numbers; or for classes their places 0, 1, ... in the declared order. NaN where
             there is none: those rows are left out.
+        quantile: that a quantile model estimates; where it is not known, it is measured as a model
+            of the middle.
     """
     known = np.isfinite(labels)
     count = int(known.sum())
@@ -76,7 +96,9 @@ def measure(model: LinearModel, X: Any, labels: Floats) -> Metrics:
         raise ParameterError("no row has a label that can be used, so nothing can be measured.")
     X, labels = X[np.flatnonzero(known)], labels[known]
     if model.classes is None:
-        return _measure_numbers(model.predict(X), labels)
+        found = _measure_numbers(model.predict(X), labels, quantile)
+        unknown = model.kind == "quantile" and quantile is None
+        return replace(found, about=_NO_QUANTILE) if unknown else found
     return _measure_classes(model, X, labels.astype(np.int64))
 
 
@@ -86,6 +108,7 @@ def release(
     labels: Floats,
     budget: Budget,
     *,
+    quantile: float | None = None,
     odometer: Purse | None = None,
     randomness: Randomness | None = None,
 ) -> Metrics:
@@ -102,7 +125,7 @@ def release(
             "Use replace_one or zero_out."
         )
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
-        names, parts = _parts(model, X, labels)
+        names, parts = _parts(model, X, labels, quantile)
     n, bound = len(labels), math.nextafter(math.sqrt(_most(model, names)), math.inf)
     rows = (0, n)
     sigma = gaussian_sigma(budget, bound=bound, rows=rows)
@@ -116,19 +139,30 @@ def release(
     )
     means = ledger.gaussian(sum_rows(parts), bound=bound, sigma=sigma, rows=rows) / n
     certificate = ledger.close()
-    return _noisy(model, names, means, 2.0 * sigma / n, n, certificate)
+    found = dict(zip(names, map(float, means), strict=True))
+    if model.classes is None:
+        return _noisy_numbers(model, found, 2.0 * sigma / n, n, certificate, quantile)
+    return _noisy_classes(model, found, 2.0 * sigma / n, n, certificate)
 
 
-def _parts(model: LinearModel, X: Any, labels: Floats) -> tuple[list[str], Floats]:
+def _parts(
+    model: LinearModel, X: Any, labels: Floats, quantile: float | None = None
+) -> tuple[list[str], Floats]:
     """Return the names of the parts that a row adds, and the parts; rows without label add 0."""
     known = np.isfinite(labels)
     if model.classes is None:
         low, high = _range_of(model)
         clipped = np.clip(np.where(known, labels, low), low, high)
-        off = np.abs(model.predict(X) - clipped) / (high - low)
-        plain = np.abs(clipped - 0.5 * (low + high)) / (0.5 * (high - low))
-        names = ["mae", "mse", "plain mae", "plain mse"]
-        columns = [off, off**2, plain, plain**2]
+        predicted = model.predict(X)
+        if quantile is None:
+            off = np.abs(predicted - clipped) / (high - low)
+            names, columns = ["mae", "mse"], [off, off**2]
+        else:
+            names = ["pinball", "coverage"]
+            columns = [
+                _pinball(predicted, clipped, quantile) / (high - low),
+                (clipped <= predicted).astype(float),
+            ]
     else:
         places = np.where(known, labels, 0).astype(np.int64)
         names, columns = ["accuracy"], [(_places(model, X) == places).astype(float)]
@@ -146,44 +180,67 @@ def _most(model: LinearModel, names: Sequence[str]) -> int:
     return len(names) - (0 if model.classes is None else len(model.classes) - 1)
 
 
-def _noisy(
+def _noisy_numbers(
     model: LinearModel,
-    names: Sequence[str],
-    means: Floats,
+    found: Values,
     spread: float,
     n: int,
     certificate: Certificate,
+    quantile: float | None,
 ) -> Metrics:
-    """Return noisy means in the units of the metrics."""
-    found = dict(zip(names, map(float, means), strict=True))
-    if model.classes is None:
-        low, high = _range_of(model)
-        width = high - low
-        values = {"MAE": found["mae"] * width, "RMSE": _root(found["mse"]) * width}
-        baseline = {
-            "MAE": found["plain mae"] * width / 2,
-            "RMSE": _root(found["plain mse"]) * width / 2,
-        }
-        errors = {"MAE": spread * width}
-        errors["RMSE"] = spread * width**2 / (2 * values["RMSE"]) if values["RMSE"] else math.nan
-        return Metrics(n, values, baseline, "middle of the range", errors, certificate)
+    """Return noisy means in the units of the label; the best constant is not public."""
+    low, high = _range_of(model)
+    width = high - low
+    if quantile is not None:
+        values = {PINBALL: found["pinball"] * width, "coverage": found["coverage"]}
+        errors = {PINBALL: spread * width, "coverage": spread}
+        about = f"{_NO_BASELINE} {_coverage(quantile)}"
+        return Metrics(n, values, {}, "", about, errors, certificate)
+    values = {"MAE": found["mae"] * width, "RMSE": _root(found["mse"]) * width}
+    errors = {"MAE": spread * width}
+    errors["RMSE"] = spread * width**2 / (2 * values["RMSE"]) if values["RMSE"] else math.nan
+    about = f"{_NO_BASELINE} {_NO_QUANTILE}" if model.kind == "quantile" else _NO_BASELINE
+    return Metrics(n, values, {}, "", about, errors, certificate)
+
+
+def _noisy_classes(
+    model: LinearModel, found: Values, spread: float, n: int, certificate: Certificate
+) -> Metrics:
+    """Return noisy shares and losses, beside the largest noisy share."""
+    assert model.classes is not None
     values, errors = {"accuracy": found["accuracy"]}, {"accuracy": spread}
     shares = [found[f"class {k}"] for k in range(len(model.classes))]
     baseline = {"accuracy": max(shares)}
     if "log-loss" in found:
         values["log-loss"], errors["log-loss"] = found["log-loss"] * LOSS_CAP, spread * LOSS_CAP
         baseline["log-loss"] = _entropy(shares)
-    return Metrics(n, values, baseline, "always the largest class", errors, certificate)
+    return Metrics(n, values, baseline, LARGEST, errors=errors, certificate=certificate)
 
 
-def _measure_numbers(predicted: Floats, labels: Floats) -> Metrics:
-    off, values = predicted - labels, {}
+def _measure_numbers(predicted: Floats, labels: Floats, quantile: float | None) -> Metrics:
+    off = predicted - labels
+    values: Values = {}
+    baseline: Values = {}
+    about = ""
+    if quantile is not None:
+        constant = np.full(len(labels), np.quantile(labels, quantile, method="inverted_cdf"))
+        for found, guess in ((values, predicted), (baseline, constant)):
+            found[PINBALL] = float(_pinball(guess, labels, quantile).mean())
+            found["coverage"] = float((labels <= guess).mean())
+        about = _coverage(quantile)
     values["MAE"], values["RMSE"] = float(np.abs(off).mean()), _root(float((off**2).mean()))
-    baseline = {
-        "MAE": float(np.abs(labels - np.median(labels)).mean()),
-        "RMSE": _root(float(((labels - labels.mean()) ** 2).mean())),
-    }
-    return Metrics(len(labels), values, baseline, "best constant")
+    baseline["MAE"] = float(np.abs(labels - np.median(labels)).mean())
+    baseline["RMSE"] = _root(float(((labels - labels.mean()) ** 2).mean()))
+    return Metrics(len(labels), values, baseline, "best constant", about)
+
+
+def _pinball(predicted: Floats, labels: Floats, quantile: float) -> Floats:
+    """Return the pinball loss of each row."""
+    return Pinball(quantile).value(predicted, labels)
+
+
+def _coverage(quantile: float) -> str:
+    return f"coverage: the share of labels at or below the prediction; the aim is {quantile:g}."
 
 
 def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Metrics:
@@ -197,7 +254,7 @@ def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> M
     if len(model.classes) == 2:
         values["AUC"] = area_under_curve(model.decision(X), places == 1)
         baseline["AUC"] = 0.5
-    return Metrics(len(places), values, baseline, "always the largest class")
+    return Metrics(len(places), values, baseline, LARGEST)
 
 
 def area_under_curve(scores: Floats, positive: NDArray[np.bool_]) -> float:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .arguments import (
     add_budget,
@@ -19,6 +19,9 @@ from .arguments import (
     add_solver,
     command,
 )
+
+if TYPE_CHECKING:
+    from ..plans import BasePlan
 
 _FACTS = """
 dpsco {0} --schema schema.json --n 50000 --epsilon 1
@@ -66,31 +69,23 @@ def add(commands: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from ..select import recommend
     from .outputs import Outputs
-    from .request import budget, from_options, make_plan, prospects
+    from .request import from_options, make_plan, predicted, warnings
 
     request = from_options(options)
     with Outputs(force=options.force, inputs=[options.schema]) as outputs:
         draft = outputs.reserve(options.output)
         plan = make_plan(options, request, options.n)
-        ranking = recommend(
-            plan.problem,
-            options.n,
-            request.d,
-            budget(options, options.n),
-            calibration=options.calibration,
-        )
-        risk = next((c.risk for c in ranking.ranked if c.solver == plan.solver), math.nan)
-        sentence = prospects(plan.problem, options.n, request.d, risk)
+        risk, sentence, best = predicted(plan)
         record = {
             "solver": plan.solver,
-            "recommended": ranking.best,
+            "recommended": best,
             "rounds": plan.total_rounds,
             "noise": _spread(found.sigma for found in plan.schedule() if found.sigma),
             "predicted_excess": _number(risk),
             "zero_model_loss": _number(plan.facts.constants.value_at_zero),
             "prospects": sentence,
+            "warnings": warnings(plan),
             "plan": json.loads(plan.to_json()),
         }
         outputs.text(draft, plan.to_json() + "\n")
@@ -98,14 +93,28 @@ def _plan(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(record, indent=2))
         return 0
-    print(plan)
-    known = f"predicted excess risk {risk:.3g}: " if math.isfinite(risk) else ""
-    print(f"\n{known}{sentence}")
-    if ranking.best != plan.solver:
-        print(f"recommended solver: {ranking.best} (see `dpsco recommend`)")
+    print("\n".join(_lines(plan, request.setup.kind, risk, record)))
+    if best != plan.solver:
+        print(f"recommended solver: {best} (see `dpsco recommend`)")
     if options.output is not None:
         print(f"plan: {options.output}")
     return 0
+
+
+def _lines(plan: BasePlan, kind: str, risk: float, record: dict[str, Any]) -> list[str]:
+    """Return a plan for people: the verdict, one number and what it means, then the details."""
+    lines = [record["prospects"]]
+    if math.isfinite(risk):
+        lines += [
+            f"predicted excess risk: {risk:.3g}. By so much the mean loss is expected to exceed "
+            "that of the best model.",
+            "This rests on public facts alone, ranks solvers, and is no promise.",
+        ]
+    lines += [f"note: {note}" for note in record["warnings"]]
+    rounds = "1 round" if plan.total_rounds == 1 else f"{plan.total_rounds:,} rounds"
+    lines += ["", f"plan: a {kind} model by {plan.solver}, {rounds}"]
+    details = str(plan).splitlines()[1:]  # the first line is the problem as Python has it
+    return [*lines, *(line for line in details if not line.startswith("  risk "))]
 
 
 def _number(value: float) -> float | None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .. import api
-from .._validate import integer
+from .._validate import choice, integer
 from ..data.encoder import TableEncoder
 from ..data.schema import ClassLabel, Label, NumberLabel, Schema
 from ..errors import DataError, ParameterError
-from ..models.setup import Setup, known_kind, setup_for
+from ..models.kinds import KINDS
+from ..models.setup import Setup, setup_for
 from ..plans import BasePlan
 from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
 from ..problem import Problem
+from ..select import recommend
 
 _WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
+
+_LARGE = 20.0  # an epsilon above is next to no protection
 
 _KIND_OF = {
     "Logistic": "logistic",
@@ -60,9 +66,9 @@ def from_options(options: argparse.Namespace) -> Request:
         raise ParameterError("give --schema FILE, or the number of features with --d.")
     d = integer("--d", options.d)
     ranged = options.label_range is not None
-    kind = options.model or ("linear" if ranged else "logistic")
+    kind = _kind(options, numeric=ranged)
     classes = None
-    if known_kind(kind).classifies:
+    if KINDS[kind].classifies:
         classes = _classes(options.classes)
     elif options.classes is not None:
         raise ParameterError(f"a {kind} model predicts numbers: give --label-range LOW HIGH.")
@@ -77,8 +83,8 @@ def from_schema(options: argparse.Namespace, schema: Schema) -> Request:
     """
     encoder, label = TableEncoder(schema), require_label(schema)
     numeric = isinstance(label, NumberLabel)
-    kind = options.model or ("linear" if numeric else "logistic")
-    if known_kind(kind).classifies == numeric:
+    kind = _kind(options, numeric=numeric)
+    if KINDS[kind].classifies == numeric:
         has, wants = ("a range of numbers", "classes") if numeric else ("classes", "numbers")
         raise ParameterError(
             f"a {kind} model predicts {wants}, but the schema's label {label.name!r} is of {has}. "
@@ -95,6 +101,13 @@ def from_schema(options: argparse.Namespace, schema: Schema) -> Request:
         bounds = replace(setup.bounds, label=encoder.label_rule)  # what the encoder makes of labels
         setup = replace(setup, bounds=bounds, classes=declared_classes(label))
     return Request(setup, encoder.width)
+
+
+def _kind(options: argparse.Namespace, *, numeric: bool) -> str:
+    """Return the model that is asked for, or the usual one."""
+    if options.model is None:
+        return "linear" if numeric else "logistic"
+    return choice("--model", options.model, tuple(KINDS))
 
 
 def require_label(schema: Schema) -> Label:
@@ -121,21 +134,64 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
         ParameterError: there is no epsilon, or too few rows for the default delta.
     """
     unit = Unit()
-    if options.rows_per_person != 1:
-        unit = Unit(options.rows_per_person, "person")
-    if options.epsilon is None:
-        raise ParameterError("give the budget with --epsilon; common choices lie from 0.1 to 10.")
-    if options.delta == 0:
-        return PureDP(options.epsilon, adjacency=options.adjacency, unit=unit)
+    with in_flags():
+        if options.rows_per_person != 1:
+            unit = Unit(options.rows_per_person, "person")
+        if options.epsilon is None:
+            raise ParameterError("give the budget with --epsilon; often it lies from 0.1 to 10.")
+        if options.delta == 0:
+            return PureDP(options.epsilon, adjacency=options.adjacency, unit=unit)
     delta = options.delta
     if delta is None:
         if n < 2:
             raise ParameterError(
-                f"delta is 1/n^2 by default, which protects nobody with {n} row(s). A model needs "
-                "many rows; give --delta if you mean it."
+                f"delta is 1/n^2 by default, which protects nobody with {rows_of(n)}. A model "
+                "needs many rows; give --delta if you mean it."
             )
         delta = 1.0 / n**2
-    return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
+    with in_flags():
+        return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
+
+
+def warnings(plan: BasePlan) -> list[str]:
+    """Return what is odd about a budget, from public facts: it may be meant, but seldom is."""
+    found, budget = [], plan.budget
+    if isinstance(budget, ApproxDP) and budget.delta > 1.0 / plan.n:
+        found.append(
+            f"delta {budget.delta:.3g} is above 1/n = {1.0 / plan.n:.3g}: publishing a row picked "
+            "at random would pass. Choose it well below, or leave --delta out for 1/n^2."
+        )
+    if isinstance(budget, (ApproxDP, PureDP)) and budget.epsilon > _LARGE:
+        found.append(
+            f"epsilon {budget.epsilon:g} is next to no protection; often it lies from 0.1 to 10."
+        )
+    return found
+
+
+def predicted(plan: BasePlan) -> tuple[float, str, str]:
+    """Return a plan's predicted excess risk, its prospects, and the recommended solver."""
+    ranking = recommend(plan.problem, plan.n, plan.d, plan.budget, calibration=plan.calibration)
+    risk = next((c.risk for c in ranking.ranked if c.solver == plan.solver), math.nan)
+    best = ranking.ranked[0].solver if ranking.ranked else plan.solver
+    return risk, prospects(plan.problem, plan.n, plan.d, risk), best
+
+
+def rows_of(count: int) -> str:
+    """Return a number of rows in words.
+
+    >>> rows_of(1), rows_of(2000)
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+@contextmanager
+def in_flags() -> Iterator[None]:
+    """Tell what the library refuses in the words of the command line."""
+    try:
+        yield
+    except ParameterError as problem:
+        raise ParameterError(_as_flags(str(problem))) from None
 
 
 def make_plan(options: argparse.Namespace, request: Request, n: int) -> BasePlan:
@@ -200,11 +256,16 @@ def prospects(problem: Problem, n: int, d: int, risk: float) -> str:
     return f"A model that knows nothing has loss at most {zero:.3g}: there is room to learn."
 
 
+def promising(sentence: str) -> bool:
+    """Return whether a sentence of `prospects` is a good one."""
+    return not sentence.startswith(("HOPELESS", "Weak"))
+
+
 def _setup(
     options: argparse.Namespace, kind: str, norm: float | None, classes: Any, ends: Any
 ) -> Setup:
     """Return the setup with everything else that the options say of the model."""
-    try:
+    with in_flags():
         return setup_for(
             kind,
             feature_norm=norm,
@@ -216,13 +277,19 @@ def _setup(
             scale=options.scale,
             settings=dict(options.setting),
         )
-    except ParameterError as problem:
-        raise ParameterError(_as_flags(str(problem))) from None
 
 
 def _as_flags(message: str) -> str:
     """Return a message of the library in the words of the command line."""
     words = {
+        "pure privacy is PureDP(epsilon)": "--delta 0 asks for pure privacy",
+        "delta must": "--delta must",
+        "epsilon must": "--epsilon must",
+        "unit.rows must": "--rows-per-person must",
+        "radius must": "--radius must",
+        "alpha must": "--alpha must",
+        "scale must": "--scale must",
+        "1/n**2": "1/n^2",
         "feature_norm": "--feature-norm",
         "label_range=(low, high)": "--label-range LOW HIGH",
         "label_range": "--label-range",

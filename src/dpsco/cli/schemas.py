@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, ParameterError
-from .arguments import add_json, command
+from ..errors import ParameterError
+from .arguments import TABLES, add_force, add_json, command
 
 _LOOK = (
     "these are counts of private rows, for their holder only. Do not publish them, and do not "
@@ -32,7 +31,7 @@ dpsco schema check schema.json private.parquet     # names and types only; no ro
 dpsco schema check schema.json private.csv --rows --not-private""",
     )
     check.add_argument("schema", type=Path, metavar="SCHEMA", help="schema, a JSON file")
-    check.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    check.add_argument("file", type=Path, metavar="FILE", help=TABLES)
     check.add_argument(
         "--rows",
         action="store_true",
@@ -56,7 +55,7 @@ def _add_draft(actions: Any) -> None:
         "guess a schema from public or synthetic rows",
         examples="dpsco schema draft made-up.csv --label income --public -o schema.json",
     )
-    draft.add_argument("file", type=Path, metavar="FILE", help="CSV, Parquet, or a folder of it")
+    draft.add_argument("file", type=Path, metavar="FILE", help=TABLES)
     draft.add_argument("--label", metavar="COLUMN", help="the column to be predicted")
     draft.add_argument(
         "--public",
@@ -68,8 +67,9 @@ def _add_draft(actions: Any) -> None:
         "--output",
         type=Path,
         metavar="SCHEMA",
-        help="file to write to; one that is there is replaced",
+        help="file to write to",
     )
+    add_force(draft)
     draft.add_argument(
         "--round",
         action=argparse.BooleanOptionalAction,
@@ -91,34 +91,36 @@ def _add_draft(actions: Any) -> None:
 
 def _draft(options: argparse.Namespace) -> int:
     from ..data.draft import draft, read_public, require_public
+    from .outputs import Outputs
+    from .tables import check_kind
 
     require_public("draft", "--public", options.public)
-    found = draft(
-        read_public(options.file),
-        label=options.label,
-        public=True,
-        rounded=options.round,
-        most_categories=options.categories,
-        label_kind=options.label_kind,
-    )
+    with Outputs(force=options.force, inputs=[options.file]) as outputs:
+        place = outputs.reserve(options.output)
+        check_kind(options.file)
+        found = draft(
+            read_public(options.file),
+            label=options.label,
+            public=True,
+            rounded=options.round,
+            most_categories=options.categories,
+            label_kind=options.label_kind,
+        )
+        outputs.text(place, found.schema.to_json())
+        outputs.commit()
     summary = f"{found}\n\nA draft: check every line against what is publicly known."
     if options.output is None:
         print(summary, file=sys.stderr)
         print(found.schema.to_json(), end="")
-        return 0
-    replaced = " (replaced the file that was there)" if os.path.isfile(options.output) else ""
-    try:
-        found.schema.save(options.output)
-    except OSError as problem:
-        where = problem.filename or options.output
-        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
-    print(f"{summary}\nschema: {options.output}{replaced}")
+    else:
+        print(f"{summary}\nschema: {options.output}")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     from ..data.draft import check_file
     from ..data.schema import Schema
+    from .tables import check_kind
 
     if options.rows and not options.not_private:
         raise ParameterError(
@@ -126,6 +128,7 @@ def _check(options: argparse.Namespace) -> int:
             f"that {_LOOK}. Without --rows only names and types are compared."
         )
     schema = Schema.load(options.schema)
+    check_kind(options.file)
     found = check_file(schema, options.file)
     record: dict[str, Any] = {"valid": found.ok, "files": found.files, "rows": found.rows}
     record["problems"] = list(found.problems)
@@ -142,6 +145,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _rows(schema: Any, path: Path) -> tuple[dict[str, Any], bool]:
     """Count what lies outside the schema; return a record and whether nothing does."""
+    from .request import rows_of
     from .tables import open_file
     from .tally import outside, sentences, tally
 
@@ -151,6 +155,6 @@ def _rows(schema: Any, path: Path) -> tuple[dict[str, Any], bool]:
     lines = sentences(counts) or ["every entry is there and lies within its declaration"]
     verdict = "All entries fit" if not wrong else "Some entries do NOT fit"
     head = f"NOT PRIVATE: {_LOOK}."
-    lines = [f"\n{head}", f"{file.rows:,} rows. {verdict} the schema.", *lines]
+    lines = [f"\n{head}", f"{rows_of(file.rows)}. {verdict} the schema.", *lines]
     record = {"rows": file.rows, "columns": counts, "notice": f"NOT PRIVATE: {_LOOK}."}
     return {**record, "lines": lines}, not wrong

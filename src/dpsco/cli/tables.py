@@ -25,6 +25,7 @@ from ..errors import DataError
 from ..kernels.rows import SparseRows
 from .progress import Bar
 
+_ENDINGS = (".csv", ".parquet", ".pq")
 _BATCH = 1 << 16  # rows at a time
 IN_MEMORY = 1 << 30
 """Bytes of encoded rows up to which a table is loaded; a public number decides."""
@@ -65,13 +66,14 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
     """Return the rows of a file whose columns fit a schema; no row is read but to count them.
 
     Args:
-        path: a CSV file, a Parquet file, or a folder of them.
+        path: a CSV file, a Parquet file, or a folder of Parquet files.
         schema: what the columns hold.
         label: whether the label must be there; if not, it may be.
 
     Raises:
         DataError: the file cannot be read, does not fit, or has no rows.
     """
+    check_kind(path)
     names = _names(path)
     if schema.label is not None and not label and schema.label.name not in names:
         schema = Schema(schema.columns)
@@ -83,6 +85,22 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
         from_parquet(path, encoder=TableEncoder(schema))  # refuses what does not fit
         files = ParquetFiles(read_footers(path))
     return TableFile(path, schema, files)
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a file of an unknown kind, by its name, and one without a byte.
+
+    Raises:
+        DataError: its name has another ending, or it is empty.
+    """
+    if path.is_dir():
+        return
+    ending = path.suffix.lower()
+    if ending not in _ENDINGS:
+        what = f"unknown ending {ending}" if ending else "a name without an ending"
+        raise DataError(f"{path}: {what}: use .csv or .parquet.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise DataError(f"{path} is empty.")
 
 
 def encoded(file: TableFile, encoder: TableEncoder) -> tuple[Any, Floats | None]:
@@ -144,6 +162,7 @@ def _check_room(folder: Path, needed: int) -> None:
 
 def whole_table(path: Path) -> Any:
     """Return a whole file as an Arrow table, for models of plain columns of numbers."""
+    check_kind(path)
     return read_public(path)
 
 

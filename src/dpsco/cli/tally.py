@@ -28,6 +28,8 @@ from .tables import TableFile, open_text
 
 Tally = dict[str, dict[str, int]]  # column -> what is unusual -> how many entries
 
+_MOST_NAMED = 20  # columns in a line
+
 FAULTS = ("below the range", "above the range", "not declared", "not a number", "neither -1 nor 1")
 """What does not fit the schema; missing entries do, by its rule for them."""
 
@@ -61,6 +63,21 @@ def sentences(counts: Tally) -> list[str]:
         f"column {name!r}: {number:,} {'entry is' if number == 1 else 'entries are'} {what}"
         for name, column in counts.items()
         for what, number in column.items()
+    ]
+
+
+def summary(counts: Tally) -> list[str]:
+    """Return at most one line: which columns have entries that are missing or outside."""
+    names = [repr(name) for name, column in counts.items() if column]
+    if not names:
+        return []
+    total = sum(sum(column.values()) for column in counts.values())
+    what = "entry is" if total == 1 else "entries are"
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    where = f"column{'' if len(names) == 1 else 's'} {', '.join(names[:_MOST_NAMED])}{more}"
+    return [
+        f"{total:,} {what} missing, out of range or not declared, in {where}; they are read by the "
+        "schema's rules (--verbose has counts)"
     ]
 
 

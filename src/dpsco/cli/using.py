@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ParameterError
-from .arguments import add_budget, add_force, add_json, command
+from .arguments import TABLES, add_budget, add_force, add_json, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..models import LinearModel, SavedModel
+    from .tally import Tally
 
 _ABOUT_ROWS = (
     "NOT PRIVATE: these numbers are about the very rows given. Publish them only if those rows are "
@@ -37,11 +38,15 @@ dpsco predict model.json new.csv -o predictions.csv
 dpsco predict model.json new.parquet -o predictions.parquet""",
     )
     predict.add_argument("model", type=Path, metavar="MODEL", help="a model file of `dpsco fit`")
-    predict.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, or a folder of it")
+    predict.add_argument("data", type=Path, metavar="DATA", help=TABLES)
     predict.add_argument(
         "-o", "--output", type=Path, required=True, help="CSV or Parquet file to write to"
     )
+    predict.add_argument(
+        "--verbose", action="store_true", help="count the entries outside the schema, by column"
+    )
     add_force(predict)
+    add_json(predict)
     predict.set_defaults(run=_predict)
 
     evaluate = command(
@@ -58,7 +63,7 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
         ),
     )
     evaluate.add_argument("model", type=Path, metavar="MODEL", help="a model file of `dpsco fit`")
-    evaluate.add_argument("data", type=Path, metavar="DATA", help="rows with labels")
+    evaluate.add_argument("data", type=Path, metavar="DATA", help=f"rows with labels: {TABLES}")
     evaluate.add_argument(
         "--label", metavar="COLUMN", help="the label's column, for a model without a schema"
     )
@@ -74,19 +79,25 @@ def _predict(options: argparse.Namespace) -> int:
     from ..data.arrow import pyarrow
     from .modelfile import read_model
     from .outputs import Outputs
+    from .tally import sentences, summary
 
     if options.output.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise ParameterError(f"-o must end in .csv, .parquet or .pq, got {options.output}.")
     saved = read_model(options.model)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         draft = outputs.reserve(options.output)
-        rows, notes = _rows_to_predict(saved, options.data)
+        rows, counts = _rows_to_predict(saved, options.data)
         columns = _joined([_predictions(saved.model, X) for X in rows])
         _write(pyarrow().table(columns), draft, options.output)
         outputs.commit()
-    for note in notes:
+    done = len(columns["prediction"])
+    if options.json:
+        record = {"predictions": done, "output": str(options.output), "outside": counts}
+        print(json.dumps(record, indent=2))
+        return 0
+    for note in sentences(counts) if options.verbose else summary(counts):
         print(f"dpsco predict: note: {note}", file=sys.stderr)
-    print(f"{len(columns['prediction']):,} predictions: {options.output}")
+    print(f"{done:,} prediction{'' if done == 1 else 's'}: {options.output}")
     return 0
 
 
@@ -106,15 +117,15 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], list[str]]:
-    """Return the rows of a file a batch at a time, and notes on what is outside the schema."""
+def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], Tally]:
+    """Return the rows of a file a batch at a time, and counts of what is outside the schema."""
     if saved.schema is None:
         X, _ = _plain_rows(saved, path, None)
-        return iter([X]), []
+        return iter([X]), {}
     from ..data.encoder import TableEncoder
     from ..data.schema import Schema
     from .tables import matrix, open_file
-    from .tally import sentences, tally
+    from .tally import tally
 
     file = open_file(path, saved.schema, label=False)
     encoder = TableEncoder(Schema(file.schema.columns))
@@ -122,7 +133,7 @@ def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], list
     counts = tally(file)
     if file.schema.label is not None:
         counts.pop(file.schema.label.name)
-    return map(matrix, batches), sentences(counts)
+    return map(matrix, batches), {name: column for name, column in counts.items() if column}
 
 
 def _write(table: Any, draft: Any, place: Path) -> None:
@@ -139,11 +150,11 @@ def _write(table: Any, draft: Any, place: Path) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from .ledgers import open_ledger
-    from .metrics import measure, release
+    from .ledgers import open_purse
+    from .metrics import measure, quantile_of, release
     from .modelfile import read_model
     from .outputs import Outputs
-    from .request import budget
+    from .request import budget, rows_of
 
     private = options.epsilon is not None
     if not private and (options.odometer or options.certificate or options.delta is not None):
@@ -151,15 +162,17 @@ def _evaluate(options: argparse.Namespace) -> int:
     saved = read_model(options.model)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         draft = outputs.reserve(options.certificate)
-        ledger = None if options.odometer is None else open_ledger(options.odometer)
+        ledger = options.paying = open_purse(options.odometer)
         X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
         if private:
             asked = budget(options, len(labels))
-            found = release(saved.model, X, labels, asked, odometer=ledger)
+            found = release(
+                saved.model, X, labels, asked, quantile=quantile_of(saved.plan), odometer=ledger
+            )
             assert found.certificate is not None
             outputs.json(draft, found.certificate.to_json())
         else:
-            found = measure(saved.model, X, labels)
+            found = measure(saved.model, X, labels, quantile=quantile_of(saved.plan))
         outputs.commit()
     if options.json:
         record = {"private": private, "notice": _PAID if private else _ABOUT_ROWS}
@@ -168,7 +181,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         print(json.dumps({**record, **found.to_json(), "notes": notes}, indent=2))
         return 0
     print(f"{_ABOUT_ROWS}.\n" if not private else f"Private: {_PAID}.\n")
-    print(f"{found.rows:,} rows\n{found}")
+    print(f"{rows_of(found.rows)}\n{found}")
     for note in notes:
         print(f"note: {note}")
     if found.certificate is not None:
@@ -185,7 +198,7 @@ def _rows_to_measure(
 
     Args:
         saved: the model.
-        path: a CSV file, a Parquet file, or a folder of them.
+        path: a CSV file, a Parquet file, or a folder of Parquet files.
         column: the label's column, for a model without a schema.
         look: whether to count what lies outside the schema; not where the outcome is private.
 

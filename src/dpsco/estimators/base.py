@@ -33,7 +33,7 @@ from ..private_bounds import fit_with_private_bounds
 from .inputs import rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
-Estimator = TypeVar("Estimator", bound=type)
+Estimator = TypeVar("Estimator", bound="PrivateEstimator")
 
 _SHARED = """epsilon: privacy budget of one fit.
 delta: its second part; None means 1/n^2, and 0 pure differential privacy.
@@ -62,7 +62,7 @@ plan_: everything that was decided before a row was read.
 """
 
 
-def described(kind: Estimator) -> Estimator:
+def described(kind: type[Estimator]) -> type[Estimator]:
     """Complete a class's text: parameters that all have before its own, attributes at the end."""
     text = inspect.cleandoc(kind.__doc__ or "")
     text, example = (*text.split("\n>>> ", 1), "")[:2]

@@ -36,6 +36,7 @@ _FIXED = (
     "epsilon", "delta", "adjacency", "rows_per_person", "bounds", "bounds_share", "odometer",
     "random_state", "classes", "label_range",
 )  # fmt: skip
+_PUBLIC_SEED = 0  # of candidates that are drawn
 
 
 class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,7 +51,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         estimator: an estimator of dpsco with its bounds; its own epsilon and delta are not used.
         param_grid: names of parameters and the values to try, as in scikit-learn's GridSearchCV: a
             dictionary of lists, or a list of such dictionaries. Values with a method ``rvs`` are
-            distributions, from which ``n_candidates`` are drawn before any row is read.
+            distributions, from which ``n_candidates`` are drawn before any row is read, the same
+            ones in every search.
         epsilon: privacy budget of the whole search.
         delta: its second part; None means 1/n^2.
         mean_runs: how many fits there are in the mean; above 1. Each one costs time.
@@ -65,13 +67,15 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             certificate says so.
 
     Attributes:
-        best_estimator_: the fitted estimator that was chosen.
+        best_estimator_: the fitted estimator that was chosen, with the search's epsilon, delta and
+            certificate.
         best_params_: its parameters.
         best_index_: its place among ``candidates_``.
         best_score_: its score on held-out rows, with noise; the best of several, so a little high.
         candidates_: every candidate, public.
         certificate_: what the whole search cost, fit and choice and score.
-        plan_: of the chosen fit.
+        plan_: of the chosen fit, by itself: its budget is that of one run, and less than what the
+            search costs, which only ``certificate_`` tells.
 
     >>> X = np.array([[0.1, 0.9], [0.8, 0.2]] * 500)
     >>> y = np.array(["no", "yes"] * 500)
@@ -157,6 +161,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         width = label.high - label.low if isinstance(label, Scaled) else 1.0
         self.best_score_ = float(-width * error if isinstance(label, Scaled) else 1.0 - error)
         self.plan_ = search.plans[best.alternative]
+        chosen.set_params(epsilon=self.epsilon, delta=self.delta)  # what it cost, not the run's
         chosen.model_, chosen.certificate_, chosen.plan_ = best.value, self.certificate_, self.plan_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
@@ -212,7 +217,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             )
         if any(hasattr(value, "rvs") for grid in grids for value in grid.values()):
             drawn = _validate.integer("n_candidates", self.n_candidates)
-            sampler = ParameterSampler(self.param_grid, drawn, random_state=self.random_state)
+            # Candidates are published, so that they must not come from the seed of the noise.
+            sampler = ParameterSampler(self.param_grid, drawn, random_state=_PUBLIC_SEED)
             params = [dict(each) for each in sampler]
         else:
             params = [dict(each) for each in ParameterGrid(self.param_grid)]

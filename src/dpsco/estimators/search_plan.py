@@ -41,7 +41,7 @@ class Search:
 
     setups: tuple[Setup, ...]
     plans: tuple[BasePlan, ...]
-    base: ApproxDP  # of one run
+    base: ApproxDP  # of one run, for the same unit as the whole budget
     budget: ApproxDP
     runs: Runs
     n: int
@@ -154,10 +154,10 @@ def _gaussian_base(budget: ApproxDP, runs: Runs, n: int) -> ApproxDP:
         )
 
     noise = repeated(calibrate(repeated, budget, tolerance=1e-5))
-    mu = cost(noise.alternatives[0], adjacency=budget.adjacency).mu or 0.0
+    mu = cost(noise.alternatives[0], adjacency=budget.adjacency, unit=budget.unit).mu or 0.0
     delta = budget.delta / runs.mean  # where the profile of one run matters most
     epsilon = gaussian.epsilon(delta, mu) * (1 - 1e-9)
-    return ApproxDP(max(epsilon, 1e-12), delta, adjacency=budget.adjacency)
+    return dataclasses.replace(budget, epsilon=max(epsilon, 1e-12), delta=delta)
 
 
 def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: ApproxDP) -> Search:

@@ -28,6 +28,7 @@ from .repeated_charge import repeated_charge
 Charges = tuple[tuple[Charge, int], ...]
 
 _MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
+_NUMERICAL = (pld.PoissonLoss, pld.SampledLoss, pld.RepeatedLoss)  # no Renyi curve of their own
 _MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
 
 
@@ -50,7 +51,8 @@ def cost(
     flat = flatten(releases)
     if not flat:
         return Cost((RowCost(()),), unit.rows)
-    if adjacency is Adjacency.ADD_REMOVE and len({release.rows for release in flat}) > 1:
+    parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
+    if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
             "under add_remove every release must touch the same rows, because a row more or less "
             "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
@@ -243,14 +245,14 @@ class RowCost:
     def numerical(self) -> Bound:
         """Return the bound of the privacy loss distribution, from dp-accounting."""
         losses = tuple((item.pld, count) for item, count in self.charges if item.pld is not None)
-        mixed = any(isinstance(a, (pld.ZcdpLoss, pld.RepeatedLoss)) for a, _ in losses)
-        sampled = any(isinstance(a, (pld.PoissonLoss, pld.SampledLoss)) for a, _ in losses)
+        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in losses)
+        sampled = any(isinstance(a, _NUMERICAL) for a, _ in losses)
         if len(losses) < len(self.charges) or (mixed and sampled):
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
                 "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
-                "an average over random hits, or the best of sampled runs, must be alone, once. "
-                "Let them touch different rows, or use Gaussian noise throughout."
+                "an average over random hits must be alone, once. Let them touch "
+                "different rows, or use Gaussian noise throughout."
             )
         composed = pld.Composed(losses)
         return Bound(composed.epsilon, composed.delta)

@@ -216,7 +216,7 @@ class Certificate:
             return certificate
         except DpscoError as problem:
             raise CertificateError(f"this certificate is not valid: {problem}") from None
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
             raise CertificateError(f"this is not a certificate: {problem!r}.") from None
 
     @classmethod

@@ -186,7 +186,7 @@ def _entries(database: sqlite3.Connection) -> list[Entry]:
     for number, moment, label, text in database.execute(query):
         try:
             paid = tuple(from_json(record) for record in json.loads(text))
-        except (DpscoError, ValueError, TypeError) as problem:
+        except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
             raise OdometerError(
                 f"spend {number} is damaged, refusing to go on: {problem}."
             ) from None

@@ -13,23 +13,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import AssumptionError, MissingExtraError
 from . import gaussian
 from .amplification import sampled_delta_array
+
+Array = NDArray[np.float64]
 
 _FINEST = 4e-6  # below this step, rounding in double precision can break a composition
 _POINTS = (250, 25)  # of the grid in a standard deviation: for few releases, and for many, where
 _FEW = 10  # their errors average out: epsilon comes out up to 2e-4 too large
 _MOST_STEPS = 10_000_000
 _MOST_POINTS = 30_000_000  # of the composed grid, for the sake of memory
+_MOST_PROFILE = 2_000_000  # of one profile's grid, on each side of 0
 _CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
 
 
@@ -106,19 +110,28 @@ class ZcdpLoss:
 
 @dataclass(frozen=True)
 class RepeatedLoss:
-    """The best of a random number of runs that are rho-zCDP each; Renyi accounting covers it.
+    """The best of a random number of runs.
 
-    ``shape`` is that of the truncated negative binomial law, infinite for Poisson.
+    ``points`` returns epsilons from 0 on, and bounds on delta there in both directions. ``rho`` is
+    the zCDP of a run, where Renyi accounting covers it, and ``shape`` that of the truncated
+    negative binomial law, infinite for Poisson.
     """
 
-    rho: float
+    points: Callable[[], tuple[Array, Array]]
+    rho: float | None
     mean: float
     shape: float
 
     @property
     def spread(self) -> float:
-        """Standard deviation of one run's Gaussian loss."""
-        return math.sqrt(2 * self.rho)
+        """About the standard deviation of the loss: delta is 1e-6 at some 5 of a Gaussian one."""
+        epsilons, deltas = self.points()
+        return float(epsilons[min(int(np.sum(deltas > 1e-6)), len(deltas) - 1)]) / 5
+
+    @property
+    def reach(self) -> float:
+        """Where the profile ends."""
+        return float(self.points()[0][-1])
 
 
 Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | ZcdpLoss | RepeatedLoss
@@ -181,10 +194,12 @@ class Composed:
     @property
     def _distribution(self) -> Any:
         """The composed distribution; None where the losses have none or its grid is too fine."""
-        if any(isinstance(loss, (ZcdpLoss, RepeatedLoss)) for loss, _ in self.losses):
+        if any(isinstance(loss, ZcdpLoss) for loss, _ in self.losses):
             return None
         step = self._step()
         too_fine = any(step > loss.spread / 4 for loss, _ in self.losses)
+        reaches = [loss.reach for loss, _ in self.losses if isinstance(loss, RepeatedLoss)]
+        too_fine |= max(reaches, default=0.0) / step > _MOST_PROFILE
         if too_fine or max(count for _, count in self.losses) > _MOST_STEPS:
             return None
         square = sum(count * loss.spread**2 for loss, count in self.losses)
@@ -226,6 +241,8 @@ def _single(loss: Loss, step: float) -> Any:
         )
     if isinstance(loss, SampledLoss):
         return _from_profile(loss, step)
+    if isinstance(loss, RepeatedLoss):
+        return _from_points(*loss.points(), step)
     if isinstance(loss, PureLoss):
         parameters = dp.pld.common.DifferentialPrivacyParameters(loss.epsilon, 0.0)
         return build.from_privacy_parameters(parameters, value_discretization_interval=step)
@@ -247,12 +264,47 @@ def _from_profile(loss: SampledLoss, step: float) -> Any:
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
 
 
+def _from_points(epsilons: Array, deltas: Array, step: float) -> Any:
+    """Return the pessimistic distribution of a profile that is bounded at a few points.
+
+    A profile is convex in e^epsilon, so that it is below the convex hull of bounds on it, at the
+    points and between them. Epsilons below 0 follow by duality, since the bounds hold both ways.
+    """
+    from dp_accounting.pld import pld_pmf
+
+    shrink = np.exp(-epsilons[:0:-1])
+    mirrored = -np.expm1(-epsilons[:0:-1]) + shrink * deltas[:0:-1]
+    x = np.concatenate([[0.0], shrink, np.exp(epsilons)])
+    corners = _hull(x, np.concatenate([[1.0], mirrored, deltas]))
+    last = max(2, math.ceil(epsilons[-1] / step))
+    grid = np.arange(-last, last + 1)
+    found = np.minimum.accumulate(np.interp(np.exp(grid * step), *corners))
+    mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, np.minimum(found, 1.0))
+    return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
+
+
+def _hull(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return the corners of the largest convex function below points, x rising."""
+    kept: list[tuple[float, float]] = []
+    for c, z in zip(x.tolist(), y.tolist(), strict=True):
+        while len(kept) > 1:
+            (a, u), (b, v) = kept[-2:]
+            if (v - u) / (b - a) < (z - v) / (c - b):
+                break
+            kept.pop()
+        kept.append((c, z))
+    return np.array([a for a, _ in kept]), np.array([u for _, u in kept])
+
+
 def _rdp_relation(losses: Sequence[tuple[Loss, int]]) -> Any:
     """Return the relation under which the RDP accountant reads all of the losses right, or None."""
     relations = _library().NeighboringRelation
     sampled = [loss for loss, _ in losses if isinstance(loss, SampledLoss)]
     poisson = [loss for loss, _ in losses if isinstance(loss, PoissonLoss)]
+    best = [loss for loss, _ in losses if isinstance(loss, RepeatedLoss)]
     if any(isinstance(loss, PureLoss) for loss, _ in losses):
+        return None
+    if any(loss.rho is None for loss in best) or (best and (sampled or poisson)):
         return None
     if any(loss.replace_one for loss in poisson) or any(not a.population for a in sampled):
         return None
@@ -267,7 +319,7 @@ def _rdp_event(loss: Loss) -> Any:
         return dp.GaussianDpEvent(1.0 / loss.mu)
     if isinstance(loss, ZcdpLoss):
         return dp.ZCDpEvent(loss.rho)
-    if isinstance(loss, RepeatedLoss):
+    if isinstance(loss, RepeatedLoss) and loss.rho is not None:
         return dp.dp_event.RepeatAndSelectDpEvent(dp.ZCDpEvent(loss.rho), loss.mean, loss.shape)
     if isinstance(loss, PoissonLoss):
         return dp.PoissonSampledDpEvent(loss.rate, dp.GaussianDpEvent(1.0 / loss.mu))

@@ -52,8 +52,8 @@ def repeated_charge(rows: Sequence[Single], runs: Runs) -> Charge:
         e0 = best.pure
         return Charge(rho=e0 * e0 / 2, curve=curve, pure=e0, pld=pld.PureLoss(e0), alone=alone)
     shape = math.inf if runs.eta is None else runs.eta
-    known = rho < math.inf and shape >= 0.0
-    loss = pld.RepeatedLoss(rho, runs.mean, shape) if known else None
+    known = rho if rho < math.inf and shape >= 0.0 else None
+    loss = pld.RepeatedLoss(best.points, known, runs.mean, shape)
     return Charge(curve=curve, pld=loss, alone=alone)
 
 
@@ -69,7 +69,8 @@ def _worst(rows: Sequence[Single]) -> Base:
         return np.asarray(np.max([single(orders) for single in curves], axis=0))
 
     return Base(
-        delta=lambda epsilon: max(row.delta(epsilon) for row in rows),
+        rows[0].delta,
         curve=curve if len(curves) == len(rows) else None,
         pure=max(row.pure for row in rows),
+        others=tuple(row.delta for row in rows[1:]),
     )

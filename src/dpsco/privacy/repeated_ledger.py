@@ -45,7 +45,8 @@ def best_of_runs(
     ``attempt(alternative, randomness)`` makes one run through ledgers of its own, which execute the
     releases of the alternative; the randomness is to be used for all of their noise. It must keep
     what it has seen to itself, and what it raises breaks the ledger. Equal scores keep the earlier
-    run, which is no less random than a coin.
+    run, which is no less random than a coin. A certificate counts once: a run that shows that of
+    an earlier one has not paid.
     """
     if not isinstance(release, RepeatedSelectionRelease):
         raise ParameterError(f"this release takes a RepeatedSelectionRelease, got {release!r}.")
@@ -54,10 +55,12 @@ def best_of_runs(
     def select(stream: Stream) -> Best[T]:
         ledger._state = "busy with a selection"  # the runs have ledgers of their own
         best: Best[T] | None = None
+        shown: dict[int, Certificate] = {}  # kept, so that no other object gets the same id
         for _ in range(release.runs.draw(stream)):
             choice = int(stream.integers(len(due), 1)[0])
             made = attempt(choice, ledger._randomness)
             _check(made, due[choice], ledger)
+            _once(made, shown)
             score = -math.inf if math.isnan(made.score) else float(made.score)
             if best is None or score > best.score:
                 best = Best(choice, score, made.value)
@@ -77,6 +80,17 @@ def _check(made: Attempt[T], due: Counter[Release], ledger: Ledger) -> None:
             "a run of a repeated selection executed other releases than planned, so nothing may "
             "leave: its certificates must add up to its alternative, under the same adjacency."
         )
+
+
+def _once(made: Attempt[T], shown: dict[int, Certificate]) -> None:
+    """Refuse a certificate that was shown before; note those of this run."""
+    for certificate in made.certificates:
+        if id(certificate) in shown:
+            raise LedgerError(
+                "a run of a repeated selection shows the certificate of an earlier one, so nothing "
+                "may leave: every run must open and close ledgers of its own."
+            )
+        shown[id(certificate)] = certificate
 
 
 def _counted(releases: Iterable[Release]) -> Counter[Release]:

@@ -24,7 +24,9 @@ class RepeatedSelectionRelease(Release):
 
     kind: ClassVar[str] = "repeated_selection"
     theorem: ClassVar[str] = (
-        "Papernot, Steinke 2022: privacy of the best of a random number of runs (Lemma 7)"
+        "the best of a random number of runs: dpsco's own bound from one run's privacy profile "
+        "(proved in dpsco.privacy.repeated), or Papernot, Steinke 2022, Lemma 7, where that is "
+        "smaller or other Renyi bounds are added to it"
     )
     alternatives: tuple[tuple[Release, ...], ...]
     runs: Runs

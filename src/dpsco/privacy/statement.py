@@ -20,7 +20,7 @@ def text(certificate: Certificate) -> str:
     """Return the certificate as lines of a title and what it says."""
     budget, claims = certificate.budget, certificate.claims
     many = budget.unit.rows > 1
-    paid = [spent(certificate)]
+    paid = list(dict.fromkeys([spent(certificate), at(claims.epsilon, claims.delta)]))
     paid += [f"mu {rounded_up(claims.mu)} (exact)"] if claims.mu is not None else []
     paid += [f"rho {rounded_up(claims.rho)}"] if claims.rho is not None else []
     unit = f"{budget.unit.rows} rows a {budget.unit.name}" if many else budget.unit.name

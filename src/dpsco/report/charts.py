@@ -15,7 +15,7 @@ _RATES = tuple(k / 1000 for k in range(10)) + tuple(k / 100 for k in range(1, 10
 _LEAST_DELTA = 1e-12
 _MOST_POINTS = 200  # of a schedule that are drawn
 _WIDE = 30.0  # largest over smallest value beyond which an axis is logarithmic
-_MOST_BARS = 12
+_MOST_BARS = 5  # the whole list is in a table
 _LOW = 170.0  # the height of the small charts
 
 
@@ -95,7 +95,7 @@ def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:
         bars,
         name="risks",
         title="Predicted excess risk by solver",
-        description=f"{len(bars)} solvers, shorter is better. {best}{used}",
+        description=f"{len(bars)} of {len(ranked)} solvers, shorter is better. {best}{used}",
     )
 
 

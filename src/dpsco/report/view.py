@@ -11,6 +11,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from .. import _validate
+from ..data.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
 from ..models import KINDS, LinearModel, SavedModel
 from ..plans import BasePlan, Round
@@ -21,6 +22,7 @@ from ..privacy.releases import Release, RepeatedSelectionRelease, flatten
 from ..select import Recommendation
 from ..solvers import get
 from . import charts, words
+from .declared import declared, minimised
 from .figures import about, claim, one_in, percent, plain, safe
 from .odds import Odds
 
@@ -71,6 +73,7 @@ class Facts:
     recommendation: Recommendation | None
     utility: Utility | None
     model: LinearModel | None
+    schema: Schema | None
     verification: Verification
 
 
@@ -96,8 +99,9 @@ def facts_of(
                 f"a report's {name} must be like {example}; got {type(value).__name__}."
             )
     verification = _verified(certificate)
+    schema = model.schema if isinstance(model, SavedModel) else None
     fitted = model.model if isinstance(model, SavedModel) else model
-    return Facts(certificate, plan, recommendation, utility, fitted, verification)
+    return Facts(certificate, plan, recommendation, utility, fitted, schema, verification)
 
 
 def page(facts: Facts) -> dict[str, Any]:
@@ -107,6 +111,7 @@ def page(facts: Facts) -> dict[str, Any]:
         "headline": _headline(facts),
         "meaning": None if odds is None else _meaning(facts, odds),
         "curve": None if odds is None else _curve(facts, odds),
+        "declared": declared(facts.schema, facts.plan, facts.certificate),
         "released": _released(facts.certificate),
         "plan": None if facts.plan is None else _plan(facts.plan, facts.certificate),
         "utility": None if facts.utility is None else _utility(facts.utility),
@@ -162,19 +167,22 @@ def _headline(facts: Facts) -> dict[str, Any]:
         "adjacency": budget.adjacency.value,
         "neighbours": words.NEIGHBOURS[budget.adjacency].format(who=who),
         "fitted": _fitted(facts),
-        "size": None
-        if facts.plan is None
-        else f"{facts.plan.n:,} rows of {facts.plan.d:,} features",
+        "size": None if facts.plan is None else _size(facts.plan, facts.model),
         "solver": None if facts.plan is None else facts.plan.solver,
         "trust_model": certificate.trust_model,
     }
 
 
+def _size(plan: BasePlan, model: LinearModel | None) -> str:
+    """Return on how much was fitted; a model names its features already."""
+    return f"{plan.n:,} rows" + (f" of {plan.d:,} features" if model is None else "")
+
+
 def _point(facts: Facts) -> tuple[float, float]:
     """Return the point of the curve that the page speaks of: delta 0 for a pure budget."""
-    claims, pure = facts.certificate.claims, isinstance(facts.certificate.budget, PureDP)
-    if pure and facts.verification.ok:
-        return facts.certificate.cost.pure_epsilon, 0.0
+    claims = facts.certificate.claims
+    if facts.verification.ok:
+        return statement.point(facts.certificate)
     return claims.epsilon, claims.delta
 
 
@@ -281,12 +289,13 @@ def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
         "solver": plan.solver,
         "summary": solver.summary,
         "paper": f"{solver.paper}; {solver.reference}",
-        "problem": repr(plan.problem),
+        "problem": minimised(plan.problem),
         "settings": settings,
         "risk": None if math.isnan(plan.risk) else plain(plan.risk),
         "rounds": f"more than {MOST_ROUNDS:,}" if cut else f"{len(rounds):,}",
         "charts": charts.schedule(rounds) if len(rounds) > 1 else [],
-        "table": _ends(rounds, cut),
+        "table": _ends(rounds, cut) if len(rounds) > 1 else [],
+        "steps": any(each.step for each in rounds),
         "foreign": not _contained(plan.releases(), certificate.releases),
     }
 
@@ -373,7 +382,7 @@ def _check(facts: Facts) -> dict[str, Any]:
         digest = "none: it cannot be written"
     return {
         "digest": digest,
-        "witness": facts.verification.witness,
+        "witness": statement.opinion(facts.verification.witness),
         "problems": facts.verification.problems,
     }
 

@@ -51,6 +51,21 @@ MODELS: dict[str, str] = {
     "epsilon_insensitive": "support vector regression",
 }
 
+LOSSES: dict[str, str] = {
+    "Logistic": "logistic loss",
+    "Softmax": "cross-entropy",
+    "Hinge": "hinge loss",
+    "SquaredHinge": "squared hinge loss",
+    "QHinge": "hinge loss raised to a power",
+    "OneVersusRest": "hinge loss of each class against the others",
+    "Squared": "squared error",
+    "Huber": "Huber loss",
+    "Pinball": "pinball loss",
+    "Absolute": "absolute error",
+    "Insensitive": "absolute error beyond a width",
+    "SquaredDistance": "squared distance",
+}
+
 MEASURED_ON: dict[str, str] = {
     "public": "These rows are public, so that the numbers cost no privacy.",
     "paid": (

@@ -14,6 +14,7 @@ from ..losses.smoothing import Smoothed
 from ..problem import Facts, Loss
 
 BLUR = 0.2  # of the labels' scale: over how much of it a kink is rounded off
+TOUCHED = 0.25  # of the most that an envelope can cost: only rows near the kink pay
 
 
 def kinked(facts: Facts) -> bool:
@@ -45,6 +46,20 @@ def walkable(facts: Facts, steps: float) -> float:
         return 0.0
     slope = facts.lipschitz / facts.feature
     return min(blurred(facts), slope * math.sqrt(steps) / (facts.distance * facts.feature))
+
+
+def sharpest(facts: Facts, rounds: int, noise: float) -> float:
+    """Return the smoothing worth ending with where noise costs so much risk; 0 without a kink.
+
+    The envelope costs at most L0^2/(2 b), a part of it in practice, which is to be no more than the
+    noise. Accelerated descent leaves 2 b X^2 R^2/T^2 after T rounds: beyond b = L0 T/(2 R X) that
+    is more than the envelope costs.
+    """
+    if not kinked(facts):
+        return 0.0
+    slope = facts.lipschitz / facts.feature
+    followed = slope * rounds / (2.0 * facts.distance * facts.feature)
+    return min(TOUCHED * slope * slope / (2.0 * noise), followed)
 
 
 def descended(facts: Facts, smoothing: float) -> Loss:

@@ -31,13 +31,17 @@ from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
 from .clips import cautious_clip, default_clip, finite
-from .envelopes import descended, kinked, walkable
+from .envelopes import descended, kinked, sharpest, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 WORK = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
 LONG_WORK = 1e10  # products that these may take: a few seconds
+KINK_ROUNDS = 2000  # full passes by default where a kink can usefully be sharp
+KINK_WORK = 3e9  # products that these may take: a few seconds
+DEAR = 0.25  # of the rounds that noise justifies: how many a table gets beyond WORK
+SHARPENING = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
 WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
 
 
@@ -149,7 +153,7 @@ def plan(
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or wanted > longest, tail),
         smoothing=smooth,
-        sharpening=max(1.0, rounds / 25)
+        sharpening=_default_sharpening(facts, rounds, smooth, time)
         if sharpening is None
         else _validate.positive("sharpening", sharpening),
     )
@@ -195,6 +199,14 @@ def descent_smoothing(facts: Facts, rounds: int, asked: float | None) -> float:
     return _validate.non_negative("smoothing", asked)
 
 
+def _default_sharpening(facts: Facts, rounds: int, smooth: float, time: float) -> float:
+    """Return by how much the kink is sharpened: as far as noise R^2/h makes it worthwhile."""
+    least = min(max(1.0, rounds / 25), SHARPENING)
+    if smooth == 0.0:
+        return least
+    return max(least, sharpest(facts, rounds, facts.distance**2 / time) / smooth)
+
+
 def _default_momentum(rounds: int, needed: float) -> float:
     """Return 0.9, or more where so many steps of full length would not last.
 
@@ -232,14 +244,28 @@ def _default_rounds(facts: Facts, time: float) -> int:
     """Return how many full passes: many where they are cheap, for their noise averages out.
 
     A smooth loss gets as many as it takes to cover the integrated time with the most momentum that
-    so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable.
+    so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable. One with a
+    kink gets as many as its sharpest useful envelope takes.
     """
     work = facts.n * facts.size
     few = round(min(max(WORK / work, ROUNDS[0]), ROUNDS[1]))
-    if kinked(facts) or not math.isfinite(facts.smoothness):
+    if kinked(facts):
+        return max(few, _kink_rounds(facts, time, work))
+    if not math.isfinite(facts.smoothness):
         return few
     needed = math.sqrt(WARM_UP * time * facts.smoothness / _stretch(0.0, MOMENTUM))
     return max(few, round(min(needed, LONG_WORK / work, LONGEST)))
+
+
+def _kink_rounds(facts: Facts, time: float, work: float) -> int:
+    """Return T at which envelope L0^2/(2 b), descent 2 b X^2 R^2/T^2 and noise R^2/h are equal.
+
+    That is T = L0 X h/R, or n mu/sqrt(d) but for the adjacency: the distance cancels out. All of
+    them are taken while they are cheap, and a part where they are dear.
+    """
+    needed = facts.lipschitz * time / facts.distance
+    cheap, dear = min(needed, WORK / work), min(DEAR * needed, KINK_WORK / work)
+    return round(min(max(cheap, dear), KINK_ROUNDS))
 
 
 def _gradients(facts: Facts, budget: Budget) -> float:
@@ -258,7 +284,7 @@ SOLVERS = (
         reference="Alg 1 (full batches); Dong, Roth, Su 2019, Cor 3.3",
         setting="any loss, any domain with a projection",
         needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
-        rounds=f"T (default {ROUNDS[0]} to {LONGEST})",
+        rounds=f"T (default {ROUNDS[0]} to {LONGEST}; {KINK_ROUNDS} for kinked losses)",
         cost="n T gradients",
         plan=plan,
         run=run,
