@@ -150,8 +150,7 @@ class Result:
         return self.plan.solver
 
     def __str__(self) -> str:
-        claims, budget = self.certificate.claims, self.certificate.budget
-        spent = f"epsilon {statement.rounded_up(claims.epsilon)} at delta {claims.delta:.3g}"
+        spent, budget = statement.spent(self.certificate), self.certificate.budget
         seeded = " (seeded: private only while the seed is secret and not used again)"
         return (
             f"{len(self.weights)} weights by {self.solver}, {spent}, {budget.adjacency.value}"

@@ -69,7 +69,7 @@ def test_upper_routes_agree(name):
     assert not opinion.sharp
     assert opinion.agrees
     assert opinion.first <= opinion.second < 10 * opinion.first
-    assert "bounds" in str(opinion)
+    assert "looser upper bound" in str(opinion)
 
 
 @pytest.mark.parametrize("name", ["generalized", "discrete", "selection", "mixed"])

@@ -57,7 +57,6 @@ def add(commands: Any) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     from .. import demo
-    from ..privacy.statement import verdict
 
     outcome = demo.run(epsilon=options.epsilon)
     verification = outcome.certificate.verify(second_witness=not options.single)
@@ -66,13 +65,13 @@ def _demo(options: argparse.Namespace) -> int:
     except OSError as problem:
         where = problem.filename or options.output
         raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
-    print(f"{outcome}\n\n{verdict(verification)}\n")
+    print(f"{outcome}\n\n{verification}\n")
     print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from ..privacy.statement import opinion, point, verdict
+    from ..privacy.statement import point
     from .modelfile import read_record
 
     record = read_record(options.file)
@@ -98,7 +97,7 @@ def _verify(options: argparse.Namespace) -> int:
             "delta": delta,
             "mu": certificate.claims.mu,
             "adjacency": certificate.budget.adjacency.value,
-            "second_accountant": opinion(verification.witness),
+            "second_accountant": verification.witness,
             "problems": problems,
         }
         print(json.dumps(result, indent=2))
@@ -106,7 +105,7 @@ def _verify(options: argparse.Namespace) -> int:
         from dataclasses import replace
 
         whole = replace(verification, problems=tuple(problems))
-        print(certificate, verdict(whole), sep="\n\n")
+        print(certificate, whole, sep="\n\n")
     return 1 if problems else 0
 
 

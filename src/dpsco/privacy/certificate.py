@@ -271,15 +271,7 @@ class Verification:
         return not self.problems
 
     def __str__(self) -> str:
-        claims = self.certificate.claims
-        epsilon = statement.rounded_up(claims.epsilon)
-        seeded = ", if the seed of its noise is secret" if self.certificate.reproducible else ""
-        lines = [
-            f"{'VALID' if self.ok else 'NOT VALID'}: epsilon {epsilon} at delta "
-            f"{claims.delta:.3g}, {self.certificate.budget.adjacency.value}{seeded}",
-            f"  second accountant: {self.witness}",
-        ]
-        return "\n".join(lines + [f"  problem: {problem}" for problem in self.problems])
+        return statement.verdict(self)
 
 
 def _differences(claimed: Claims, found: Claims) -> list[str]:

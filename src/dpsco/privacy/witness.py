@@ -44,9 +44,10 @@ class Opinion:
     def __str__(self) -> str:
         if self.route == "none":
             return "no second accountant covers these releases"
-        relation = "agrees with" if self.sharp else "bounds"
+        what = "epsilon" if self.sharp or not self.agrees else "a looser upper bound, epsilon"
+        relation = "agrees with" if self.sharp else "which does not contradict"
         return (
-            f"{self.route} gives epsilon {self.second:.6g} at delta {self.delta:.3g}, "
+            f"{self.route} gives {what} {self.second:.6g} at delta {self.delta:.3g}, "
             f"{relation if self.agrees else 'contradicts'} {self.first:.6g}"
         )
 

@@ -382,7 +382,7 @@ def _check(facts: Facts) -> dict[str, Any]:
         digest = "none: it cannot be written"
     return {
         "digest": digest,
-        "witness": statement.opinion(facts.verification.witness),
+        "witness": facts.verification.witness,
         "problems": facts.verification.problems,
     }
 
