@@ -47,8 +47,8 @@ def quick(**others):
 @pytest.mark.parametrize("kind", REGRESSORS, ids=lambda kind: kind.__name__)
 def test_regressors_recover_a_line_in_its_own_units(kind):
     model = kind(1.0, feature_norm=NORM, label_range=(0, 70)).fit(X, NUMBERS)
-    assert np.abs(model.coef_ - [20.0, -10.0, 0.0]).max() < 2.5
-    assert abs(model.intercept_ - 35.0) < 1.5
+    assert np.abs(model.coef_ - [20.0, -10.0, 0.0]).max() < 4.0
+    assert abs(model.intercept_ - 35.0) < 2.0
     assert model.score(X, NUMBERS) > 0.95
     assert model.certificate_.verify().ok
     assert model.certificate_.epsilon(1.0 / N**2) <= 1.0
