@@ -91,3 +91,11 @@ def row_range(name: str, value: Any) -> tuple[int, int]:
 
 def _tail(hint: str) -> str:
     return f" {hint}" if hint else ""
+
+
+def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse a field that is given twice, of which a reader sees one."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a field is given twice")
+    return record

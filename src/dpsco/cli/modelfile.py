@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .. import _validate
 from ..errors import DataError
 from ..models import SavedModel
 from ..models.file import SCHEMA as MODEL
@@ -44,19 +45,11 @@ def read_record(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        record = json.loads(text, object_pairs_hook=_without_repeats)
+        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
     except OSError as problem:
         raise DataError(f"cannot read {path}: {problem.strerror or problem}.") from None
     except (ValueError, RecursionError):
         raise DataError(f"{path} is neither a certificate nor a model: it is not JSON.") from None
     if not isinstance(record, dict) or record.get("schema") not in (MODEL, CERTIFICATE):
         raise DataError(f"{path} is neither a certificate nor a model of dpsco.")
-    return record
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; refuse a field that stands twice, of which a reader sees one."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a field is given twice")
     return record

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _validate
 from ..api import load_plan
 from ..data.columns import from_library
 from ..data.encoder import TableEncoder
@@ -94,7 +95,7 @@ class SavedModel:
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
-            record = json.loads(text, object_pairs_hook=_distinct)
+            record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
         except OSError as problem:
             raise DataError(f"cannot read the model {path}: {problem.strerror}.") from None
         except (ValueError, RecursionError):
@@ -143,14 +144,6 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         schema,
         None if names is None else tuple(map(str, names)),
     )
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a record; one that gives a field twice could show two readers two models."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a field is given twice")
-    return record
 
 
 def _plan_record(plan: BasePlan | None) -> Any:

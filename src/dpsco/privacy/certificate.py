@@ -248,7 +248,7 @@ class Certificate:
         except (OSError, UnicodeDecodeError) as problem:
             raise CertificateError(f"cannot read {path}: {problem}.") from None
         try:
-            record = json.loads(text, object_pairs_hook=_without_repeats)
+            record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
         except (ValueError, RecursionError) as problem:  # nested too deep, too many digits, ...
             raise CertificateError(f"{path} is not JSON: {problem}.") from None
         return cls.from_json(record)
@@ -341,13 +341,6 @@ def _release_from_json(record: Any) -> Release:
             if size > _MOST_COEFFICIENTS:
                 raise CertificateError(f"a {mechanism.name} sum of {size} terms is too long.")
     return release
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a field is given twice")
-    return record
 
 
 def _digest(content: dict[str, Any]) -> str:
