@@ -46,6 +46,15 @@ def test_what_is_declared_is_not_estimated():
     assert model.score(X, LINE) > 0.9 < other.score(X, LINE)
 
 
+def test_estimates_do_not_outlive_their_fit():
+    quick = {"solver": "noisy_gd", "options": {"rounds": 2}}
+    model = dp.PrivateLinearRegression(2.0, bounds="private", **quick).fit(X, LINE)
+    assert model.label_range_[0] < model.label_range_[1]
+    model.set_params(bounds="declared", feature_norm=4.0, label_range=(-9, 9)).fit(X, LINE)
+    assert not hasattr(model, "feature_norm_")
+    assert not hasattr(model, "label_range_")
+
+
 def test_the_mean():
     model = dp.PrivateMean(1.0, bounds="private", centre=1e4).fit(1e4 + 100 * X)
     assert np.abs(model.mean_ - 1e4).max() < 30

@@ -116,6 +116,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{self.random_state!r}."
             ) from None
 
+    def _forget_estimates(self) -> None:
+        """Remove what an earlier fit estimated: this one may have declared bounds."""
+        for name in ("feature_norm_", "label_range_"):
+            self.__dict__.pop(name, None)
+
     def _purse(self) -> Odometer | None:
         """Return what pays for the fit."""
         if isinstance(self.odometer, (str, Path)):
@@ -165,6 +170,7 @@ class PrivateLinearModel(PrivateEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         warn_if_repeated(self)
+        self._forget_estimates()
         table = training_table(self, X, y)
         model, result = self._fit(table)
         self.model_: LinearModel = model

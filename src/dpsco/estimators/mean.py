@@ -56,6 +56,7 @@ class PrivateMean(PrivateEstimator):
             BudgetError: the odometer does not allow it. Nothing was read or released.
         """
         warn_if_repeated(self)
+        self._forget_estimates()
         problem = Problem(loss=SquaredDistance(), bounds=Bounds(self._bound()))
         table = training_table(self, X, shift=-self._centre())
         budget, unit = self._budget(table.n), 1.0
