@@ -29,6 +29,7 @@ from .problem import Facts, Problem
 
 if TYPE_CHECKING:
     from .solvers.needs import Need
+    from .solvers.rounds import Stepper
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rounds done, rounds in all
@@ -177,6 +178,7 @@ class Solver:
     gradients: Callable[[Facts, Budget], float]  # about how many gradients of a row a run takes
     plan_type: type[BasePlan]
     calibrations: tuple[str, ...] = ("tight",)
+    stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum a batch
 
     @property
     def options(self) -> tuple[str, ...]:

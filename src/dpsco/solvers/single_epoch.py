@@ -14,9 +14,8 @@ Symbols    T, B_t, gamma or 1/lambda, R, L -> rounds, batches(), step, distance,
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,43 +23,29 @@ import numpy as np
 
 from .. import _validate
 from ..data.queries import ClippedGradient
-from ..data.source import Source
 from ..errors import ParameterError
-from ..kernels.sums import worthwhile
-from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..plans import Floats, Round, Solver
 from ..privacy.budget import Budget
 from ..privacy.calibration import gaussian_sigma, prefix_sum_sigma
-from ..privacy.ledger import Ledger
-from ..privacy.prefix_sums import PrefixMechanism, mechanism
-from ..privacy.releases import GaussianRelease, PrefixSumRelease, Release
+from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Problem
 from . import needs
+from .rounds import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise
 WARY = 4.0  # how often noise counts when rounds are chosen: few are safer; measured
 FTRL_ROUNDS = 128  # batches of DP-FTRL by default: more change little, its noise is correlated
 BOLDER = {SGD: 1.0, FTRL: 3.0}  # times the theory's step for gradients of G/sqrt(d); measured
-NOISE_BYTES = 2**28  # beyond so many bytes of past noise DP-FTRL takes the buffered mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(BasePlan):
+class Plan(BatchPlan):
     """All that a run needs, from public facts only."""
 
-    rounds: int  # batches, each row in one of them
-    clip: float  # l2 bound on a row's gradient, enforced
-    sigma: float  # noise on a batch's sum (dp_ftrl: scale of the unit noise), per coordinate
     step: float  # step size for a batch's mean gradient; dp_ftrl: 1/lambda; falling: their mean
     falling: bool  # dp_sgd_single_epoch: whether steps fall linearly towards 0
     tail: int  # how many of the last iterates are averaged
-    mechanism: PrefixMechanism | None = None  # dp_ftrl: of the prefix sums
-
-    def batches(self) -> tuple[tuple[int, int], ...]:
-        """Return the rows of each batch: n/rounds of them, the first ones one more if need be."""
-        size, more = divmod(self.n, _rounds(self.rounds, self.n))
-        starts = [t * size + min(t, more) for t in range(self.rounds + 1)]
-        return tuple(itertools.pairwise(starts))
 
     def steps(self) -> Floats:
         """Return the step of each round."""
@@ -69,22 +54,10 @@ class Plan(BasePlan):
             shares = 2.0 * np.arange(self.rounds, 0, -1) / (self.rounds + 1)
         return np.asarray(self.step * shares)
 
-    def releases(self) -> tuple[Release, ...]:
-        """Return a noisy sum a batch, or the stream of noisy prefix sums."""
-        if self.mechanism is not None:
-            return (PrefixSumRelease(self.clip, self.sigma, self.mechanism, rows=(0, self.n)),)
-        return tuple(GaussianRelease(self.clip, self.sigma, rows=rows) for rows in self.batches())
-
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds, a batch each."""
         for t, (rows, step) in enumerate(zip(self.batches(), self.steps(), strict=True)):
             yield Round(t + 1, rows, float(step), self.sigma)
-
-    @property
-    def enforced(self) -> tuple[str, ...]:
-        """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
-        return (*self.problem.bounds.enforced, *query.enforced)
 
     @property
     def risk(self) -> float:
@@ -109,7 +82,7 @@ def plan_sgd(
     facts = problem.facts(n, d)
     bound = facts.gradient_bound(clip)
     sigma = gaussian_sigma(budget, bound=bound, rows=(0, n))
-    rounds = _rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
+    rounds = check_rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
     scale = math.sqrt(float(_square(facts, bound, sigma, rounds)))
     theory = facts.distance / (math.sqrt(rounds) * scale)
     return Plan(
@@ -144,10 +117,8 @@ def plan_ftrl(
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
     facts = problem.facts(n, d)
     bound = facts.gradient_bound(clip)
-    rounds = _rounds(min(FTRL_ROUNDS, n) if rounds is None else rounds, n)
-    if noise is None:
-        noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt"
-    stream = mechanism(noise, rounds=rounds)
+    rounds = check_rounds(min(FTRL_ROUNDS, n) if rounds is None else rounds, n)
+    stream = chosen_mechanism(noise, rounds, facts)
     sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
     gradient = bound / math.sqrt(facts.size)
     worst = math.sqrt(facts.size) * sigma * _noisiest(stream) * rounds / n  # of batches' means
@@ -169,55 +140,66 @@ def plan_ftrl(
     )
 
 
-def run_sgd(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-    """Step on a batch after the other; average the last iterates."""
-    problem, weights = plan.problem, plan.facts.start
-    average, steps, gradient = np.zeros(len(weights)), plan.steps(), _batch_sums(plan, source)
-    for t, rows in enumerate(plan.batches()):
-        total = ledger.gaussian(
-            gradient(weights, rows), bound=plan.clip, sigma=plan.sigma, rows=rows
-        )
-        moved = weights - steps[t] * (total / (rows[1] - rows[0]))
-        weights = problem.domain.project(problem.penalty.prox(moved, float(steps[t])))
-        if t >= plan.rounds - plan.tail:
-            average += weights / plan.tail
-        progress(t + 1, plan.rounds)
-    return problem.domain.project(average)
+class _Averaging(Stepper):
+    """Steps on a batch after the other; averages the last iterates."""
+
+    vectors = ("weights", "average")
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan, self.weights = plan, plan.facts.start
+        self.average = np.zeros(len(self.weights))
+
+    def query(self) -> ClippedGradient:
+        """Ask for the gradients at the weights."""
+        return ClippedGradient(self.plan.problem.loss, self.weights, self.plan.clip)
+
+    def answer(self) -> Floats:
+        """Return the average."""
+        return self.plan.problem.domain.project(self.average)
+
+    def _within(self, moved: Floats, step: float) -> Floats:
+        """Return the nearest weights of the domain, the penalty's step included."""
+        problem = self.plan.problem
+        return problem.domain.project(problem.penalty.prox(moved, step))
+
+    def _note(self) -> None:
+        if self.round >= self.plan.rounds - self.plan.tail:
+            self.average = self.average + self.weights / self.plan.tail
 
 
-def run_ftrl(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-    """Follow the regularised leader of the noisy prefix sums; average the last iterates."""
-    problem, weights = plan.problem, plan.facts.start
-    average, gradient = np.zeros(len(weights)), _batch_sums(plan, source)
-    before, prefix = np.zeros(len(weights)), np.zeros(len(weights))
-    stream = ledger.prefix_sum(
-        len(weights),
-        bound=plan.clip,
-        sigma=plan.sigma,
-        mechanism=plan.mechanism,  # type: ignore[arg-type]
-        rows=(0, plan.n),
-    )
-    for t, rows in enumerate(plan.batches()):
-        if t >= plan.rounds - plan.tail:  # iterates before the step: the last batch has no say
-            average += weights / plan.tail
-        total = stream.add(gradient(weights, rows), rows=rows)
-        prefix = prefix + (total - before) / (rows[1] - rows[0])
-        before = total
-        moved = plan.facts.start - plan.step * prefix
-        weights = problem.domain.project(problem.penalty.prox(moved, plan.step * (t + 1)))
-        progress(t + 1, plan.rounds)
-    return problem.domain.project(average)
+class SgdStepper(_Averaging):
+    """Noisy gradient steps; the iterates after each step are averaged."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._steps = plan.steps()
+
+    def move(self, mean: Floats) -> None:
+        """Step down the noisy gradient."""
+        step = float(self._steps[self.round])
+        self.weights = self._within(self.weights - step * mean, step)
+        self._note()
 
 
-def _batch_sums(plan: Plan, source: Source) -> Callable[[Floats, tuple[int, int]], Floats]:
-    """Return the function that sums clipped gradients at some weights over some rows."""
-    compiled = worthwhile(plan.n, source.d)
+class FtrlStepper(_Averaging):
+    """Follows the regularised leader of the noisy prefix sums.
 
-    def total(weights: Floats, rows: tuple[int, int]) -> Floats:
-        query = ClippedGradient(plan.problem.loss, weights, plan.clip)
-        return source.sum(query, *rows, compiled=compiled)
+    The iterates before each step are averaged: the last batch has no say.
+    """
 
-    return total
+    vectors = ("weights", "average", "prefix")
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.prefix = np.zeros(len(self.weights))
+
+    def move(self, mean: Floats) -> None:
+        """Add to the prefix sum and go to its leader."""
+        self._note()
+        self.prefix = self.prefix + mean
+        moved = self.plan.facts.start - self.plan.step * self.prefix
+        self.weights = self._within(moved, self.plan.step * (self.round + 1))
 
 
 def _square(facts: Facts, bound: float, sigma: float, rounds: Any) -> Any:
@@ -268,12 +250,6 @@ def _flag(name: str, value: bool) -> bool:
     return value
 
 
-def _rounds(rounds: int, n: int) -> int:
-    if _validate.integer("rounds", rounds) > n:
-        raise ParameterError(f"rounds must be at most n = {n}, one row a batch; got {rounds}.")
-    return int(rounds)
-
-
 def _tail(tail: int, rounds: int) -> int:
     if _validate.integer("tail", tail) > rounds:
         raise ParameterError(f"tail must be at most rounds = {rounds}, got {tail}.")
@@ -315,7 +291,8 @@ SOLVERS = (
         rounds=f"T ({FEWEST} to {MOST} by default)",
         cost="n gradients",
         plan=plan_sgd,
-        run=run_sgd,
+        run=batch_runner(SgdStepper),
+        stepper=SgdStepper,
         risk=_risk_sgd,
         gradients=_gradients,
         plan_type=Plan,
@@ -330,7 +307,8 @@ SOLVERS = (
         rounds=f"T (up to {FTRL_ROUNDS} by default)",
         cost="n gradients",
         plan=plan_ftrl,
-        run=run_ftrl,
+        run=batch_runner(FtrlStepper),
+        stepper=FtrlStepper,
         risk=_risk_ftrl,
         gradients=_gradients,
         plan_type=Plan,
