@@ -18,6 +18,7 @@ _MODULES = (
     "objective_perturbation",
     "phased_erm",
     "single_epoch",
+    "few_rounds",
     "sampled_sgd",
     "noisy_sgd",
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def plan_ftrl(
 class _Averaging(Stepper):
     """Steps on a batch after the other; averages the last iterates."""
 
-    vectors = ("weights", "average")
+    vectors: ClassVar[tuple[str, ...]] = ("weights", "average")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class FtrlStepper(_Averaging):
     The iterates before each step are averaged: the last batch has no say.
     """
 
-    vectors = ("weights", "average", "prefix")
+    vectors: ClassVar[tuple[str, ...]] = ("weights", "average", "prefix")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

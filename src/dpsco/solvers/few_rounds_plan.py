@@ -1,0 +1,173 @@
+"""Plans of the few-round solvers, and the public numbers that go into them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from .. import _validate
+from ..errors import AssumptionError, ParameterError
+from ..plans import Round
+from ..privacy.budget import ApproxDP, Budget
+from ..privacy.calibration import prefix_sum_sigma
+from ..privacy.prefix_sums import PrefixMechanism
+from ..problem import Facts, Loss
+from . import few_rounds_schedules as schedules
+from .envelopes import TOUCHED, blurred, descended, kinked
+from .few_rounds_schedules import Scales
+from .rounds import BatchPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BatchPlan):
+    """All that a run needs, from public facts only."""
+
+    beta: float  # inverse step size
+    z_factor: float  # of the mirror step z_factor (t + 1)/beta; 1/2 is what the proof needs
+    smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
+    certified: bool  # whether moves are kept so short that no clip acts
+    population_smoothness: float  # of the mean loss, as far as the plan knows; privacy does not ask
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        for name in ("beta", "z_factor", "clip", "population_smoothness"):
+            _validate.positive(name, getattr(self, name))
+        _validate.non_negative("smoothing", self.smoothing)
+
+    def schedule(self) -> Iterator[Round]:
+        """Yield the rounds, a batch each; the step is that of a mean gradient."""
+        for t, rows in enumerate(self.batches()):
+            yield Round(t + 1, rows, 1.0 / self.beta, self.sigma)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The loss that is descended: the problem's, or a smooth one close to it."""
+        return descended(self.facts, self.smoothing)
+
+    def longest_move(self, t: int) -> float:
+        """Return how far the point may move after round t; any distance unless certified.
+
+        A row's next contribution has length at most L + (t + 1) M |move|, which is to be below C.
+        """
+        if not self.certified:
+            return math.inf
+        bound, smoothness = row_constants(self.facts, self.smoothing)
+        return (self.clip - bound) / ((t + 1) * smoothness)
+
+    @property
+    def risk(self) -> float:
+        """The bound of the header at this plan's rounds."""
+        scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
+        if self.mechanism is None:
+            return schedules.independent_excess(scales, self.rounds, self.beta)
+        error = schedules.largest_error(self.mechanism)
+        return schedules.recursive_excess(scales, self.rounds, self.beta, error)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asks for; None: the schedule decides."""
+
+    rounds: int | None
+    beta: float | None
+    clip: float | None
+    noise: str | None
+    population_smoothness: float | None
+    certified: bool = False
+    z_factor: float = 0.5
+
+
+def public_scales(
+    facts: Facts, budget: Budget, clip: float | None, population_smoothness: float | None
+) -> Scales:
+    """Return the numbers that schedules ask for; a hint of the smoothness only ever lowers it."""
+    gradient = facts.gradient_bound(clip)
+    price = budget.adjacency.factor / budget.mu_per_row()
+    scales = Scales(facts.n, facts.size, gradient, 1.0, facts.distance, price)
+    _, smoothness = row_constants(facts, default_smoothing(facts, scales.alpha))
+    if not math.isfinite(smoothness):
+        smoothness = gradient / facts.distance  # M R/L = 1
+    if population_smoothness is not None:
+        hint = _validate.positive("population_smoothness", population_smoothness)
+        smoothness = min(smoothness, hint)
+    return dataclasses.replace(scales, smoothness=smoothness)
+
+
+def default_smoothing(facts: Facts, alpha: float) -> float:
+    """Return how much a kink is smoothed; 0 without one.
+
+    The envelope is to cost no more than sampling and noise, L R alpha, in practice.
+    """
+    if not kinked(facts):
+        return 0.0
+    slope = facts.lipschitz / facts.feature
+    worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
+    return min(blurred(facts), worthwhile)
+
+
+def row_constants(facts: Facts, smoothing: float) -> tuple[float, float]:
+    """Return the gradient bound and the smoothness of a row's loss, as it is descended."""
+    if smoothing:
+        return facts.lipschitz, smoothing * facts.feature**2
+    return facts.lipschitz, facts.smoothness
+
+
+def chosen_clip(facts: Facts, smoothing: float, asked: Asked) -> float:
+    """Return the clip: the gradient's bound by default, twice that where no clip is to act."""
+    if not asked.certified:
+        bound = facts.gradient_bound(None) if asked.clip is None else asked.clip
+        return _validate.positive("clip", bound)
+    bound, smoothness = row_constants(facts, smoothing)
+    if not (math.isfinite(bound) and math.isfinite(smoothness)):
+        raise AssumptionError(
+            "certified=True needs a loss with bounded gradients and finite smoothness over its "
+            f"domain; {facts.problem.loss.name} has {bound:g} and {smoothness:g}."
+        )
+    clip = 2.0 * bound if asked.clip is None else _validate.positive("clip", asked.clip)
+    if clip <= bound:
+        raise ParameterError(
+            f"certified=True needs a clip above the gradient bound {bound:g}, got {clip:g}: the "
+            "points could not move."
+        )
+    return clip
+
+
+def chosen_sigma(
+    budget: Budget, clip: float, n: int, stream: PrefixMechanism, calibration: str
+) -> float:
+    """Return the noise on the sum of a batch; the accountant checks the published one."""
+    if calibration != "paper":
+        return prefix_sum_sigma(budget, bound=clip, rows=(0, n), mechanism=stream)
+    if stream.name != "tree" or not isinstance(budget, ApproxDP):
+        raise AssumptionError(
+            "calibration='paper' is the binary tree of Lemma 8 for an (epsilon, delta) budget; got "
+            f"noise {stream.name!r} and {budget}."
+        )
+    reach = budget.adjacency.sensitivity(clip)
+    return schedules.tree_sigma(stream.rounds, reach, budget.epsilon, budget.delta)
+
+
+def full_tree(rounds: int, n: int) -> int:
+    """Return the next 2^h - 1: a tree of so many leaves has the fewest levels for its size."""
+    full: int = 2 ** rounds.bit_length() - 1
+    return full if full <= n else rounds
+
+
+def published_schedule(schedule: str, facts: Facts, budget: Budget) -> schedules.Published:
+    """Return a schedule of the paper, or why it does not apply."""
+    bound, radius = facts.lipschitz, facts.radius
+    if not (math.isfinite(bound) and math.isfinite(radius)):
+        raise AssumptionError(
+            f"schedule={schedule!r} needs a bounded domain and bounded gradients; "
+            f"{facts.problem} has neither bound of its own."
+        )
+    if schedule == "paper_general":
+        if not math.isfinite(facts.smoothness):
+            raise AssumptionError("schedule='paper_general' needs a smooth loss.")
+        return schedules.general(facts.n, bound, facts.smoothness, radius)
+    if not isinstance(budget, ApproxDP):
+        raise AssumptionError("schedule='paper_realizable' needs an (epsilon, delta) budget.")
+    return schedules.realizable(facts.n, facts.size, bound, radius, budget.epsilon, budget.delta)
