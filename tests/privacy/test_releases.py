@@ -170,7 +170,7 @@ def test_json_round_trip(kind, values):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_json_of_every_mechanism(name):
-    mechanism = PrefixMechanism(name, 8, bands=3 if name == "banded" else None)
+    mechanism = PrefixMechanism(name, 8, bands=3 if name in ("banded", "bisr") else None)
     release = PrefixSumRelease(1.0, 1.0, mechanism, rows=ROWS)
     assert from_json(json.loads(json.dumps(to_json(release)))) == release
 

@@ -37,7 +37,11 @@ from .witness import second_opinion
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
 _MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
-_LONG_SUMS = ("toeplitz", "banded")  # mechanisms whose cost takes time in proportion to their size
+_LONG_SUMS = (
+    "toeplitz",
+    "banded",
+    "bisr",
+)  # mechanisms whose cost takes time in proportion to their size
 _MOST_COEFFICIENTS = 10**6  # that a file may ask its reader to compute
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
 _FLOAT_CAVEAT = (
@@ -337,7 +341,8 @@ def _release_from_json(record: Any) -> Release:
     for each in _with_inner([release]):
         if isinstance(each, PrefixSumRelease):
             mechanism = each.mechanism
-            size = (mechanism.bands or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
+            terms = mechanism.rounds if mechanism.name == "bisr" else mechanism.bands
+            size = (terms or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
             if size > _MOST_COEFFICIENTS:
                 raise CertificateError(f"a {mechanism.name} sum of {size} terms is too long.")
     return release

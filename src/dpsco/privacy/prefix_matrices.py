@@ -99,6 +99,24 @@ def inverse_series(series: Array, rounds: int) -> Array:
     return inverse
 
 
+@lru_cache(maxsize=16)
+def inverted_series(bands: int, rounds: int) -> Array:
+    """Return the first ``rounds`` coefficients of 1/(q_0 + ... + q_{bands-1} x^(bands-1))."""
+    series = inverse_series(square_root(bands).inverse, rounds)
+    series.setflags(write=False)
+    return series
+
+
+def inverted_energy(bands: int, rounds: int) -> float:
+    """Return the sum of the squares of `inverted_series`, rounded up.
+
+    All terms of its recursion are positive, so that a coefficient is off by at most a relative
+    (bands + 2) u for each of ``rounds`` steps, u = 2^-53.
+    """
+    series = inverted_series(bands, rounds)
+    return math.fsum((series * series).tolist()) * (1.0 + 4.0 * rounds * (bands + 2) * 2.0**-53)
+
+
 def lower_toeplitz(series: Array, rounds: int) -> Array:
     """Return the dense lower-triangular Toeplitz matrix with ``series`` (or zero) by lag."""
     padded = np.zeros(rounds)

@@ -4,7 +4,8 @@ Setting    T rounds; each row is in the batch of exactly one round, where it mov
            at most `bound`. The T noisy prefix sums are wanted, one after the other.
 Paper      Choquette-Choo, Ganesh, Thakurta 2025, Lemma 8 (tree); Honaker 2015 (tree_honaker);
            Fichtenberger, Henzinger, Upadhyay 2022 (toeplitz); Dvijotham, McMahan, Pillutla,
-           Steinke, Thakurta 2024 (buffered linear Toeplitz, blt).
+           Steinke, Thakurta 2024 (buffered linear Toeplitz, blt); Kalinin, McKenna, Upadhyay,
+           Lampert 2025 (banded inverse square root, bisr).
 Guarantee  With sigma = sensitivity * column_norm / mu and increments u_t = x_t + sigma * next(),
            the whole transcript (u_0, ..., u_{T-1}) is mu-GDP, also when x_t depends on earlier u
            and when the public bound changes from round to round (sigma then follows it).
@@ -19,6 +20,7 @@ Symbols    Chat, Chat^{-1} z, N_t, T, colnorm -> encoder, increments, prefix noi
 | toeplitz     | sum of r_k^2, k < T      | T                  | T            |                |
 | toeplitz_cn  | 1, in every column       | T                  | T            | the default    |
 | banded       | sum of r_k^2, k < bands  | T                  | bands - 1    | for comparison |
+| bisr         | of 1/(q_k, k < bands)    | T                  | bands - 1    | for comparison |
 | blt          | closed form              | T                  | 2 or 3       | for large T    |
 
 With `drop_root` (either tree, T = 2^h) the node that covers everything is left out and the last
@@ -51,8 +53,9 @@ Array = NDArray[np.float64]
 Draw = Callable[[], Array]
 Step = Callable[[int, Array, Draw, Array], Array]  # round, first draw, more draws, memory
 
-MECHANISMS = ("tree", "tree_honaker", "toeplitz", "toeplitz_cn", "banded", "blt")
+MECHANISMS = ("tree", "tree_honaker", "toeplitz", "toeplitz_cn", "banded", "bisr", "blt")
 _TREES = ("tree", "tree_honaker")
+_BANDED = ("banded", "bisr")
 _ROUND_UP = 1.0 + 2.0**-50  # four units in the last place: covers the rounding of the norm itself
 
 
@@ -66,7 +69,7 @@ class PrefixMechanism:
 
     name: str  # one of MECHANISMS
     rounds: int  # horizon T
-    bands: int | None = None  # banded only: number of non-zero diagonals of the encoder
+    bands: int | None = None  # banded: non-zero diagonals of the encoder; bisr: of its inverse
     drop_root: bool = False  # trees only, rounds a power of two, at least 2
 
     def __post_init__(self) -> None:
@@ -85,6 +88,8 @@ class PrefixMechanism:
             square = 1.0
         elif self.name == "blt":
             square = matrices.blt_energy(self.rounds)
+        elif self.name == "bisr":
+            square = matrices.inverted_energy(self.bands or self.rounds, self.rounds)
         else:
             square = float(matrices.square_root(self.bands or self.rounds).energy[-1])
         return math.sqrt(square) * _ROUND_UP
@@ -99,8 +104,8 @@ class PrefixMechanism:
         """Return how many vectors of the length of a draw the stream holds between rounds."""
         if self.name in _TREES:
             return self._levels
-        if self.name == "banded":
-            return len(self._series()) - 1
+        if self.name in _BANDED:
+            return (self.bands or self.rounds) - 1
         return matrices.blt_design(self.rounds)[0].size if self.name == "blt" else self.rounds
 
     def prefix_std(self) -> Array:
@@ -150,13 +155,15 @@ class PrefixMechanism:
         return matrices.tree_levels(self.rounds, drop_root=self.drop_root)
 
     def _series(self) -> Array:
-        """First column of the encoder, for toeplitz, banded and blt."""
+        """First column of the encoder, for toeplitz, banded, bisr and blt."""
         if self.name == "blt":
             return matrices.blt_series(self.rounds)
+        if self.name == "bisr":
+            return matrices.inverted_series(self.bands or self.rounds, self.rounds)
         return matrices.square_root(self.bands or self.rounds).root
 
     def _prefix_series(self) -> Array:
-        """First column of the decoder, for toeplitz, banded and blt."""
+        """First column of the decoder, for toeplitz, banded, bisr and blt."""
         if self.name == "toeplitz":  # the square root of A is its own decoder
             return self._series()
         series: Array = np.cumsum(matrices.inverse_series(self._series(), self.rounds))
@@ -249,7 +256,7 @@ def mechanism(
 
     name       one of MECHANISMS; the default has the least error of all here
     rounds     horizon, at least 1, fixed before the run
-    bands      for 'banded', from 1 (independent increments) to rounds (the same as 'toeplitz')
+    bands      for 'banded' and 'bisr', from 1 (independent increments) to rounds (as 'toeplitz')
     drop_root  for the trees, if rounds is a power of two: one level less
 
     Raises ParameterError when an argument is out of range or does not belong to the mechanism.
@@ -265,14 +272,15 @@ def mechanism(
 
 
 def _checked_bands(name: str, rounds: int, bands: Any) -> int | None:
-    """Return bands as an int for 'banded'; refuse them for any other mechanism."""
-    if name != "banded":
+    """Return bands as an int for 'banded' and 'bisr'; refuse them for any other mechanism."""
+    if name not in _BANDED:
         if bands is not None:
             raise ParameterError(
-                f"bands belongs to 'banded'; {name!r} takes none, got {bands!r}. Leave it out."
+                f"bands belongs to 'banded' and 'bisr'; {name!r} takes none, got {bands!r}. "
+                "Leave it out."
             )
         return None
-    hint = f"'banded' needs a number of bands from 1 to rounds = {rounds}; 'blt' needs none."
+    hint = f"{name!r} needs a number of bands from 1 to rounds = {rounds}; 'blt' needs none."
     number = _validate.integer("bands", bands, hint=hint)
     if number > rounds:
         raise ParameterError(f"bands must be at most rounds = {rounds}, got {number}. {hint}")
@@ -351,6 +359,21 @@ def _banded_step(description: PrefixMechanism) -> Step:
     return step
 
 
+def _bisr_step(description: PrefixMechanism) -> Step:
+    """sum_{k < bands} q_k z_{t-k}; a ring keeps the last bands - 1 draws."""
+    bands = description.bands or description.rounds
+    reverse = matrices.square_root(bands).inverse[:0:-1].copy()  # q_{bands-1}, ..., q_1
+
+    def step(t: int, first: Array, draw: Draw, ring: Array) -> Array:
+        if not reverse.size:
+            return first
+        increment: Array = first + np.roll(reverse, t % reverse.size) @ ring
+        ring[t % reverse.size] = first
+        return increment
+
+    return step
+
+
 def _blt_step(description: PrefixMechanism) -> Step:
     """z_t - sum_j weight_j s_j, then s_j <- decay_j s_j + zeta_t."""
     decays, weights = matrices.blt_design(description.rounds)
@@ -370,5 +393,6 @@ _STEPS: dict[str, Callable[[PrefixMechanism], Step]] = {
     "toeplitz": _toeplitz_step,
     "toeplitz_cn": _toeplitz_step,
     "banded": _banded_step,
+    "bisr": _bisr_step,
     "blt": _blt_step,
 }

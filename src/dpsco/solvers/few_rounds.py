@@ -25,6 +25,7 @@ from .. import _validate
 from ..plans import Solver
 from ..privacy.budget import Budget
 from ..privacy.calibration import gaussian_sigma
+from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Problem
 from . import few_rounds_schedules as schedules
 from . import needs
@@ -61,7 +62,7 @@ def plan_accelerated(
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
-    noise: str | None = None,
+    noise: str | PrefixMechanism | None = None,
     population_smoothness: float | None = None,
     schedule: str = "default",
     z_factor: float = 0.5,
@@ -90,7 +91,7 @@ def plan_batch(
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
-    noise: str | None = None,
+    noise: str | PrefixMechanism | None = None,
     population_smoothness: float | None = None,
     z_factor: float = 0.5,
     certified: bool = False,
@@ -110,7 +111,7 @@ def plan_plain(
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
-    noise: str | None = None,
+    noise: str | PrefixMechanism | None = None,
     population_smoothness: float | None = None,
     certified: bool = False,
 ) -> Plan:
@@ -171,6 +172,8 @@ def _plan_recursive(
     scales = public_scales(facts, budget, asked.clip, asked.population_smoothness)
     few = schedules.best_rounds(scales)
     rounds = asked.rounds
+    if rounds is None and isinstance(asked.noise, PrefixMechanism):
+        rounds = asked.noise.rounds
     if rounds is None:
         rounds = schedules.within(schedules.PLAIN * few, n) if solver == PLAIN else few
         rounds = full_tree(rounds, n) if asked.noise in ("tree", "tree_honaker") else rounds

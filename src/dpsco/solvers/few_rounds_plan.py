@@ -74,7 +74,7 @@ class Asked:
     rounds: int | None
     beta: float | None
     clip: float | None
-    noise: str | None
+    noise: str | PrefixMechanism | None
     population_smoothness: float | None
     certified: bool = False
     z_factor: float = 0.5

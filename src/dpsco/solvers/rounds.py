@@ -238,8 +238,16 @@ def check_rounds(rounds: int, n: int) -> int:
     return int(rounds)
 
 
-def chosen_mechanism(noise: str | None, rounds: int, facts: Facts) -> PrefixMechanism:
-    """Return the mechanism of that name; by default the best one whose past noise fits."""
+def chosen_mechanism(
+    noise: str | PrefixMechanism | None, rounds: int, facts: Facts
+) -> PrefixMechanism:
+    """Return the mechanism asked for; by default the best one whose past noise fits."""
+    if isinstance(noise, PrefixMechanism):
+        if noise.rounds != rounds:
+            raise ParameterError(
+                f"the noise is made for {noise.rounds} rounds, the plan has {rounds}."
+            )
+        return noise
     if noise is None:
         noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt"
     return mechanism(noise, rounds=rounds)

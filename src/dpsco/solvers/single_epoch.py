@@ -112,7 +112,7 @@ def plan_ftrl(
     clip: float | None = None,
     step: float | None = None,
     tail: int | None = None,
-    noise: str | None = None,
+    noise: str | PrefixMechanism | None = None,
 ) -> Plan:
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
     facts = problem.facts(n, d)
