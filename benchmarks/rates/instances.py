@@ -215,12 +215,13 @@ def a(d: int, *, rank: int | None = None, noise: float = 0.1) -> Instance:
 # -- logistic labels -------------------------------------------------------------------------------
 
 
-def _divergence(margins: Floats, true: Floats) -> Floats:
+def divergence(margins: Floats, true: Floats) -> Floats:
     """Return the expected logistic loss at ``margins`` minus that at ``true``, labels from true."""
     return np.logaddexp(0.0, margins) - np.logaddexp(0.0, true) - expit(true) * (margins - true)
 
 
-def _logistic_labels(rng: np.random.Generator, margins: Floats) -> Floats:
+def logistic_labels(rng: np.random.Generator, margins: Floats) -> Floats:
+    """Return labels that follow the logistic model with these margins."""
     return np.where(rng.random(len(margins)) < expit(margins), 1.0, -1.0)
 
 
@@ -231,14 +232,14 @@ def _on_corners(
     d = len(best)
     test = on_cube(np.random.default_rng(11), TEST_ROWS, d)
     true = test @ best
-    trivial = float(np.mean(_divergence(np.zeros(TEST_ROWS), true)))
+    trivial = float(np.mean(divergence(np.zeros(TEST_ROWS), true)))
 
     def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         X = on_cube(rng, n, d)
-        return X, _logistic_labels(rng, X @ best)
+        return X, logistic_labels(rng, X @ best)
 
     def excess(w: Floats) -> float:
-        return float(np.mean(_divergence(test @ w, true))) / trivial
+        return float(np.mean(divergence(test @ w, true))) / trivial
 
     problem = dp.Problem(
         loss=dp.losses.Logistic(),
@@ -262,25 +263,38 @@ def logistic_sphere(d: int, *, scale: float | None = 8.0) -> Instance:
     return _on_corners(f"logistic, free, d = {d}", best, dp.domains.WholeSpace(), scale)
 
 
-def x2(d: int = 20) -> Instance:
-    """Return X2 (Choquette-Choo, Ganesh, Thakurta 2025): logistic on the sphere, |w*| = 8."""
+def x2(d: int = 20, *, radius: float = 10.0) -> Instance:
+    """Return X2 (Choquette-Choo, Ganesh, Thakurta 2025): logistic on the sphere, |w*| = 8.
+
+    A ``radius`` below 8 leaves w* outside of the ball (X5).
+    """
     first, second, weights = sphere_2d(d)
     best = unit(d, 8.0)
 
     def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         X = on_sphere(rng, n, d)
-        return X, _logistic_labels(rng, X @ best)
+        return X, logistic_labels(rng, X @ best)
+
+    def risk(w: Floats) -> float:  # less that of w*
+        margins = float(w[0]) * first + float(np.linalg.norm(w[1:])) * second
+        return float(np.sum(weights * divergence(margins, 8.0 * first)))
+
+    least = risk(unit(d, min(8.0, radius)))  # by symmetry the best weights are on the axis
 
     def excess(w: Floats) -> float:
-        margins = float(w[0]) * first + float(np.linalg.norm(w[1:])) * second
-        return float(np.sum(weights * _divergence(margins, 8.0 * first)))
+        return risk(w) - least
 
-    problem = dp.Problem(
+    name = f"X2 logistic, d = {d}" if radius >= 8.0 else f"X5 logistic, d = {d}, R = {radius:g}"
+    return Instance(name, logistic_in_ball(radius), draw, excess, excess(np.zeros(d)))
+
+
+def logistic_in_ball(radius: float) -> dp.Problem:
+    """Return logistic regression on rows of at most unit length, over an l2 ball."""
+    return dp.Problem(
         loss=dp.losses.Logistic(),
         bounds=dp.Bounds(1.0, label="sign"),
-        domain=dp.domains.L2Ball(10.0),
+        domain=dp.domains.L2Ball(radius),
     )
-    return Instance(f"X2 logistic, d = {d}", problem, draw, excess, excess(np.zeros(d)))
 
 
 # -- U2: mean estimation ---------------------------------------------------------------------------

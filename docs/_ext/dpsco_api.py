@@ -30,6 +30,7 @@ PACKAGES = (
     "dpsco.geometry",
     "dpsco.solvers",
     "dpsco.private_bounds",
+    "dpsco.federated",
     "dpsco.plans",
     "dpsco.select",
     "dpsco.problem",

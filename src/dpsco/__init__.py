@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import data, errors, estimators, geometry, losses, models, privacy, report, solvers
+    from . import (
+        data,
+        errors,
+        estimators,
+        federated,
+        geometry,
+        losses,
+        models,
+        privacy,
+        report,
+        solvers,
+    )
     from .api import load_plan, plan, run, solve
     from .data import Bounds
     from .estimators import (
@@ -45,7 +56,7 @@ if TYPE_CHECKING:
 # Where each public name lives; "." is a module of its own.
 _MODULES = (
     *("data", "errors", "geometry", "losses", "privacy", "solvers"),
-    *("models", "estimators", "report"),
+    *("models", "estimators", "federated", "report"),
 )
 _ESTIMATORS = (
     "PrivateLogisticRegression",
@@ -81,6 +92,7 @@ __all__ = [
     "solvers",
     "models",
     "estimators",
+    "federated",
     "report",
     # estimators
     "PrivateLogisticRegression",

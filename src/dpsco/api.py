@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from . import _validate
+from .checkpoint import Checkpoint
 from .data.source import Source
 from .data.table import Order, Table, from_arrays
 from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost
 from .privacy.budget import Adjacency, Budget
-from .privacy.ledger import Ledger, Purse
+from .privacy.ledger import Ledger, Purse, RunPurse
 from .privacy.randomness import Randomness
 from .problem import Problem
 from .solvers import get, registry
+from .solvers.rounds import BatchPlan, RoundRun, Stepper, advance
 
 
 def plan(
@@ -83,6 +86,7 @@ def run(
     randomness: Randomness | None = None,
     odometer: Purse | None = None,
     progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Result:
     """Carry out a plan on private rows.
 
@@ -93,13 +97,24 @@ def run(
         randomness: secure by default; a seeded one marks the certificate as reproducible.
         odometer: pays for the run out of a shared budget.
         progress: called with (rounds done, rounds in all); it sees public numbers only.
+        checkpoint: a file that brings the run over a crash. If it is not there the run begins, and
+            makes it; if it is there the run goes on where it stopped, on the same rows in the same
+            order; if that run was over its result is returned. It is secret while the run lasts.
 
     Raises:
+        CheckpointError: the checkpoint cannot be used, is in use, or is another run's.
         DataError: the table has another shape than the plan, or other bounds.
         LedgerError: executed and planned releases differ; nothing is returned.
     """
-    randomness = Randomness.secure() if randomness is None else randomness
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
+    if checkpoint is not None:
+        stepper = _check_resumable(plan, table, order)
+        purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+        with Checkpoint(
+            checkpoint, plan, order=order, randomness=randomness, odometer=purse
+        ) as kept:
+            return _go_on(plan, table, stepper, kept, order=order, progress=progress)
+    randomness = Randomness.secure() if randomness is None else randomness
     ledger = Ledger(
         plan.releases(),
         plan.budget,
@@ -161,6 +176,29 @@ def execute(
     return Result(np.asarray(weights, dtype=float), certificate, plan, plan.trace())
 
 
+def _go_on(
+    plan: BasePlan,
+    table: Table | Source,
+    stepper: Callable[[Any], Stepper],
+    kept: Checkpoint,
+    *,
+    order: Order,
+    progress: Progress | None,
+) -> Result:
+    """Carry out the rounds of a plan that its checkpoint has not seen, and keep the result."""
+    if kept.result is not None:
+        return kept.result
+    ledger = kept.open_ledger()
+    if isinstance(table, Table):
+        table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)
+    _check_shape(plan, table)
+    going = RoundRun(cast(BatchPlan, plan), stepper(plan), ledger)
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        kept.resume(going)
+        advance(going, table, progress or _silent, committed=kept.commit)
+        return kept.finish(going, ledger)
+
+
 def solve(
     problem: Problem,
     data: Table | Source | tuple[Any, ...],
@@ -169,9 +207,11 @@ def solve(
     solver: str = "auto",
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
+    order: Order = "secret",
     randomness: Randomness | None = None,
     odometer: Purse | None = None,
     progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Result:
     """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
     table = as_table(data)
@@ -191,7 +231,15 @@ def solve(
         calibration=calibration,
         options=options,
     )
-    return run(made, table, randomness=randomness, odometer=odometer, progress=progress)
+    return run(
+        made,
+        table,
+        order=order,
+        randomness=randomness,
+        odometer=odometer,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
 
 
 def load_plan(text: str) -> BasePlan:
@@ -277,6 +325,26 @@ def _check_helpers(odometer: Any, progress: Any) -> None:
         ) from None
     except ValueError:  # a built-in without a signature
         return
+
+
+def _check_resumable(
+    plan: BasePlan, table: Table | Source, order: Order
+) -> Callable[[Any], Stepper]:
+    """Return the solver's stepper; refuse runs that could not go on after a crash."""
+    stepper = get(plan.solver).stepper
+    if stepper is None:
+        others = ", ".join(key for key, other in registry().items() if other.stepper is not None)
+        raise ParameterError(
+            f"{plan.solver} cannot keep a checkpoint: it does not take one noisy sum a batch, so "
+            f"there is nothing to keep between its releases. Solvers that can: {others}."
+        )
+    if isinstance(table, Source) and order != "stream":
+        raise ParameterError(
+            "a source has an order of its own, which a later process could not find again, and "
+            "rows would count twice. Pass the table that it was made from; or, if its rows always "
+            "come in the same order, say order='stream'."
+        )
+    return stepper
 
 
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class OdometerError(DpscoError, RuntimeError):
     """The record of spent budget cannot be read or written."""
 
 
+class CheckpointError(DpscoError, RuntimeError):
+    """A checkpoint cannot be read or written, or belongs to another run."""
+
+
 class MissingExtraError(DpscoError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

@@ -67,7 +67,7 @@ def test_only_the_ledger_draws_noise():
     }
     # randomness and mechanisms make the laws, prefix_sums a stream of them,
     # width an estimate about a public set; whoever else wants noise must ask the ledger.
-    builders = {"randomness", "mechanisms", "prefix_sums", "ledger"}
+    builders = {"randomness", "mechanisms", "prefix_sums", "ledger", "open_releases"}
     public = {"geometry/width.py"}
     assert users == public | {f"privacy/{name}.py" for name in builders}
 

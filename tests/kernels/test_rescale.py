@@ -13,7 +13,15 @@ from hypothesis.extra.numpy import arrays
 
 from dpsco.errors import MissingExtraError
 from dpsco.kernels import rescale
-from dpsco.kernels.rescale import as_columns, factors, prepared, scale, square_sums, worthwhile
+from dpsco.kernels.rescale import (
+    as_columns,
+    factors,
+    prepared,
+    scale,
+    shrink,
+    square_sums,
+    worthwhile,
+)
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -133,6 +141,28 @@ def test_factors(compiled):
     many = np.random.default_rng(0).uniform(0, 6, 1001)
     wanted = np.array([1.0 if x <= keep else target / x for x in many.tolist()])
     assert np.array_equal(factors(many, keep, target, compiled=compiled), wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)],
+)
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_long_rows_are_shrunk_as_their_lengths_say(n, d, dtype, stored, compiled):
+    X = rows_of_all_sizes(n, d, dtype)
+    lengths = np.sqrt(in_order(X))
+    keep = float(np.median(lengths[np.isfinite(lengths)], axis=0)) if n > 1 else 1e-3
+    target = keep * (1 - 2.0**-23)
+    by = np.array([1.0 if x <= keep else target / x for x in lengths])
+    wanted = (X.astype(np.float64) * by[:, None]).astype(stored)
+    for name, rows in layouts(X).items():
+        rows = prepared(rows) if compiled else rows
+        for part in (slice(0, n), slice(n // 3, n)):
+            out = np.full((part.stop - part.start, d + 1), 7.0, dtype=stored)
+            found = shrink(rows, part, keep, target, out, compiled=compiled)
+            assert same_bits(found, lengths[part]), (name, part)
+            assert same_bits(out[:, :d], wanted[part]), (name, part)
+            assert np.all(out[:, d] == 7.0)
 
 
 values = st.floats(-1e100, 1e100, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-100)

@@ -990,7 +990,7 @@ def noisy_prefixes(described, sigma, seed, size=8000):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_prefix_sums_have_the_declared_covariance(name):
-    described = mechanism(name, rounds=7, bands=3 if name == "banded" else None)
+    described = mechanism(name, rounds=7, bands=3 if name in ("banded", "bisr") else None)
     prefixes = noisy_prefixes(described, 2.5, 1)
     assert prefixes.shape == (7, 8000)
     assert covariance_p(prefixes, described, 2.5) > FALSE_ALARM

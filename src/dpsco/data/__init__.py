@@ -8,6 +8,7 @@
 | table, frames     | `from_arrays`, `from_frame`: raw tables, whose rows are not read   |
 | arrays, columns   | what they read: arrays, lists, sparse matrices; columns of frames  |
 | parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
+| batches           | `from_batches`: rows from an iterator, seen once                   |
 | shuffle, stream   | rows on disk in a secret order, or in the given one                |
 | schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |
 | arrow, csvfile    | Arrow columns as arrays; `from_csv`                                |
@@ -18,6 +19,7 @@
 | objective         | `Objective`: the mean loss for a deterministic optimiser           |
 """
 
+from .batches import from_batches
 from .block import Block
 from .bounds import Bounds
 from .csvfile import from_csv
@@ -54,6 +56,7 @@ __all__ = [
     "from_frame",
     "from_parquet",
     "from_csv",
+    "from_batches",
     # columns to numbers
     "TableEncoder",
     "Schema",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, ParameterError
 from ..geometry.norms import L2, Lp, Norm, WeightedLp
-from ..kernels.rescale import prepared, scale, square_sums, worthwhile
+from ..kernels.rescale import as_columns, prepared, scale, shrink, worthwhile
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Floats, Mask, take_rows
 from .labels import (
@@ -36,6 +36,7 @@ from .lengths import (
     round_up,
     shrink_factors,
     shrink_huge,
+    thresholds,
 )
 
 _SINGLE = 1e-30  # below this bound float32 would run out of exponents
@@ -193,13 +194,17 @@ class Bounds:
         count, d = X.shape
         found, present = np.empty(count), np.ones(count, dtype=bool)
         X = prepared(X) if compiled else X
-        for part in chunks(count, d):
+        # Compiled, rows in C order are read once and leave no temporaries: in one piece.
+        whole = compiled and not as_columns(X)
+        for part in [slice(0, count)] if whole else chunks(count, d):
+            factors = np.ones(0)
             if self._euclidean:
-                np.sqrt(square_sums(X, part, compiled=compiled), out=found[part])
+                ends = thresholds(self.norm, d, self.feature_norm, _storing(rows.dtype))
+                found[part] = shrink(X, part, *ends, rows[part], compiled=compiled)
             else:
                 found[part] = lengths(self._padded(X[part]), self.norm)
-            factors = self._factors(found[part], d, rows.dtype, compiled)
-            scale(X, part, factors, rows[part], compiled=compiled)
+                factors = self._factors(found[part], d, rows.dtype)
+                scale(X, part, factors, rows[part])
             odd = np.flatnonzero(~(found[part] <= HUGE))
             if len(odd):
                 work = np.asarray(X[part][odd], dtype=np.float64)
@@ -236,12 +241,9 @@ class Bounds:
         kept = SparseRows(values, columns, offsets, self.width(d))
         return _assemble(kept, present, self.intercept), norms, present
 
-    def _factors(
-        self, found: Floats, d: int, dtype: np.dtype[Any], compiled: bool = False
-    ) -> Floats:
+    def _factors(self, found: Floats, d: int, dtype: np.dtype[Any]) -> Floats:
         """Return by what each row is multiplied, given its computed length."""
-        limit, storing = self.feature_norm, _storing(dtype)
-        return shrink_factors(found, self.norm, d, limit, storing, compiled=compiled)
+        return shrink_factors(found, self.norm, d, self.feature_norm, _storing(dtype))
 
     def _shrink(self, huge: Rows, dtype: np.dtype[Any]) -> Any:
         """Return huge rows rescaled."""

@@ -148,29 +148,28 @@ def reduce_segments(operation: Any, values: Floats, offsets: NDArray[np.int64]) 
     return found
 
 
-def shrink_factors(
-    found: Floats,
-    norm: Norm,
-    d: int,
-    limit: float,
-    storing: float = 0.0,
-    *,
-    compiled: bool = False,
-) -> Floats:
+def thresholds(norm: Norm, d: int, limit: float, storing: float = 0.0) -> tuple[float, float]:
+    """Return up to which computed length a row is kept, and to which a longer one is rescaled.
+
+    Args:
+        norm: in which rows of ``d`` numbers are measured.
+        d: numbers in a row.
+        limit: between SMALLEST_LIMIT and LARGEST_LIMIT.
+        storing: 2^-23 if the products are stored as float32.
+    """
+    e = error(norm, d)
+    return limit * (1.0 - e), limit * (1.0 - 4.0 * e - 2.0**-50 - storing)
+
+
+def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: float = 0.0) -> Floats:
     """Return by what to multiply rows of computed lengths ``found``; 1 for those within limit.
 
     What comes out for lengths above HUGE is of no use: those rows are for `shrink_huge`.
 
     Args:
-        found: from `lengths`.
-        norm: in which they were measured.
-        d: numbers in a row.
-        limit: between SMALLEST_LIMIT and LARGEST_LIMIT.
-        storing: 2^-23 if the products are stored as float32.
-        compiled: whether the compiled pass serves; the factors are the same bits either way.
+        found: from `lengths`; the other arguments as in `thresholds`.
     """
-    keep = limit * (1.0 - error(norm, d))
-    return factors(found, keep, _target(norm, d, limit, storing), compiled=compiled)
+    return factors(found, *thresholds(norm, d, limit, storing))
 
 
 def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> Any:
@@ -187,7 +186,7 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
     else:
         units = rows / np.max(np.abs(rows), axis=1, keepdims=True)
         found = lengths(units, norm)
-    by = _target(norm, d, limit, storing) / found
+    by = thresholds(norm, d, limit, storing)[1] / found
     by[~((found > FLOOR) & (found < HUGE))] = 0.0  # under weights of a hundred magnitudes
     return units * (np.repeat(by, sizes) if units.ndim == 1 else by[:, None])
 
@@ -214,8 +213,3 @@ def check_limit(name: str, value: Any, *, hint: str = "") -> float:
             "Use other units."
         )
     return number
-
-
-def _target(norm: Norm, d: int, limit: float, storing: float) -> float:
-    """Return the length to which a long row is rescaled, a little below the limit."""
-    return limit * (1.0 - 4.0 * error(norm, d) - 2.0**-50 - storing)

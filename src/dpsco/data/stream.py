@@ -199,18 +199,21 @@ def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArr
 def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
     """Yield the same rows in multiples of ``size``, the last time fewer."""
     kept: list[Raw] = []
+    missing = 0  # rows that complete what is kept
     for part in parts:
         start = 0
         if kept:  # first complete what the batches before left over
-            start = size - sum(map(len, kept))
+            start = missing
             kept.append(part[:start])
-            if start > len(part):
+            missing -= len(kept[-1])
+            if missing > 0:
                 continue
             yield _join(kept)
         stop = start + (len(part) - start) // size * size
         if start < stop:
             yield part[start:stop]
         kept = [part[stop:]] if stop < len(part) else []
+        missing = size - (len(part) - stop)
     if kept:
         yield _join(kept)
 

@@ -213,14 +213,14 @@ def from_arrays(X: Any, y: Any = None) -> Table:
     >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], np.array(["no", "yes"]))
     <MemoryTable: 2 x 2, float64, labels: text>
     """
-    rows = _rows(X)
-    labels, missing = _labels(y)
+    rows = raw_rows(X)
+    labels, missing = raw_labels(y)
     if labels is not None and len(labels) != len(rows):
         raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
     return MemoryTable(rows, labels, missing)
 
 
-def _rows(X: Any) -> Rows:
+def raw_rows(X: Any) -> Rows:
     """Return the features; the type of X says how they are read."""
     if isinstance(X, np.ndarray):
         return dense_rows(X)
@@ -239,7 +239,7 @@ def _rows(X: Any) -> Rows:
     )
 
 
-def _labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None]:
+def raw_labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None]:
     """Return labels, and which are missing where the labels cannot say so themselves."""
     if y is None:
         return None, None

@@ -1,4 +1,4 @@
-"""Two passes over dense rows: sums of squares, and rows times a factor each.
+"""Passes over dense rows: sums of squares, rows times a factor each, and both in one.
 
 Rows come in C order, or as columns that lie side by side (Fortran order), which is how files hold
 them. Sums and products are float64, also for float32 rows; only the result of a product is rounded
@@ -110,6 +110,31 @@ def scale(
         np.multiply(rows, by[:, None], out=target, casting="same_kind")
 
 
+def shrink(
+    rows: NDArray[Any],
+    part: slice,
+    keep: float,
+    target: float,
+    out: NDArray[Any],
+    *,
+    compiled: bool = False,
+) -> Floats:
+    """Put some rows into the first columns of ``out``, long ones rescaled; return their lengths.
+
+    A row whose l2 length is at most ``keep`` is copied, another one multiplied by ``target`` over
+    its length. Compiled, rows in C order are read once: what is measured is still in the cache
+    when it is multiplied. Other arguments as in `scale`.
+    """
+    if compiled and not as_columns(rows):
+        found = np.empty(part.stop - part.start)
+        _loop("shrink rows", kind(rows), kind(out))(rows[part], keep, target, found, out)
+        return found
+    found = np.sqrt(square_sums(rows, part, compiled=compiled))
+    by = factors(found, keep, target, compiled=compiled)
+    scale(rows, part, by, out, compiled=compiled)
+    return found
+
+
 # -- compiled, never run as Python -----------------------------------------------------------------
 
 
@@ -141,6 +166,48 @@ def _row_squares(rows: Any, out: Floats) -> None:
             x = np.float64(rows[i, j])
             a += x * x
         out[i] = a
+
+
+def _shrink_rows(rows: Any, keep: float, target: float, found: Floats, out: Any) -> None:
+    """Measure eight rows, and multiply them while they are in the cache.
+
+    Vector instructions square, and then the sums run along all eight rows at a time.
+    """
+    n, d = rows.shape
+    whole = n // 8 * 8
+    squares = np.empty((8, d))
+    for i in range(0, whole, 8):
+        for k in range(8):
+            for j in range(d):
+                x = np.float64(rows[i + k, j])
+                squares[k, j] = x * x
+        a, b, c, e = 0.0, 0.0, 0.0, 0.0
+        f, g, h, m = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            a += squares[0, j]
+            b += squares[1, j]
+            c += squares[2, j]
+            e += squares[3, j]
+            f += squares[4, j]
+            g += squares[5, j]
+            h += squares[6, j]
+            m += squares[7, j]
+        found[i], found[i + 1], found[i + 2], found[i + 3] = a, b, c, e
+        found[i + 4], found[i + 5], found[i + 6], found[i + 7] = f, g, h, m
+        for k in range(8):
+            length = np.sqrt(found[i + k])
+            found[i + k] = length
+            quotient = target / length
+            factor = 1.0 if length <= keep else quotient
+            for j in range(d):
+                out[i + k, j] = np.float64(rows[i + k, j]) * factor
+    _row_squares(rows[whole:], found[whole:])
+    for i in range(whole, n):
+        found[i] = np.sqrt(found[i])
+        quotient = target / found[i]
+        factor = 1.0 if found[i] <= keep else quotient
+        for j in range(d):
+            out[i, j] = np.float64(rows[i, j]) * factor
 
 
 def _column_squares(columns: Any, start: int, out: Floats) -> None:
@@ -199,6 +266,7 @@ _LOOPS: dict[str, tuple[Any, str]] = {
     "row squares": (_row_squares, "{} rows, out"),
     "column squares": (_column_squares, "{} rows, integer, out"),
     "factors": (_factors, "floats, float, float, out"),
+    "shrink rows": (_shrink_rows, "{} rows, float, float, out, {} out"),
     "scale rows": (_scale_rows, "{} rows, floats, {} out"),
     "scale columns": (_scale_columns, "{} rows, integer, floats, {} out"),
 }
@@ -209,4 +277,5 @@ def _loop(name: str, dtype: str, stored: str) -> compiler.Loop:
     """Return a compiled pass for the types of the rows and of what is stored."""
     function, arguments = _LOOPS[name]
     signature = f"none({arguments.format(dtype, stored)})"
-    return compiler.compile_loop(function, signature, flags=())  # nothing fused or reordered
+    # no flags: nothing fused or reordered
+    return compiler.compile_loop(function, signature, flags=(), helpers=(_row_squares,))

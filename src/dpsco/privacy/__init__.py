@@ -17,7 +17,7 @@
 | summation                           | sums of rows, and what rounding can do to them            |
 | prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
 | grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
-| ledger, ledger_parts                | the one door through which noisy numbers leave            |
+| ledger, ledger_parts, open_releases | the one door through which noisy numbers leave            |
 | certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
 | odometer                            | several runs under one budget                             |
 """

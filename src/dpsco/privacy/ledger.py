@@ -29,7 +29,11 @@ from .budget import Budget
 from .certificate import Certificate
 from .discrete import discrete_gaussian
 from .ledger_parts import Purse as Purse
+from .ledger_parts import RunPurse as RunPurse
 from .ledger_parts import Unique, floats
+from .open_releases import PrefixSums as PrefixSums
+from .open_releases import SampledSum as SampledSum
+from .open_releases import with_gaussian
 from .prefix_sums import PrefixMechanism
 from .randomness import Randomness, Stream
 from .releases import (
@@ -78,6 +82,7 @@ class Ledger(Unique):
         trusted: Iterable[str] = (),
         odometer: Purse | None = None,
         label: str = "run",
+        run: str | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise ParameterError(
@@ -118,13 +123,15 @@ class Ledger(Unique):
         self._lock = threading.RLock()  # a minimiser that calls back must meet an error, not wait
         self._process = os.getpid()
         if odometer is not None:
-            odometer.spend(self.planned, label=label)
+            # A run that can be resumed has a name, under which it is paid for once.
+            named = {} if run is None else {"run": run}
+            odometer.spend(self.planned, label=label, **named)
 
     def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return ``total`` plus Gaussian noise."""
         exact = floats(total)
         release = GaussianRelease(bound, sigma, rows=rows)
-        return self._execute(release, lambda stream: _with_gaussian(stream, exact, release.sigma))
+        return self._execute(release, lambda stream: with_gaussian(stream, exact, release.sigma))
 
     def discrete_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, step: float, rows: Rows
@@ -177,7 +184,7 @@ class Ledger(Unique):
             )
 
         def noisy(stream: Stream) -> Array:
-            reports = _with_gaussian(stream, exact, release.sigma)
+            reports = with_gaussian(stream, exact, release.sigma)
             return np.asarray(reports[stream.permutation(len(reports))])
 
         return self._execute(release, noisy)
@@ -220,7 +227,7 @@ class Ledger(Unique):
 
         def noisy(stream: Stream) -> Array:
             if isinstance(release, StableGaussianRelease):
-                return _with_gaussian(stream, exact, release.sigma)
+                return with_gaussian(stream, exact, release.sigma)
             return np.asarray(exact + _norm_gamma(stream, exact.size, release.scale))
 
         _expect(release, StableGaussianRelease, StableGammaRelease)
@@ -258,9 +265,17 @@ class Ledger(Unique):
             self._state = "open"
             if found.shape != (length,):
                 raise ParameterError(f"a minimiser of shape {(length,)} was expected.")
-            return _with_gaussian(second, found, release.output_sigma)
+            return with_gaussian(second, found, release.output_sigma)
 
         return self._execute(release.once(), noisy)
+
+    def skip(self, release: GaussianRelease) -> None:
+        """Take a release off the plan that this run has made in another process; nothing leaves.
+
+        Its noise is used up, so that the next release draws what it would have drawn there.
+        """
+        _expect(release, GaussianRelease)
+        self._execute(release.once(), lambda stream: None)
 
     def close(self) -> Certificate:
         """Return the certificate; raise if executed and planned releases differ."""
@@ -317,74 +332,6 @@ class Ledger(Unique):
             except BaseException:
                 self._state = "broken"
                 raise
-
-
-class SampledSum(Unique):
-    """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
-
-    def __init__(
-        self, indices: NDArray[np.int64], stream: Stream, sigma: float, ledger: Ledger
-    ) -> None:
-        self.indices = indices
-        self.finished = False
-        self._stream, self._sigma, self._ledger = stream, sigma, ledger
-
-    def release(self, total: ArrayLike) -> Array:
-        """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
-        exact = floats(total)
-        with self._ledger._step():
-            if self.finished:
-                raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
-            self.finished = True
-            self.indices = self.indices[:0].copy()  # a run may take thousands of samples
-            return _with_gaussian(self._stream, exact, self._sigma)
-
-    def __repr__(self) -> str:
-        return "a sampled sum"
-
-
-class PrefixSums(Unique):
-    """Noisy prefix sums of batch sums. Each row may enter one batch; rounds come in order."""
-
-    def __init__(
-        self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
-    ) -> None:
-        self._release, self._ledger = release, ledger
-        self._noise = release.mechanism.start(lambda: stream.normals(dimension))
-        self._prefix = np.zeros(dimension)
-        self._next_row = release.rows[0]
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds were run."""
-        return self._noise.position == self._release.mechanism.rounds
-
-    def add(self, total: ArrayLike, *, rows: Rows) -> Array:
-        """Add the batch sum over ``rows`` and return the noisy prefix sum."""
-        release = self._release
-        start, stop = _validate.row_range("rows", rows)
-        exact = floats(total)
-        if exact.shape != self._prefix.shape:
-            raise ParameterError(
-                f"the batch sum must have shape {self._prefix.shape}, got {exact.shape}."
-            )
-        with self._ledger._step():
-            if self.finished or start < self._next_row or stop > release.rows[1]:
-                raise LedgerError(
-                    f"batch {(start, stop)} does not fit the planned stream over rows "
-                    f"{release.rows}: each row enters one round, rounds come in order, and their "
-                    "number is fixed."
-                )
-            self._next_row = stop
-            self._prefix = self._prefix + exact + release.sigma * self._noise.next()
-            return np.array(self._prefix)
-
-    def __repr__(self) -> str:
-        return f"prefix sums at round {self._noise.position} of {self._release.mechanism.rounds}"
-
-
-def _with_gaussian(stream: Stream, exact: Array, sigma: float) -> Array:
-    return np.asarray(exact + mechanisms.gaussian(stream, exact.shape, sigma))
 
 
 def _expect(release: Any, *kinds: type[Release]) -> None:

@@ -19,6 +19,19 @@ class Purse(Protocol):
         """Record the spend durably, or refuse."""
 
 
+class RunPurse(Purse, Protocol):
+    """A purse that knows runs by name: one that is resumed is not paid for again."""
+
+    def spend(self, releases: Iterable[Release], *, label: str, run: str | None = None) -> Any:
+        """Record the spend durably, once for each run, or refuse."""
+
+    def commit(self, run: str, round: int, digest: str) -> None:
+        """Record durably what a round has let out, or refuse if it has let out something else."""
+
+    def committed(self, run: str) -> dict[int, str]:
+        """Return what was recorded of each round."""
+
+
 class Unique:
     """Something that may leave once: a copy could leave again."""
 

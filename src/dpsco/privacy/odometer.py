@@ -3,6 +3,10 @@
 The record is an SQLite file. A spend is checked and written in one transaction that is on the disk
 before :meth:`Odometer.spend` returns, so a process that dies at any point can lose at most a spend
 whose noise was never drawn. Processes take turns; each one sees what all others have spent.
+
+A run that may be interrupted has a name. It is paid for once, however often it is resumed, and the
+record keeps a digest of what each of its rounds has let out: whoever runs an old copy of its state
+on other rows, with noise that has been used, is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ..errors import BudgetError, DpscoError, OdometerError, ParameterError
+from ..errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from . import statement
 from .accounting import Cost, compose, cost
 from .budget import Budget, budget_from_json
@@ -63,27 +67,71 @@ class Odometer:
         releases: Release | Composition | Iterable[Release | Composition],
         *,
         label: str = "run",
+        run: str | None = None,
     ) -> Entry:
-        """Pay for releases before they happen; raise BudgetError, writing nothing, if too dear."""
+        """Pay for releases before they happen; raise BudgetError, writing nothing, if too dear.
+
+        Args:
+            releases: to be paid for.
+            label: for the list of entries.
+            run: name of a run that may be resumed. What it has paid for is not paid again: the
+                entry of its first spend is returned.
+
+        Raises:
+            BudgetError: the budget does not allow it.
+            OdometerError: the file cannot be used, or the run has paid for other releases.
+        """
         flat = flatten(releases)
         asked = self._price(flat)
         with self._transaction() as database:
-            before = [self._price(entry.releases) for entry in _entries(database)]
-            total = compose([*before, asked], unit=self.budget.unit)
-            spent, allowed = total.against(self.budget)
-            if not spent <= allowed:
-                already, _ = compose(before, unit=self.budget.unit).against(self.budget)
-                raise BudgetError(
-                    f"'{label}' would bring the spent budget from {already:.6g} to {spent:.6g}, "
-                    f"but {self.path} allows {allowed:.6g}. Nothing was recorded or released. "
-                    "Plan it with less, or accept that this dataset is used up."
-                )
+            known = _entries(database)
+            paid = None if run is None else _paid(database, run, known)
+            if paid is not None:
+                if paid.releases != flat:
+                    raise OdometerError(
+                        f"run {run} has paid for other releases (entry {paid.number} of "
+                        f"{self.path}). Resume it with the plan that it began with."
+                    )
+                return paid
+            self._check_affordable([self._price(entry.releases) for entry in known], asked, label)
             now = datetime.now(timezone.utc).isoformat(timespec="seconds")
             record = json.dumps([to_json(release) for release in flat])
             added = database.execute(
                 "INSERT INTO spends (time, label, releases) VALUES (?, ?, ?)", (now, label, record)
             )
-            return Entry(int(added.lastrowid or 0), now, label, flat)
+            number = int(added.lastrowid or 0)
+            if run is not None:
+                database.execute("INSERT INTO runs VALUES (?, ?)", (run, number))
+            return Entry(number, now, label, flat)
+
+    def commit(self, run: str, round: int, digest: str) -> None:
+        """Record what a round of a run has let out, before anybody sees it.
+
+        Args:
+            run: its name, under which it was paid for.
+            round: which one, from 1.
+            digest: of all that the round has let out.
+
+        Raises:
+            LedgerError: the round has let out something else before: its noise was used on other
+                rows, and the difference of the two answers would tell them apart.
+            OdometerError: the file cannot be used, or the run was not paid for here.
+        """
+        with self._transaction() as database:
+            if not database.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone():
+                raise OdometerError(f"run {run} was not paid for in {self.path}.")
+            query = "SELECT digest FROM rounds WHERE run = ? AND round = ?"
+            found = database.execute(query, (run, round)).fetchone()
+            if found is None:
+                database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, round, digest))
+            elif found[0] != digest:
+                raise LedgerError(reused(run, round))
+
+    def committed(self, run: str) -> dict[int, str]:
+        """Return the digest of each round that a run has committed."""
+        with self._transaction() as database:
+            query = "SELECT round, digest FROM rounds WHERE run = ? ORDER BY round"
+            return {int(number): str(digest) for number, digest in database.execute(query, (run,))}
 
     def entries(self) -> list[Entry]:
         """Return every spend in order."""
@@ -118,6 +166,18 @@ class Odometer:
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:
         return cost(releases, adjacency=self.budget.adjacency)
+
+    def _check_affordable(self, before: list[Cost], asked: Cost, label: str) -> None:
+        """Refuse what the budget does not allow on top of what was spent before."""
+        total = compose([*before, asked], unit=self.budget.unit)
+        spent, allowed = total.against(self.budget)
+        if not spent <= allowed:
+            already, _ = compose(before, unit=self.budget.unit).against(self.budget)
+            raise BudgetError(
+                f"'{label}' would bring the spent budget from {already:.6g} to {spent:.6g}, "
+                f"but {self.path} allows {allowed:.6g}. Nothing was recorded or released. "
+                "Plan it with less, or accept that this dataset is used up."
+            )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -159,6 +219,12 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
         "CREATE TABLE IF NOT EXISTS spends (number INTEGER PRIMARY KEY AUTOINCREMENT, "
         "time TEXT NOT NULL, label TEXT NOT NULL, releases TEXT NOT NULL)"
     )
+    # Tables of their own: files and programs from before there were runs stay right.
+    database.execute("CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, spend INTEGER)")
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, digest TEXT NOT NULL, "
+        "PRIMARY KEY (run, round))"
+    )
     row = database.execute("SELECT schema, budget FROM about").fetchone()
     if row is None:
         if budget is None:
@@ -178,6 +244,26 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
             "separate file for another dataset."
         )
     return known
+
+
+def reused(run: str, round: int) -> str:
+    """Return why a round that lets out something else than before is refused."""
+    return (
+        f"this noise was already used on other rows: round {round} of run {run} has let out "
+        "another answer before. Nothing is returned. If the rows are the same ones, resume on the "
+        "machine and with the versions that the run began with, from the newest checkpoint."
+    )
+
+
+def _paid(database: sqlite3.Connection, run: str, known: list[Entry]) -> Entry | None:
+    """Return the entry that a run has paid for, if any."""
+    found = database.execute("SELECT spend FROM runs WHERE run = ?", (run,)).fetchone()
+    if found is None:
+        return None
+    for entry in known:
+        if entry.number == found[0]:
+            return entry
+    raise OdometerError(f"the spend of run {run} is missing: the odometer is damaged.")
 
 
 def _entries(database: sqlite3.Connection) -> list[Entry]:

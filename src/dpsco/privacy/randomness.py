@@ -10,12 +10,15 @@ Noise that appears twice can be subtracted, so nothing here repeats:
   is used twice;
 * in a process forked from this one a secure root or stream takes a new key from the operating
   system, and a seeded one refuses to work;
-* a copied or unpickled secure root is a new root; seeded roots and all streams refuse to be copied.
+* a copied or unpickled secure root is a new root; seeded roots and all streams refuse to be copied;
+* a root is stored, for a run that may be interrupted, before it has handed out any child, and then
+  refuses to work in a forked process like a seeded one. The stored bytes are a secret.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import math
 import os
 import sys
@@ -71,8 +74,9 @@ def _process() -> tuple[int, int]:
 class _Keyed(ABC):
     """A key that one process may use; subclasses say what they do with it."""
 
-    def __init__(self, key: bytes, *, reproducible: bool) -> None:
+    def __init__(self, key: bytes, *, reproducible: bool, kept: bool = False) -> None:
         self._reproducible = reproducible
+        self._kept = kept  # somewhere else, too: another key must not take its place
         self._set_key(key)
         self._lock = threading.Lock()
         self._owner = _process()
@@ -90,7 +94,7 @@ class _Keyed(ABC):
         """Return the lock to draw under, with a new key if this process was forked since."""
         process = _process()
         if process != self._owner:
-            if self._reproducible:
+            if self._reproducible or self._kept:
                 raise RandomnessError(
                     f"{self!r} was made before this process was forked: here it would repeat the "
                     f"noise of the parent process. {_WORKER_ADVICE}"
@@ -151,7 +155,10 @@ class Randomness(_Keyed):
                 "AES-256 in counter mode, keyed by BLAKE2b from a seed: the noise is reproducible, "
                 "hence not private to anyone who knows the seed."
             )
-        return "AES-256 in counter mode, keyed by BLAKE2b from 32 bytes of the operating system."
+        origin = "32 bytes of the operating system"
+        if self._kept:
+            origin += ", which a checkpoint kept while the run lasted"
+        return f"AES-256 in counter mode, keyed by BLAKE2b from {origin}."
 
     def child(self, purpose: str) -> Stream:
         """Return a new stream; no two calls give the same one, whatever their purposes.
@@ -167,7 +174,41 @@ class Randomness(_Keyed):
             key = hashlib.blake2b(
                 message, key=self.__key, digest_size=_KEY_BYTES, person=b"dpsco child"
             ).digest()
-        return Stream(key, purpose=purpose, reproducible=self._reproducible)
+        return Stream(key, purpose=purpose, reproducible=self._reproducible, kept=self._kept)
+
+    def stored(self) -> bytes:
+        """Return secret bytes, from which `restored` makes this root again, for the same run only.
+
+        Raises:
+            RandomnessError: the root has handed out a stream, which would come a second time.
+        """
+        with self._own():
+            if self._children:
+                raise RandomnessError(
+                    f"{self!r} has been used, so it cannot be stored: restored it would repeat its "
+                    "noise. Pass a root that has not been used, or leave it out."
+                )
+            self._kept = True
+            kind = bytes([self._reproducible])
+            return kind + self.__key + _check_bytes(kind, self.__key)
+
+    @classmethod
+    def restored(cls, stored: bytes) -> Randomness:
+        """Return the root that `stored` wrote down, as it was before it handed out any stream.
+
+        It is for going on with the very run that the root was stored for: the same releases on the
+        same rows. Anything else repeats noise.
+
+        Raises:
+            RandomnessError: these bytes are not what `stored` returned.
+        """
+        kind, key, check = stored[:1], stored[1 : 1 + _KEY_BYTES], stored[1 + _KEY_BYTES :]
+        if kind not in (b"\0", b"\1") or not hmac.compare_digest(check, _check_bytes(kind, key)):
+            raise RandomnessError("the stored root is damaged: its noise cannot be found again.")
+        root = cls()
+        root._reproducible, root._kept = kind == b"\1", True
+        root._set_key(key)
+        return root
 
     def _set_key(self, key: bytes) -> None:
         self.__key = key
@@ -194,9 +235,9 @@ class Stream(_Keyed):
         array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
 
-    def __init__(self, key: bytes, *, purpose: str, reproducible: bool) -> None:
+    def __init__(self, key: bytes, *, purpose: str, reproducible: bool, kept: bool = False) -> None:
         self._purpose = purpose
-        super().__init__(key, reproducible=reproducible)
+        super().__init__(key, reproducible=reproducible, kept=kept)
 
     def words(self, count: int) -> Words:
         """Return ``count`` independent uniform 64-bit words: the keystream, little-endian."""
@@ -324,6 +365,16 @@ class Stream(_Keyed):
 
     def __repr__(self) -> str:
         return f"<Stream {self._purpose!r}: {'seeded' if self._reproducible else 'secure'}>"
+
+
+def fresh_name() -> str:
+    """Return 128 random bits as 32 hexadecimal digits: a name that nothing else has."""
+    return os.urandom(16).hex()
+
+
+def _check_bytes(kind: bytes, key: bytes) -> bytes:
+    """Return what shows damage to a stored root."""
+    return hashlib.blake2b(kind + key, digest_size=16, person=b"dpsco stored").digest()
 
 
 def _key_of_seed(seed: int) -> bytes:

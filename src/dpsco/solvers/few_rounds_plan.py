@@ -18,7 +18,7 @@ from ..problem import Facts, Loss
 from . import few_rounds_schedules as schedules
 from .envelopes import TOUCHED, blurred, descended, kinked
 from .few_rounds_schedules import Scales
-from .rounds import BatchPlan
+from .rounds import BatchPlan, check_rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,30 @@ class Plan(BatchPlan):
         for name in ("beta", "z_factor", "clip", "population_smoothness"):
             _validate.positive(name, getattr(self, name))
         _validate.non_negative("smoothing", self.smoothing)
+        if not isinstance(self.certified, bool):
+            raise ParameterError(f"certified must be True or False, got {self.certified!r}.")
+        check_rounds(self.rounds, self.n)
+        if isinstance(self.mechanism, PrefixMechanism) and self.mechanism.rounds != self.rounds:
+            raise ParameterError(
+                f"a plan of {self.rounds} rounds has noise for {self.mechanism.rounds} of them. "
+                "Make the plan anew with dpsco.plan(...)."
+            )
 
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds, a batch each; the step is that of a mean gradient."""
         for t, rows in enumerate(self.batches()):
             yield Round(t + 1, rows, 1.0 / self.beta, self.sigma)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and the clip."""
+        if self.mechanism is None:
+            return super().enforced
+        return (
+            *self.problem.bounds.enforced,
+            "a row's weighted difference of two gradients has l2 norm at most "
+            f"{self.clip:g}, by clipping",
+        )
 
     @cached_property
     def loss(self) -> Loss:
@@ -59,8 +78,11 @@ class Plan(BatchPlan):
 
     @property
     def risk(self) -> float:
-        """The bound of the header at this plan's rounds."""
+        """The bound of the header at this plan's rounds, for the noise that it has."""
         scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
+        norm = 1.0 if self.mechanism is None else self.mechanism.column_norm
+        # A clip above the gradients' bound, or published noise, costs more than the budget's price.
+        scales = dataclasses.replace(scales, price=self.sigma / (norm * scales.gradient))
         if self.mechanism is None:
             return schedules.independent_excess(scales, self.rounds, self.beta)
         error = schedules.largest_error(self.mechanism)

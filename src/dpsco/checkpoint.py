@@ -1,0 +1,209 @@
+"""Runs that survive a crash: the file from which a run of rounds goes on where it stopped.
+
+All noise of a run follows from its root key, so the file holds that key, which is secret, and what
+is public: the plan, the round, and the vectors that the next rounds build on. A round is committed
+when one transaction has brought them to the disk, before anybody hears of the round. A process that
+dies before that has shown nothing, and the round is done again with the same noise; a round that
+was committed is never done again. When the run is over the key is erased and the result stays.
+
+The order of a run: the file is made, with a new name for the run; the odometer pays under that
+name; noise is drawn. A round: the odometer has seen no other answer to it; it is committed here;
+the odometer notes its digest; progress is reported. Dying between any two of these neither pays
+twice nor lets unpaid noise out. `dpsco.checkpoint_file` says what the file is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .checkpoint_file import Store, digest_of
+from .data.table import Order
+from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
+from .plans import BasePlan, Result
+from .privacy.certificate import Certificate
+from .privacy.ledger import Ledger, RunPurse
+from .privacy.ledger_parts import Unique
+from .privacy.odometer import reused
+from .privacy.randomness import Randomness
+from .solvers.rounds import RoundRun
+
+CAVEAT = (
+    "if the run was interrupted, it went on with the same rows in the same order; nobody who sees "
+    "the output has read its checkpoint, or has resumed an old copy of it on other rows"
+)
+
+
+class Checkpoint(Unique):
+    """One run's file, made or opened, and held until `close`; a context manager.
+
+    Use it in this order: if `result` is there, the run is over. Else `open_ledger`, `resume` a
+    `RoundRun` on that ledger, do its rounds with a `commit` after each, `finish`.
+
+    Args:
+        path: of the file. If it is not there, a new run begins.
+        plan: of the run; a file of another plan is refused.
+        order: of the rows, likewise.
+        randomness: of a new run, not used before; secure by default. A run that goes on takes its
+            own from the file, and another seed than its own is refused.
+        odometer: pays for the run, once, and sees to it that no noise is used twice.
+
+    Raises:
+        CheckpointError: the file cannot be used, is in use, or is another run's.
+        ParameterError: an argument has the wrong type.
+        RandomnessError: the randomness has been used.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        plan: BasePlan,
+        *,
+        order: Order,
+        randomness: Randomness | None = None,
+        odometer: RunPurse | None = None,
+    ) -> None:
+        if not isinstance(path, (str, Path)):
+            raise ParameterError(f"checkpoint must be the path of a file, got {path!r}.")
+        if randomness is not None and not isinstance(randomness, Randomness):
+            raise ParameterError(
+                f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."
+            )
+        _check_odometer(odometer)
+        self.path, self._plan, self._odometer = Path(path), plan, odometer
+        self._store = Store(self.path)
+        self._new = False
+        try:
+            self._new = self._store.is_new
+            if self._new:
+                root = Randomness.secure() if randomness is None else randomness
+                self._store.begin(identity(plan), order, root.stored())
+            self.run = self._store.check(identity(plan), order)
+            self.round, self._state = self._store.progress(self.run)
+            self.result = self._finished()
+            if self.result is None:
+                self.randomness = _root(self._store.root(), randomness, self.path)
+        except BaseException:
+            self._store.remove() if self._new else self._store.close()
+            raise
+        self._used: dict[int, str] = {}  # what earlier rounds let out, as the odometer knows it
+
+    def open_ledger(self, *, enforced: Iterable[str] = (), trusted: Iterable[str] = ()) -> Ledger:
+        """Return the run's ledger, paid for once; with sentences beside those of the plan.
+
+        Raises:
+            BudgetError: the odometer's budget does not allow the run; a new file is removed again.
+        """
+        plan = self._plan
+        try:
+            ledger = Ledger(
+                plan.releases(),
+                plan.budget,
+                randomness=self.randomness,
+                enforced=(*plan.enforced, *enforced),
+                trusted=(*plan.trusted, CAVEAT, *trusted),
+                odometer=self._odometer,
+                label=plan.solver,
+                run=self.run,
+            )
+        except BudgetError:  # nothing was paid or drawn, and another plan may take its place
+            if self._new:
+                self._store.remove()
+            raise
+        if self._odometer is not None:
+            self._used = self._odometer.committed(self.run)
+        return ledger
+
+    def resume(self, run: RoundRun) -> None:
+        """Bring a run that has not begun to where the file stands."""
+        if self.round:
+            run.resume(self.round, self._state)
+            self._note(digest_of(self.run, self.round, self._state))
+
+    def commit(self, run: RoundRun) -> None:
+        """Bring a run's last round to the disk; before that, nobody may hear of it.
+
+        Raises:
+            CheckpointError: the disk is full, or the file is not there any more.
+            LedgerError: an old copy of the file is run on other rows.
+        """
+        state = run.state()
+        digest = digest_of(self.run, run.round, state)
+        if self._used.get(run.round, digest) != digest:
+            raise LedgerError(reused(self.run, run.round))
+        self._store.commit(run.round, state, digest)
+        self.round, self._state = run.round, state
+        self._note(digest)
+
+    def finish(self, run: RoundRun, ledger: Ledger) -> Result:
+        """Close the ledger, keep the result, erase the key; return the result."""
+        weights = np.asarray(run.weights(), dtype=float)
+        certificate = ledger.close()
+        kept = {"weights": weights}
+        self._store.finish(
+            kept, digest_of(self.run, self.round, kept), json.dumps(certificate.to_json())
+        )
+        self.result = Result(weights, certificate, self._plan, self._plan.trace())
+        return self.result
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._store.close()
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _note(self, digest: str) -> None:
+        if self._odometer is not None:
+            self._odometer.commit(self.run, self.round, digest)
+
+    def _finished(self) -> Result | None:
+        """Return the result of a run that is over."""
+        record = self._store.certificate()
+        if record is None:
+            return None
+        try:
+            certificate = Certificate.from_json(json.loads(record))
+            return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
+        except (DpscoError, ValueError, KeyError) as problem:
+            raise self._store.damaged(f"its result cannot be read ({problem})") from None
+
+
+def identity(plan: BasePlan) -> str:
+    """Return what tells a plan from others: its JSON, or a digest where it holds a user's code."""
+    try:
+        return plan.to_json()
+    except ParameterError:
+        return json.dumps({"digest": hashlib.blake2b(repr(plan).encode()).hexdigest()})
+
+
+def _check_odometer(odometer: Any) -> None:
+    """Refuse an odometer that does not know runs by name."""
+    wanted = ("spend", "commit", "committed")
+    if odometer is None or all(callable(getattr(odometer, name, None)) for name in wanted):
+        return
+    raise ParameterError(
+        "a run with a checkpoint needs an odometer that knows runs by name, such as "
+        f"dpsco.Odometer(path, budget); got {type(odometer).__name__}."
+    )
+
+
+def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
+    """Return the root to draw from: the caller's own if it is the file's, so that it is used up."""
+    if given is None:
+        return Randomness.restored(secret)
+    if not hmac.compare_digest(secret, given.stored()):
+        raise CheckpointError(
+            f"mismatched noise state: {path} was begun with another randomness than the one given. "
+            "Leave randomness out: a run that goes on takes its own from the checkpoint."
+        )
+    return given

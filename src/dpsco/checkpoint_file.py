@@ -1,0 +1,290 @@
+"""The file behind a checkpoint: SQLite's, readable by its owner alone, locked while it is used.
+
+Every write is one transaction that is on the disk when it returns. The lock belongs to the process,
+and goes with it, however it ends. What is deleted is overwritten; what the disk itself keeps of old
+blocks is beyond this file, so keep it on an encrypted disk if that matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._version import __version__
+from .errors import CheckpointError
+from .privacy.randomness import fresh_name
+
+Floats = NDArray[np.float64]
+
+SCHEMA = "dpsco.checkpoint/1"
+_PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
+_EXACT = "<f8"
+_TABLES = (
+    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT)",
+    "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
+    "CREATE TABLE progress (round INTEGER, digest TEXT)",
+    "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
+    "CREATE TABLE certificate (record TEXT)",
+)
+_SETTINGS = (
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = TRUNCATE",  # in this locking mode others keep old pages, with the key
+    "PRAGMA synchronous = EXTRA",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA secure_delete = ON",
+)
+
+
+class Store:
+    """The file: what is in it, in transactions that are on the disk when they return."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
+        made = _create(path)
+        with self._explained():
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=_PATIENCE,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                for setting in _SETTINGS:
+                    self._database.execute(setting)
+                self._database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._database.close()
+                if made:
+                    self._unlink()
+                raise
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written: whoever made the file died before it had a name."""
+        with self._explained():
+            found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return bool(found == (0,))
+
+    def begin(self, plan: str, order: str, secret: bytes) -> None:
+        """Write all that a run begins with."""
+        self._check_private()
+        with self._transaction() as database:
+            for table in _TABLES:
+                database.execute(table)
+            run = fresh_name()
+            database.execute(
+                "INSERT INTO about VALUES (?, ?, ?, ?, ?)", (SCHEMA, __version__, run, plan, order)
+            )
+            database.execute("INSERT INTO root VALUES (?)", (secret,))
+            database.execute("INSERT INTO progress VALUES (0, ?)", (digest_of(run, 0, {}),))
+
+    def check(self, plan: str, order: str) -> str:
+        """Return the name of the run; refuse the file of another one."""
+        (schema,) = self._row("SELECT schema FROM about")
+        if schema != SCHEMA:
+            raise CheckpointError(
+                f"{self._path} has schema {schema!r}, this version of dpsco reads {SCHEMA!r}. "
+                "Resume it with the version that wrote it."
+            )
+        version, run, known, sequence = self._row("SELECT version, run, plan, sequence FROM about")
+        if known != plan:
+            raise CheckpointError(
+                f"{self._path} is the checkpoint of another plan: {_difference(known, plan)}. "
+                "Resume it with its own plan, or choose another file for this one."
+            )
+        if sequence != order:
+            raise CheckpointError(
+                f"{self._path} was begun with order={sequence!r}, not {order!r}: rows would come "
+                "twice. Resume it with its own order, or choose another file."
+            )
+        if version != __version__ and self.certificate() is None:
+            raise CheckpointError(
+                f"{self._path} was begun by dpsco {version}, this is {__version__}, which may draw "
+                "other noise. Resume it with the version that began it."
+            )
+        return str(run)
+
+    def progress(self, run: str) -> tuple[int, dict[str, Floats]]:
+        """Return the round and its vectors, as they were committed."""
+        number, digest = self._row("SELECT round, digest FROM progress")
+        with self._explained():
+            rows = self._database.execute("SELECT name, shape, numbers FROM vectors").fetchall()
+        try:
+            state = {str(name): _vector(shape, numbers) for name, shape, numbers in rows}
+            if digest != digest_of(run, int(number), state):
+                raise ValueError("its digest does not match")
+        except (ValueError, TypeError) as problem:
+            raise self.damaged(f"its state cannot be read ({problem})") from None
+        return int(number), state
+
+    def root(self) -> bytes:
+        """Return the secret root of a run that is not over."""
+        self._check_private()
+        secret = self._row("SELECT secret FROM root")[0]
+        if not isinstance(secret, bytes):
+            raise self.damaged("its key cannot be read")
+        return secret
+
+    def certificate(self) -> str | None:
+        """Return the certificate of a run that is over."""
+        with self._explained():
+            found = self._database.execute("SELECT record FROM certificate").fetchone()
+        return None if found is None else str(found[0])
+
+    def commit(self, round: int, state: Mapping[str, Floats], digest: str) -> None:
+        """Put a round and its vectors in the place of the last ones."""
+        with self._transaction() as database:
+            _write(database, state)
+            database.execute("UPDATE progress SET round = ?, digest = ?", (round, digest))
+
+    def finish(self, kept: Mapping[str, Floats], digest: str, certificate: str) -> None:
+        """Put the result in the place of the state, and erase the key."""
+        with self._transaction() as database:
+            database.execute("DELETE FROM root")
+            database.execute("DELETE FROM vectors")
+            _write(database, kept)
+            database.execute("UPDATE progress SET digest = ?", (digest,))
+            database.execute("INSERT INTO certificate VALUES (?)", (certificate,))
+
+    def remove(self) -> None:
+        """Remove the file; only while nothing was paid for and drawn from its root."""
+        with contextlib.suppress(CheckpointError), self._transaction() as database:
+            database.execute("DROP TABLE IF EXISTS root")
+        self.close()
+        self._unlink()
+
+    def close(self) -> None:
+        """Let go of the file, and of the empty journal beside it."""
+        if os.getpid() != self._process:  # the lock is the other process's
+            return
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            for setting in ("locking_mode = NORMAL", "user_version", "journal_mode = DELETE"):
+                self._database.execute(f"PRAGMA {setting}").fetchall()
+        self._database.close()
+
+    def _unlink(self) -> None:
+        """Remove the journal and the file, in this order: a journal must not meet a new file."""
+        for path in (f"{self._path}-journal", self._path):
+            Path(path).unlink(missing_ok=True)
+
+    def damaged(self, what: str) -> CheckpointError:
+        """Return the refusal of a file that does not say what it should."""
+        return CheckpointError(
+            f"{self._path} is damaged, or no checkpoint: {what}. Nothing was released."
+        )
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        """Return the one row that a query finds."""
+        with self._explained():
+            rows = self._database.execute(query).fetchall()
+        if len(rows) != 1:
+            raise self.damaged(f"it has {len(rows)} rows in the place of one")
+        return tuple(rows[0])
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing; on the disk when it is left."""
+        if os.getpid() != self._process:
+            raise CheckpointError(f"{self._path} must stay in the process that opened it.")
+        with self._lock, self._explained():
+            self._database.execute("BEGIN EXCLUSIVE")
+            try:
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in words what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as problem:
+            if "locked" in str(problem):
+                raise CheckpointError(
+                    f"{self._path} is in use: another run holds it. Wait for it to end, or end it; "
+                    "its lock goes with its process."
+                ) from None
+            if isinstance(problem, sqlite3.OperationalError) and "no such" not in str(problem):
+                raise CheckpointError(
+                    f"cannot use the checkpoint {self._path}: {problem}. Nothing more was released."
+                ) from None
+            raise self.damaged(str(problem)) from None
+
+    def _check_private(self) -> None:
+        """Refuse a key in a file that others may read."""
+        mode = os.stat(self._path).st_mode & 0o777
+        if os.name == "posix" and mode & 0o077:
+            raise CheckpointError(
+                f"{self._path} holds the key of the noise, and others may read it (mode {mode:o}). "
+                "If nobody has, make it private (chmod 600) and resume."
+            )
+
+
+def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:
+    """Return a digest of what a round has let out, bit for bit."""
+    digest = hashlib.blake2b(digest_size=32, person=b"dpsco round")
+    head = [run, round, sorted((name, list(vector.shape)) for name, vector in state.items())]
+    digest.update(json.dumps(head).encode())
+    for name in sorted(state):
+        digest.update(np.ascontiguousarray(state[name], dtype=_EXACT).tobytes())
+    return digest.hexdigest()
+
+
+def _write(database: sqlite3.Connection, state: Mapping[str, Floats]) -> None:
+    """Write vectors, exactly."""
+    database.executemany(
+        "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
+        [
+            (name, json.dumps(vector.shape), np.ascontiguousarray(vector, dtype=_EXACT).tobytes())
+            for name, vector in state.items()
+        ],
+    )
+
+
+def _vector(shape: str, numbers: bytes) -> Floats:
+    """Return a vector that `_write` wrote."""
+    lengths = tuple(json.loads(shape))
+    if len(numbers) != 8 * math.prod(lengths):
+        raise ValueError("a vector has another length than its shape says")
+    return np.frombuffer(numbers, dtype=_EXACT).reshape(lengths).astype(float)
+
+
+def _create(path: Path) -> bool:
+    """Make the file, readable by its owner alone from the first moment, unless it is there."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        return True
+    except FileExistsError:  # not opened: closing it would drop the lock of a run in this process
+        return False
+    except OSError as problem:
+        raise CheckpointError(
+            f"cannot make the checkpoint {path}: {problem.strerror}. Nothing was released."
+        ) from None
+
+
+def _difference(known: str, plan: str) -> str:
+    """Return which fields of two plans differ."""
+    try:
+        old, new = json.loads(known), json.loads(plan)
+        fields = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    except (ValueError, TypeError, AttributeError):
+        return "it cannot be read"
+    if "digest" in fields:
+        return "one of them has a loss of your own, and they are not written alike"
+    return f"it differs in {', '.join(fields)}"

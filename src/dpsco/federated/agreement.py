@@ -1,0 +1,103 @@
+"""What all sides of a run hold in common: a plan, checked by each of them for itself.
+
+A plan is public and decided before any row is read, so it is what a worker consents to: its bounds,
+its clip, whom it protects. It reaches everybody once, before the run; a task then only names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ..errors import AssumptionError, ParameterError
+from ..plans import check_cost
+from ..privacy.budget import Unit
+from ..solvers import get, registry
+from ..solvers.rounds import BatchPlan, Stepper
+from .fixed_point import FixedPoint
+
+ROW, WORKER = "row", "worker"
+
+
+def checked(plan: Any) -> BatchPlan:
+    """Return the plan; refuse one that is not made of one sum a batch, or exceeds its budget.
+
+    Raises:
+        AssumptionError: the solver's theorem does not cover the problem, the plan costs more than
+            its budget, or it protects workers by group privacy.
+        ParameterError: the solver does not ask for one sum a batch.
+    """
+    if not isinstance(plan, BatchPlan) or get(plan.solver).stepper is None:
+        name = getattr(plan, "solver", type(plan).__name__)
+        able = ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
+        raise ParameterError(
+            f"a federated run needs a plan that asks for one sum a batch, got {name}. Solvers that "
+            f"do: {able}."
+        )
+    solver = get(plan.solver)
+    if not isinstance(plan, solver.plan_type):
+        raise ParameterError(f"{plan.solver} does not run a {type(plan).__qualname__}.")
+    reasons = solver.refusals(plan.facts, plan.budget)
+    if reasons:
+        raise AssumptionError(f"{plan.solver} does not apply: {'; '.join(reasons)}.")
+    check_cost(plan)
+    protected(plan)
+    return plan
+
+
+def protected(plan: BatchPlan) -> str:
+    """Return whom a federated run of the plan protects: "row", or "worker" with all its rows.
+
+    The budget's unit says it: ``ApproxDP(1.0, 1e-8, unit=Unit(1, "worker"))``. The plan's n then
+    counts workers.
+
+    Raises:
+        AssumptionError: the unit is a worker with several rows. A worker counts as one here.
+    """
+    unit: Unit = plan.budget.unit
+    if unit.name != WORKER:
+        return ROW
+    if unit.rows != 1:
+        raise AssumptionError(
+            f"a worker counts as one, whatever it holds, but the budget's unit has {unit.rows} "
+            "rows. Pass unit=Unit(1, 'worker'), and the number of workers as n."
+        )
+    return WORKER
+
+
+def stepper_of(plan: BatchPlan) -> Stepper:
+    """Return a new stepper of a checked plan."""
+    make = get(plan.solver).stepper
+    assert make is not None
+    return make(plan)
+
+
+def fingerprint(plan: BatchPlan) -> str:
+    """Return 32 hexadecimal digits that tell plans apart.
+
+    Of a plan that holds a user's own code only the numbers count, and the name of the loss.
+    """
+    try:
+        text = plan.to_json()
+    except ParameterError:
+        numbers = (plan.n, plan.d, plan.rounds, plan.clip, plan.sigma, plan.mechanism, plan.budget)
+        text = repr((plan.solver, plan.problem.loss.name, plan.problem.bounds, *numbers))
+    return hashlib.blake2b(text.encode(), digest_size=16, person=b"dpsco plan").hexdigest()
+
+
+def enforced(plan: BatchPlan, encoding: FixedPoint | None) -> tuple[str, ...]:
+    """Return what the code of all sides makes true, in sentences for the certificate."""
+    unit, sentences = protected(plan), list(plan.enforced)
+    if unit == WORKER:
+        sentences = [
+            *plan.problem.bounds.enforced,
+            f"a worker's mean gradient, or difference of two, has l2 norm at most {plan.clip:g}, "
+            "by clipping",
+        ]
+    if encoding is not None:
+        sentences.append(
+            f"a {unit} adds integers of l2 norm at most {plan.clip:g}/{encoding.step:g}, exactly, "
+            f"modulo 2^{encoding.bits}"
+        )
+    whole = f"each round's sum leaves once, divided by the planned number of {unit}s, whoever drops"
+    return (*sentences, f"{whole} out")

@@ -1,0 +1,158 @@
+"""Contributions as integers, and sums modulo a power of two: what secure aggregation can add.
+
+A contribution is clipped and rounded to integer multiples of ``step``, so that its norm is at most
+clip / step as a statement about integers (`dpsco.privacy.grid.Grid`). Integers are added modulo
+2^bits, in any order and behind any masks that cancel, and the sum comes out exactly as long as it
+lies within 2^(bits - 1): that of B contributions does if 2^(bits - 1) > B clip / step + 1. So two
+neighbouring sums differ by no more than their sensitivity, without any allowance for rounding. A
+sum that does wrap around costs accuracy and never privacy: reduction is a function of the integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import _validate
+from ..errors import ParameterError
+from ..privacy.grid import Grid
+from ..solvers.rounds import BatchPlan
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+MOST_BITS = 53
+"""Sums of so many bits are exact as float64."""
+_FINE = 20  # bits of a contribution that `choose` keeps
+_ROOT = 2.0**10  # beyond so many weights' root a finer grid keeps the rounding of a row small
+_REACH = 12.0  # standard deviations of a helper's noise that must fit
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Integers modulo ``2**bits`` that count multiples of ``step``.
+
+    Args:
+        step: a power of two, in the units of a gradient.
+        bits: of the modulus, from 2 to 53.
+
+    Raises:
+        ParameterError: the step is no power of two, or the bits are out of range.
+
+    >>> encoding = FixedPoint(2.0**-20, bits=35)
+    >>> total = encoding.wrap(np.array([[3, -5], [-4, 1]]))
+    >>> total.tolist(), encoding.decode(total).tolist() == [-(2.0**-20), -4 * 2.0**-20]
+    ([34359738367, 34359738364], True)
+    """
+
+    step: float
+    bits: int
+
+    def __post_init__(self) -> None:
+        step = _validate.positive("step", self.step, hint="Use FixedPoint.choose(plan).")
+        bits = _validate.integer("bits", self.bits, at_least=2)
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "bits", bits)
+        if math.frexp(step)[0] != 0.5:
+            raise ParameterError(f"step must be a power of two, got {step!r}.")
+        if bits > MOST_BITS:
+            raise ParameterError(
+                f"bits must be at most {MOST_BITS}, so that sums are exact as float64; got {bits}. "
+                "Pass a larger step."
+            )
+
+    @classmethod
+    def choose(cls, plan: BatchPlan, *, step: float | None = None, helpers: int = 0) -> FixedPoint:
+        """Return an encoding for a plan, from public facts.
+
+        Args:
+            plan: of the run.
+            step: by default about 2^-20 of the clip, less beyond a million weights.
+            helpers: how many noise helpers add their noise to each sum.
+
+        Raises:
+            ParameterError: no modulus of 53 bits holds the sums.
+        """
+        if step is None:
+            fine = plan.clip / max(1.0, math.sqrt(plan.facts.size) / _ROOT)
+            step = math.ldexp(1.0, math.frexp(fine)[1] - 1 - _FINE)
+        return cls(step, needed_bits(plan, step, helpers)).check(plan, helpers=helpers)
+
+    def check(self, plan: BatchPlan, *, helpers: int = 0) -> FixedPoint:
+        """Return the encoding if every sum of the plan fits; arguments as in `choose`.
+
+        Raises:
+            ParameterError: rounding would use up the clip, or a sum would wrap around.
+        """
+        self.grid(plan.clip, plan.facts.size)
+        wanted = needed_bits(plan, self.step, helpers)
+        if self.bits < wanted:
+            raise ParameterError(
+                f"sums of this plan need {wanted} bits at a step of {self.step!r}, got "
+                f"{self.bits}. Pass FixedPoint.choose(plan, helpers={helpers})."
+            )
+        return self
+
+    def grid(self, clip: float, size: int) -> Grid:
+        """Return the grid that clips and rounds contributions of ``size`` numbers."""
+        return Grid(self.step, clip, size)
+
+    def wrap(self, integers: ArrayLike) -> Words:
+        """Return the sum over rows of signed integers (rows, size), modulo 2^bits."""
+        words = np.asarray(integers, dtype=np.int64).astype(np.uint64)  # modulo 2^64, likewise
+        return np.asarray(words.sum(axis=0, dtype=np.uint64) & self._mask)
+
+    def add(self, vectors: Iterable[Words], size: int) -> Words:
+        """Return the sum of vectors modulo 2^bits; zeros if there are none."""
+        total = np.zeros(size, dtype=np.uint64)
+        for vector in vectors:
+            total += vector
+        return np.asarray(total & self._mask)
+
+    def noise(self, noise: Floats) -> Words:
+        """Return real noise rounded to the grid, modulo 2^bits.
+
+        Rounding commutes with the integers that it is added to, so an integer sum plus this is the
+        sum plus the real noise, rounded: post-processing.
+        """
+        return self.wrap(np.rint(noise / self.step).astype(np.int64)[None])
+
+    def decode(self, total: Words) -> Floats:
+        """Return a sum as floats: signed, times the step; both are exact."""
+        signed: NDArray[np.int64] = (total & self._mask).astype(np.int64)
+        signed[signed >= 1 << (self.bits - 1)] -= 1 << self.bits
+        return signed.astype(np.float64) * self.step
+
+    def holds(self, vector: Words) -> bool:
+        """Return whether all numbers are below 2^bits."""
+        return bool((vector <= self._mask).all())
+
+    @property
+    def _mask(self) -> Any:
+        return np.uint64((1 << self.bits) - 1)
+
+
+def needed_bits(plan: BatchPlan, step: float, helpers: int = 0) -> int:
+    """Return the least b with 2^(b-1) > B clip/step + 1, B the largest batch of the plan.
+
+    Noise helpers need room for 12 standard deviations of each one's noise besides.
+    """
+    count = _validate.integer("helpers", helpers, at_least=0)
+    largest = max(stop - start for start, stop in plan.batches())
+    reach = largest * Fraction(plan.clip)
+    if count:
+        reach += count * Fraction(_REACH * _noisiest(plan))
+    return math.floor(reach / Fraction(_validate.positive("step", step)) + 1).bit_length() + 1
+
+
+def _noisiest(plan: BatchPlan) -> float:
+    """Return a bound on the standard deviation of a round's noise: of the sum, or of its change."""
+    if plan.mechanism is None:
+        return plan.sigma
+    return 2.0 * plan.sigma * float(plan.mechanism.prefix_std().max())

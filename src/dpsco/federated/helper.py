@@ -1,0 +1,138 @@
+"""Noise against the coordinator: persistent helpers whose noise is in every sum that it sees.
+
+Each helper holds a root of its own and adds, as one more participant of the secure aggregation, the
+noise of a whole run: full variance, correlated over rounds as the plan's mechanism says. A sum of
+independent streams of noise holds each of them, so what the coordinator sees in all rounds is as
+private as the helper's own run, as long as one helper is honest. The noise is rounded to the grid
+of the integer sums, which is post-processing: rounding commutes with adding an integer.
+
+Noise is not shared out among helpers, which would need all of them to be honest, nor made by the
+workers, who come and go: correlated noise needs the same source in every round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import numpy as np
+
+from ..errors import AssumptionError, LedgerError, ParameterError
+from ..privacy.certificate import Certificate
+from ..privacy.ledger import Ledger
+from ..privacy.ledger_parts import Unique
+from ..privacy.randomness import Randomness
+from ..solvers.rounds import BatchPlan
+from .agreement import checked, enforced, fingerprint, protected
+from .fixed_point import FixedPoint
+from .messages import Answer, Floats, Task, check_name
+from .trust import Trust
+
+
+class NoiseHelper(Unique):
+    """The noise of one run, a round after the other, for a sum that others cannot look into.
+
+    It answers each round once, in order, for the first run that asks. A round that is collected
+    again has no second answer: two sums with one noise would give their difference away.
+
+    Args:
+        plan: the public plan of the run, which says how much noise that is.
+        name: public, and no worker's.
+        encoding: the one that was agreed on, with room for the helpers' noise.
+        randomness: the helper's own secret; secure by default.
+
+    Raises:
+        AssumptionError, ParameterError: the plan is not one of a federated run; see `Coordinator`.
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        *,
+        name: str,
+        encoding: FixedPoint,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.plan, self.name = checked(plan), check_name(name)
+        self.encoding = encoding.check(plan, helpers=1)
+        trust = Trust.NOISE_HELPERS
+        self._ledger = Ledger(
+            plan.releases(),
+            plan.budget,
+            randomness=randomness,
+            enforced=enforced(plan, encoding),
+            trusted=(*plan.trusted, *trust.trusted(protected(plan))),
+        )
+        self._size, self._batches = plan.facts.size, plan.batches()
+        self._fingerprint = fingerprint(plan)
+        self._prefix = np.zeros(self._size)
+        self._stream = None
+        if plan.mechanism is not None:
+            self._stream = self._ledger.prefix_sum(
+                self._size,
+                bound=plan.clip,
+                sigma=plan.sigma,
+                mechanism=plan.mechanism,
+                rows=(0, plan.n),
+            )
+        self._run: str | None = None
+        self._round = 0
+        self._lock = threading.Lock()
+
+    def answer(self, task: Task) -> Answer:
+        """Return the helper's noise for a round, once.
+
+        Raises:
+            AssumptionError: the task belongs to another plan, clip, encoding or trust model.
+            LedgerError: it belongs to another run, or is not of the next round.
+            ParameterError: this is no task.
+        """
+        if not isinstance(task, Task):
+            raise ParameterError(f"a helper answers a Task, got {type(task).__name__}.")
+        with self._lock:
+            self._check(task)
+            self._run = task.run
+            self._round += 1  # first: whatever happens below, this noise is used up
+            vector = self.encoding.noise(self._noise(self._round - 1))
+            return Answer(run=task.run, round=task.round, worker=self.name, vector=vector)
+
+    def certificate(self) -> Certificate:
+        """Return what the coordinator can learn at most, if this helper is honest.
+
+        Raises:
+            LedgerError: rounds are missing, or it was handed out before.
+        """
+        return dataclasses.replace(self._ledger.close(), trust_model=Trust.NOISE_HELPERS.model)
+
+    def _check(self, task: Task) -> None:
+        """Refuse a task that the noise does not cover."""
+        plan = self.plan
+        if (
+            task.plan != self._fingerprint
+            or task.trust is not Trust.NOISE_HELPERS
+            or task.encoding != self.encoding
+            or not task.clip <= plan.clip
+            or task.size != self._size
+        ):
+            raise AssumptionError(
+                f"helper {self.name!r} does not answer this task: its plan, trust model, encoding, "
+                "clip or size is not the one agreed on."
+            )
+        if task.run != (self._run or task.run):
+            raise LedgerError(f"helper {self.name!r} belongs to another run: make a new one.")
+        if task.round != self._round or task.round >= plan.rounds:
+            raise LedgerError(
+                f"helper {self.name!r} answers round {self._round} of {plan.rounds} next, got a "
+                f"task of round {task.round}. No round has two answers."
+            )
+
+    def _noise(self, t: int) -> Floats:
+        """Return the noise of a round: what a sum of zeros leaves the ledger as."""
+        plan, nothing, rows = self.plan, np.zeros(self._size), self._batches[t]
+        if self._stream is None:
+            return self._ledger.gaussian(nothing, bound=plan.clip, sigma=plan.sigma, rows=rows)
+        before, self._prefix = self._prefix, self._stream.add(nothing, rows=rows)
+        return self._prefix - before
+
+    def __repr__(self) -> str:
+        return f"<NoiseHelper {self.name!r}: round {self._round} of {self.plan.rounds}>"

@@ -1,0 +1,368 @@
+"""The coordinator: the same run as in one place, each round once, nothing else kept or let out."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.errors import AssumptionError, BudgetError, CheckpointError, LedgerError, ParameterError
+from dpsco.federated import Answer, Coordinator, FixedPoint, Task, Trust, Worker, masked
+from dpsco.federated import coordinator as module
+
+SOLVERS = (
+    *("acc_srgd", "acc_independent", "srg_sgd", "srg_online_to_batch"),
+    *("dp_ftrl", "dp_sgd_single_epoch"),
+)
+
+
+def seeded():
+    return dp.Randomness.seeded(7)
+
+
+def finish(setting, coordinator, count=1, **more):
+    """Do the rounds that are left, every message as JSON."""
+    while not coordinator.finished:
+        task = Task.from_json(coordinator.task().to_json())
+        workers = setting.workers(coordinator.plan, task.round, count, **more)
+        sent = [worker.answer(task).to_json() for worker in workers]
+        coordinator.receive([Answer.from_json(text) for text in sent])
+    return coordinator.result()
+
+
+def in_one_place(setting, plan):
+    return dp.run(plan, (setting.X, setting.y), order="stream", randomness=seeded())
+
+
+# -- the same run ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_one_worker_a_round_gives_the_bits_of_a_run_in_one_place(setting, solver):
+    plan = setting.plan(solver)
+    wanted = in_one_place(setting, plan)
+    found = finish(setting, Coordinator(plan, randomness=seeded()))
+    assert (found.weights == wanted.weights).all()
+    assert found.certificate.releases == wanted.certificate.releases
+    assert found.certificate.verify().ok
+    assert found.trace == wanted.trace
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_many_workers_give_the_same_up_to_rounding(setting, solver):
+    plan = setting.plan(solver)
+    found = finish(setting, Coordinator(plan, randomness=seeded()), count=8)
+    np.testing.assert_allclose(found.weights, in_one_place(setting, plan).weights, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
+def test_fixed_point_gives_the_same_up_to_its_steps(setting, solver):
+    plan = setting.plan(solver)
+    encoding = FixedPoint.choose(plan)
+    found = finish(
+        setting,
+        Coordinator(plan, randomness=seeded(), encoding=encoding),
+        count=5,
+        encoding=encoding,
+    )
+    wanted = in_one_place(setting, plan).weights
+    assert 0.0 < np.abs(found.weights - wanted).max() < 1e-4
+    assert any(f"modulo 2^{encoding.bits}" in line for line in found.certificate.enforced)
+
+
+def test_masked_sums_are_all_that_is_needed(setting):
+    plan, encoding = setting.plan(), FixedPoint.choose(setting.plan())
+    trust = Trust.SECURE_AGGREGATION
+    plain = finish(
+        setting, Coordinator(plan, randomness=seeded(), encoding=encoding), 4, encoding=encoding
+    )
+    coordinator = Coordinator(plan, trust=trust, encoding=encoding, randomness=seeded())
+    while not coordinator.finished:
+        task = coordinator.task()
+        workers = setting.workers(plan, task.round, 4, encoding=encoding, trust=trust)
+        hidden = masked([worker.answer(task) for worker in workers], encoding)
+        with pytest.raises(ParameterError, match="receive_sum"):
+            coordinator.receive(hidden)
+        total = encoding.add([answer.vector for answer in hidden], task.size)
+        coordinator.receive_sum(total, round=task.round)
+    assert (coordinator.result().weights == plain.weights).all()
+
+
+def test_only_the_few_round_solvers_send_two_points(setting):
+    for solver, points in (("acc_srgd", [1, 2, 2]), ("dp_ftrl", [1, 1, 1])):
+        coordinator, sent = Coordinator(setting.plan(solver)), []
+        while not coordinator.finished:
+            sent.append(len(coordinator.task().points))
+            coordinator.receive([])
+        assert sent == points
+
+
+# -- drop-outs -------------------------------------------------------------------------------------
+
+
+def test_who_drops_out_is_a_zero_vector_and_the_divisor_stays(setting):
+    plan = setting.plan("dp_sgd_single_epoch")
+    runs = []
+    for silent in (False, True):
+        coordinator = Coordinator(plan, randomness=seeded())
+        while not coordinator.finished:
+            task = coordinator.task()
+            assert task.cohort == 40
+            answers = [worker.answer(task) for worker in setting.workers(plan, task.round, 4)]
+            zero = Answer(run=task.run, round=task.round, worker="-", vector=np.zeros(5))
+            coordinator.receive(answers[:-1] if silent else [*answers[:-1], zero])
+        runs.append(coordinator.result().weights)
+    assert (runs[0] == runs[1]).all()
+    assert (runs[0] != in_one_place(setting, plan).weights).any()
+
+
+def test_rounds_without_any_answer_are_noise_alone(setting):
+    coordinator = Coordinator(setting.plan())
+    for _ in range(3):
+        coordinator.receive([])
+    assert np.isfinite(coordinator.result().weights).all()
+
+
+# -- each round once -------------------------------------------------------------------------------
+
+
+def test_a_refused_collection_leaves_the_round_open_and_draws_nothing(setting):
+    plan = setting.plan()
+    coordinator = Coordinator(plan, randomness=seeded())
+    task = coordinator.task()
+    good = setting.workers(plan, 0)[0].answer(task)
+
+    def changed(**fields):
+        known = {"run": task.run, "round": 0, "worker": "x", "vector": np.zeros(5)}
+        return Answer(**{**known, **fields})
+
+    wrong = [
+        (changed(run="0" * 32), LedgerError, "another run"),
+        (changed(round=1), LedgerError, "not open yet"),
+        (changed(worker=good.worker), LedgerError, "count twice"),
+        (changed(vector=np.zeros(4)), ParameterError, "vectors of 5"),
+        (changed(vector=np.zeros(5, dtype=np.uint64)), ParameterError, "float64"),
+        ("nonsense", ParameterError, "Answers"),
+    ]
+    for answer, error, words in wrong:
+        with pytest.raises(error, match=words):
+            coordinator.receive([good, answer])
+        assert coordinator.round == 0
+        assert coordinator.task().to_json() == task.to_json()
+    huge = [changed(worker=name, vector=np.full(5, 1e308)) for name in "abc"]
+    with pytest.raises(ParameterError, match="not finite"):
+        coordinator.receive(huge)
+    coordinator.receive([good])
+    assert (finish(setting, coordinator).weights == in_one_place(setting, plan).weights).all()
+
+
+def test_a_closed_round_takes_no_more(setting):
+    plan = setting.plan()
+    coordinator = Coordinator(plan)
+    answer = setting.workers(plan, 0)[0].answer(coordinator.task())
+    coordinator.receive([answer])
+    with pytest.raises(LedgerError, match="round 0 is closed"):
+        coordinator.receive([answer])
+    with pytest.raises(LedgerError, match="round 0 is closed"):
+        coordinator.receive_sum(np.zeros(5), round=0)
+    again = Answer(run=answer.run, round=1, worker=answer.worker, vector=answer.vector)
+    with pytest.raises(LedgerError, match="count twice"):  # of another round of the same run
+        coordinator.receive([again])
+    with pytest.raises(LedgerError, match="round 1 of 3"):
+        coordinator.result()
+    coordinator.receive_sum(np.zeros(5), round=1)
+    coordinator.receive([])
+    for late in (coordinator.task, lambda: coordinator.receive([])):
+        with pytest.raises(LedgerError, match="all 3 rounds"):
+            late()
+    first = coordinator.result()
+    assert coordinator.result() is first
+
+
+def test_more_workers_than_rows_are_refused(setting):
+    coordinator = Coordinator(setting.plan(n=3, rounds=3))
+    task = coordinator.task()
+    crowd = [Answer(run=task.run, round=0, worker=w, vector=np.zeros(5)) for w in "ab"]
+    with pytest.raises(LedgerError, match="2 workers answered .* 1 rows"):
+        coordinator.receive(crowd)
+
+
+def test_integers_beyond_the_modulus_are_refused(setting):
+    plan = setting.plan()
+    coordinator = Coordinator(plan, encoding=FixedPoint.choose(plan))
+    with pytest.raises(ParameterError, match="more than .* bits"):
+        coordinator.receive_sum(np.full(5, 2**60, dtype=np.uint64), round=0)
+    with pytest.raises(ParameterError, match="uint64"):
+        coordinator.receive_sum(np.zeros(5), round=0)
+    assert coordinator.round == 0
+
+
+def reachable(thing, depth=8):
+    """Return every array that can be reached from an object's fields."""
+    seen, level, arrays = set(), [thing], []
+    for _ in range(depth):
+        level = [
+            item
+            for parent in level
+            for item in gc.get_referents(parent)
+            if id(item) not in seen and not seen.add(id(item)) and not isinstance(item, type)
+        ]
+        arrays += [item for item in level if isinstance(item, np.ndarray)]
+        level = [item for item in level if type(item).__name__ not in ("module", "function")]
+    return arrays
+
+
+@pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
+def test_the_exact_sum_is_kept_nowhere(setting, solver):
+    coordinator = Coordinator(setting.plan(solver))
+    total = np.array([1.25, -3.5, 7.0, 11.0, 13.0])
+    coordinator.receive_sum(total, round=0)
+
+    def holders():
+        found = reachable(coordinator)
+        assert len(found) > 3
+        return [a for a in found if a.shape == (5,) and np.allclose(a, total)]
+
+    assert holders() == []
+    coordinator._last = total.copy()  # the search would find it
+    assert len(holders()) == 1
+
+
+def test_neither_copies_nor_pickles(setting):
+    import copy
+
+    with pytest.raises(LedgerError, match="copied"):
+        copy.copy(Coordinator(setting.plan()))
+
+
+# -- what it needs ---------------------------------------------------------------------------------
+
+
+def test_arguments_that_do_not_fit_are_refused(setting, monkeypatch):
+    plan = setting.plan()
+    encoding = FixedPoint.choose(plan)
+    for wrong, words in [
+        ({"trust": "nobody"}, "trust must be one of"),
+        ({"trust": "secure_aggregation"}, "adds integers"),
+        ({"trust": "noise_helpers", "encoding": encoding}, "helpers=1 or more"),
+        ({"helpers": 1, "encoding": encoding}, "helpers=1 or more"),
+        ({"trust": "noise_helpers", "encoding": encoding, "helpers": 9}, "need .* bits"),
+        ({"encoding": 30}, "FixedPoint"),
+        ({"odometer": 3}, "odometer"),
+    ]:
+        with pytest.raises(ParameterError, match=words):
+            Coordinator(plan, **wrong)
+    monkeypatch.setattr(module, "MOST_FLOAT_ROWS", 39)
+    with pytest.raises(ParameterError, match="proved for 39 rows"):
+        Coordinator(plan)
+    assert Coordinator(plan, encoding=encoding).encoding == encoding
+
+
+def test_the_odometer_pays_once_and_first(setting, tmp_path):
+    plan = setting.plan()
+    odometer = dp.Odometer(tmp_path / "spent", dp.ApproxDP(2.0, 1e-6))
+    Coordinator(plan, odometer=odometer)
+    assert len(odometer.entries()) == 1
+    with pytest.raises(BudgetError):
+        Coordinator(plan, odometer=odometer)
+    other = dp.Odometer(tmp_path / "other", dp.ApproxDP(2.0, 1e-6, adjacency="add_remove"))
+    with pytest.raises(AssumptionError, match="hides the number of rows"):
+        Coordinator(plan, odometer=other)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3])
+def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver, rounds):
+    plan, path = setting.plan(solver), tmp_path / "run"
+    odometer = dp.Odometer(tmp_path / "spent", dp.ApproxDP(2.0, 1e-6))
+    more = {"checkpoint": path, "odometer": odometer}
+    first = Coordinator(plan, randomness=seeded(), **more)
+    for t in range(rounds):
+        first.receive([setting.workers(plan, t)[0].answer(first.task())])
+    open_round = None if first.finished else first.task().to_json()
+    lost = setting.workers(plan, rounds, resend=True)[0] if rounds < 3 else None
+    if lost is not None:
+        lost.answer(first.task())  # an answer that the first coordinator does not live to see
+    first.close()
+
+    second = Coordinator(plan, **more)
+    assert (second.run, second.round) == (first.run, rounds)
+    if lost is not None:
+        assert second.task().to_json() == open_round
+        second.receive([lost.answer(second.task())])
+    found = finish(setting, second)
+    assert (found.weights == in_one_place(setting, plan).weights).all()
+    assert found.certificate.verify().ok
+    assert len(odometer.entries()) == 1
+
+    third = Coordinator(plan, **more)  # the run is over: the same result, nothing new
+    assert third.finished
+    assert (third.result().weights == found.weights).all()
+    assert third.result().certificate.to_json() == found.certificate.to_json()
+    assert len(odometer.entries()) == 1
+    with pytest.raises(LedgerError, match="all 3 rounds"):
+        third.task()
+
+
+def test_trust_does_not_change_half_way(setting, tmp_path):
+    plan, path = setting.plan(), tmp_path / "run"
+    encoding = FixedPoint.choose(plan)
+    first = Coordinator(plan, encoding=encoding, checkpoint=path)
+    with pytest.raises(CheckpointError, match="in use"):
+        Coordinator(plan, encoding=encoding, checkpoint=path)
+    first.close()
+    for other in ({}, {"encoding": encoding, "trust": "secure_aggregation"}):
+        with pytest.raises(CheckpointError, match="was begun with"):
+            Coordinator(plan, checkpoint=path, **other)
+    with pytest.raises(CheckpointError, match="was begun with"):
+        dp.run(plan, (setting.X, setting.y), order="stream", checkpoint=path)
+    assert Coordinator(plan, encoding=encoding, checkpoint=path).run == first.run
+
+
+def test_a_round_that_is_not_on_the_disk_is_not_heard_of(setting, tmp_path, monkeypatch):
+    coordinator = Coordinator(setting.plan(), checkpoint=tmp_path / "run")
+
+    def full(*_):
+        raise CheckpointError("the disk is full")
+
+    monkeypatch.setattr(coordinator._kept, "commit", full)
+    with pytest.raises(CheckpointError, match="full"):
+        coordinator.receive([])
+    for later in (coordinator.task, coordinator.result, lambda: coordinator.receive([])):
+        with pytest.raises(LedgerError, match="nothing more may leave"):
+            later()
+
+
+# -- what the certificate says ---------------------------------------------------------------------
+
+
+def test_the_certificate_says_who_is_trusted_and_protected(setting):
+    certificate = finish(setting, Coordinator(setting.plan())).certificate
+    assert certificate.trust_model == Trust.TRUSTED_COORDINATOR.model
+    assert any("clipping" in line for line in certificate.enforced)
+    assert set(Trust.TRUSTED_COORDINATOR.trusted("row")) <= set(certificate.trusted)
+    assert "protects    one row" in str(certificate)
+    again = dp.Certificate.from_json(certificate.to_json())
+    assert again.verify().ok
+
+
+def test_workers_as_units(setting):
+    """A worker counts as one row, whatever it holds; the certificate says so."""
+    plan = setting.plan(n=12, unit=dp.Unit(1, "worker"))
+    coordinator = Coordinator(plan)
+    for start, stop in plan.batches():
+        task = coordinator.task()
+        assert (task.protects, task.cohort) == ("worker", 4)
+        answers = [
+            Worker(setting.rows(10 * k, 10 * k + 10), plan, name=str(k)).answer(task)
+            for k in range(start, stop)
+        ]
+        coordinator.receive(answers)
+    certificate = coordinator.result().certificate
+    assert "protects    one worker" in str(certificate)
+    assert any("a worker's mean gradient" in line for line in certificate.enforced)
+    assert not any("a row's gradient" in line for line in certificate.enforced)
+    assert certificate.verify().ok

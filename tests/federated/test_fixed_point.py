@@ -1,0 +1,93 @@
+"""Fixed point: the modulus that is needed, sums that are exact, signs that come back."""
+
+import numpy as np
+import pytest
+
+from dpsco.errors import ParameterError
+from dpsco.federated import FixedPoint
+from dpsco.federated.fixed_point import needed_bits
+from dpsco.privacy.budget import ApproxDP
+from dpsco.solvers.rounds import BatchPlan
+
+
+def plan_of(setting, rows, clip=1.0, sigma=1.0):
+    """Return the numbers that an encoding asks for."""
+    budget = ApproxDP(1.0, 1e-6)
+    about = {"solver": "-", "problem": setting.problem, "n": rows, "d": 4, "budget": budget}
+    return BatchPlan(**about, rounds=1, clip=clip, sigma=sigma)
+
+
+def test_known_modulus(setting):
+    """C = 1, g = 2^-20, B = 10^4 needs 35 bits: 2^34 > 10^4 2^20 + 1 > 2^33."""
+    assert needed_bits(plan_of(setting, 10_000), 2.0**-20) == 35
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 1000, 4095, 4096, 4097])
+@pytest.mark.parametrize("clip", [1.0, 0.7, 3.0])
+def test_the_modulus_is_the_least_that_holds_the_sum(setting, rows, clip):
+    bits, largest = needed_bits(plan_of(setting, rows, clip), 2.0**-10), rows * clip * 2.0**10
+    assert 2 ** (bits - 1) > largest + 1 >= 2 ** (bits - 2)
+
+
+def test_helpers_need_room_for_their_noise(setting):
+    plan = plan_of(setting, 100, sigma=1000.0)
+    bits = needed_bits(plan, 2.0**-20, helpers=2)
+    assert 2 ** (bits - 1) > (100 + 2 * 12 * 1000.0) * 2**20 + 1
+    assert bits > needed_bits(plan, 2.0**-20)
+    stream = setting.plan("dp_ftrl")
+    peak = stream.sigma * stream.mechanism.prefix_std().max()
+    assert 2 ** (needed_bits(stream, 2.0**-20, 1) - 1) > 12 * peak * 2**20
+
+
+def test_what_is_chosen_is_fine_and_fits(setting):
+    for clip in (1.0, 0.3, 17.0, 1e-6, 1e9):
+        plan = plan_of(setting, 5000, clip)
+        chosen = FixedPoint.choose(plan)
+        assert 2**20 <= clip / chosen.step < 2**21
+        assert chosen.check(plan) is chosen
+        with pytest.raises(ParameterError, match="need .* bits"):
+            FixedPoint(chosen.step, chosen.bits - 1).check(plan)
+    assert FixedPoint.choose(plan_of(setting, 8), step=0.125).step == 0.125
+
+
+@pytest.mark.parametrize(
+    ("step", "bits"), [(0.3, 30), (0.0, 30), (-1.0, 30), (1.0, 1), (1.0, 54), (1.0, 3.5)]
+)
+def test_encodings_out_of_range_are_refused(step, bits):
+    with pytest.raises(ParameterError):
+        FixedPoint(step, bits)
+
+
+def test_a_step_that_uses_up_the_clip_is_refused(setting):
+    with pytest.raises(ParameterError, match="rounding alone"):
+        FixedPoint.choose(plan_of(setting, 8), step=1.0)  # sqrt(5)/2 > 1
+    with pytest.raises(ParameterError, match="at most 53"):
+        FixedPoint.choose(plan_of(setting, 2**40), step=2.0**-20)
+
+
+@pytest.mark.parametrize("bits", [8, 35, 53])
+def test_signed_sums_come_back_exactly(bits):
+    """Whatever wraps around on the way, if the sum itself lies within 2^(bits-1)."""
+    encoding, rng = FixedPoint(0.25, bits), np.random.default_rng(1)
+    half = 2 ** (bits - 1)
+    for _ in range(20):
+        parts = rng.integers(-half, half, size=(9, 6))
+        wanted = rng.integers(-half, half, size=6)
+        parts[-1] = wanted - parts[:-1].sum(axis=0)
+        split = [encoding.wrap(parts[:4]), encoding.wrap(parts[4:])]
+        assert all(encoding.holds(part) for part in split)
+        total = encoding.add(split, 6)
+        assert (encoding.decode(total) == wanted * 0.25).all()
+        assert (encoding.add([encoding.wrap(parts)], 6) == total).all()
+    ends = np.array([[-half, half - 1]])
+    assert encoding.decode(encoding.wrap(ends)).tolist() == [-half * 0.25, (half - 1) * 0.25]
+    assert not encoding.holds(np.array([2**bits], dtype=np.uint64))
+    assert encoding.add([], 3).tolist() == [0, 0, 0]
+
+
+def test_rounded_noise_is_the_rounding_of_a_noisy_sum():
+    """So that what leaves a sum with a helper's noise is post-processing of the real one."""
+    encoding, rng = FixedPoint(2.0**-4, 30), np.random.default_rng(2)
+    noise, total = rng.normal(size=1000), rng.integers(-1000, 1000, size=1000)
+    found = encoding.decode(encoding.add([encoding.noise(noise), encoding.wrap(total[None])], 1000))
+    assert (found == np.rint(total + noise * 16) / 16).all()

@@ -1,0 +1,124 @@
+"""Noise helpers: the whole noise of a run in every sum, once a round, in step with the integers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.errors import AssumptionError, LedgerError, ParameterError
+from dpsco.federated import Coordinator, FixedPoint, NoiseHelper, Trust, masked
+
+WIDE = 3000
+
+
+def wide_plan(solver):
+    """Return a plan of so many weights that one run shows the law of its noise."""
+    problem = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
+    options = {"rounds": 4, "clip": 1.0}
+    budget = dp.ApproxDP(1.0, 1e-6)
+    return dp.plan(problem, n=40, d=WIDE, budget=budget, solver=solver, options=options)
+
+
+def start(plan, helpers=1, **more):
+    encoding = FixedPoint.choose(plan, helpers=helpers)
+    trust = {"trust": Trust.NOISE_HELPERS, "encoding": encoding}
+    made = [NoiseHelper(plan, name=f"h{k}", encoding=encoding) for k in range(helpers)]
+    return Coordinator(plan, helpers=helpers, **trust, **more), made, encoding
+
+
+@pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
+def test_a_helper_gives_the_noise_of_a_whole_run(solver):
+    """Covariance over rounds as planned; 3000 weights show 5 standard errors of 13 % at most."""
+    plan = wide_plan(solver)
+    coordinator, (helper,), encoding = start(plan)
+    rounds = []
+    while not coordinator.finished:
+        task = coordinator.task()
+        answer = helper.answer(task)
+        rounds.append(encoding.decode(answer.vector))
+        coordinator.receive_sum(answer.vector, round=task.round)
+    noise = np.array(rounds)
+    wanted = np.eye(4) * plan.sigma**2
+    if plan.mechanism is not None:
+        decoder = plan.mechanism.decoder()
+        increments = np.diff(decoder, axis=0, prepend=0.0)
+        wanted = plan.sigma**2 * increments @ increments.T
+    scale = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
+    assert (np.abs(noise @ noise.T / WIDE - wanted) < 0.13 * scale).all()
+    assert np.abs(noise @ noise.T / WIDE - 0.8**2 * wanted).max() > 0.13 * scale.max()
+    assert helper.certificate().verify().ok
+
+
+def test_what_the_coordinator_sees_holds_every_helpers_noise(setting):
+    plan = setting.plan()
+    coordinator, helpers, encoding = start(plan, 2)
+    while not coordinator.finished:
+        task = coordinator.task()
+        more = {"trust": "noise_helpers", "encoding": encoding}
+        workers = setting.workers(plan, task.round, 3, **more)
+        answers = [side.answer(task) for side in (*workers, *helpers)]
+        total = encoding.add([a.vector for a in masked(answers, encoding)], task.size)
+        rows, noise = (
+            encoding.add([a.vector for a in part], task.size) for part in (answers[:3], answers[3:])
+        )
+        assert (encoding.decode(total) == encoding.decode(rows) + encoding.decode(noise)).all()
+        assert np.abs(encoding.decode(noise)).min() > 0.0
+        assert not (answers[3].vector == answers[4].vector).any()
+        coordinator.receive_sum(total, round=task.round)
+    certificate = coordinator.result().certificate
+    assert certificate.trust_model == Trust.NOISE_HELPERS.model
+    assert certificate.verify().ok
+    towards = helpers[0].certificate()
+    assert towards.epsilon(1e-6) == certificate.epsilon(1e-6) <= 2.0
+
+
+def test_the_coordinator_adds_its_own_noise_as_well(setting):
+    """With the helper's share taken out again, it is the run in one place: nothing is missing."""
+    plan = setting.plan("dp_sgd_single_epoch")
+    coordinator, (helper,), encoding = start(plan, randomness=dp.Randomness.seeded(3))
+    plain = Coordinator(plan, encoding=encoding, randomness=dp.Randomness.seeded(3))
+    while not coordinator.finished:
+        task = coordinator.task()
+        noise = helper.answer(task).vector
+        undone = encoding.add([noise, np.uint64(2**encoding.bits) - noise], task.size)
+        coordinator.receive_sum(undone, round=task.round)
+        plain.receive([])
+    assert (coordinator.result().weights == plain.result().weights).all()
+
+
+def test_a_round_has_one_answer(setting):
+    coordinator, (helper,), encoding = start(setting.plan())
+    first = coordinator.task()
+    with pytest.raises(LedgerError, match="rounds? 0 of 3 next"):
+        helper.answer(dataclasses.replace(first, round=1))
+    vector = helper.answer(first).vector
+    with pytest.raises(LedgerError, match="No round has two answers"):
+        helper.answer(first)
+    coordinator.receive_sum(vector, round=0)
+    with pytest.raises(LedgerError, match="another run"):
+        helper.answer(dataclasses.replace(coordinator.task(), run="0" * 32))
+    with pytest.raises(LedgerError, match="not executed"):
+        helper.certificate()
+
+
+def test_a_helper_agrees_to_its_plan_alone(setting):
+    plan = setting.plan()
+    coordinator, (helper,), encoding = start(plan)
+    task = coordinator.task()
+    coarse = FixedPoint(encoding.step * 2**10, encoding.bits)
+    for changes in (
+        {"plan": "0" * 32},
+        {"trust": "secure_aggregation"},
+        {"encoding": coarse},
+        {"encoding": None},
+        {"clip": plan.clip * 1.001},
+        {"points": (np.zeros(3),)},
+    ):
+        with pytest.raises(AssumptionError, match="agreed on"):
+            helper.answer(dataclasses.replace(task, **changes))
+    with pytest.raises(ParameterError, match="Task"):
+        helper.answer("task")
+    helper.answer(task)  # none of these has used up the round
+    with pytest.raises(ParameterError, match="need .* bits"):
+        NoiseHelper(plan, name="h", encoding=FixedPoint(encoding.step, encoding.bits - 3))

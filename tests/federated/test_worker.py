@@ -1,0 +1,257 @@
+"""Workers: one bounded vector a run, whatever the rows hold; anything else is refused unread."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.data.table import MemoryTable
+from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
+from dpsco.federated import Coordinator, FixedPoint, Task, Worker
+
+HOSTILE = [
+    np.full(4, np.nan),
+    np.full(4, np.inf),
+    np.full(4, 1e308),
+    np.full(4, -1e-308),
+    np.array([1e200, -1e200, 1.0, 0.0]),
+    np.zeros(4),
+    np.array([-50.0, 3.0, 2.0, 1.0]),
+]
+
+
+def task_of(plan, round=0, **changes):
+    """Return the task of a round that asks for long differences."""
+    coordinator = Coordinator(plan, encoding=changes.pop("encoding", None))
+    for _ in range(round):
+        coordinator.receive([])
+    return dataclasses.replace(coordinator.task(), **changes)
+
+
+def exact(vector):
+    return [Fraction(float(number)) for number in vector]
+
+
+def squared(vector):
+    return sum(number * number for number in vector)
+
+
+def answers(setting, plan, X, y, task, encoding=None):
+    return Worker((X, y), plan, name="w", encoding=encoding).answer(task).vector
+
+
+# -- what it answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("round", [0, 2])
+def test_the_answer_is_the_clipped_sum_of_its_rows(setting, round):
+    plan = setting.plan(clip=0.5)
+    task = task_of(plan, round)
+    table = dp.data.from_arrays(*setting.rows(0, 30))
+    source = table.bounded(plan.problem.bounds, order="stream")
+    wanted = source.sum(task.query(plan.loss))
+    assert (Worker(table, plan, name="table").answer(task).vector == wanted).all()
+    assert (Worker(source, plan, name="source").answer(task).vector == wanted).all()
+
+
+@pytest.mark.parametrize("clip", [0.5, 3.0])
+def test_integers_differ_from_floats_by_half_a_step_a_row(setting, clip):
+    plan = setting.plan(clip=clip)
+    encoding = FixedPoint.choose(plan, step=2.0**-8)
+    X, y = setting.rows(0, 40)
+    floats = answers(setting, plan, X, y, task_of(plan))
+    integers = answers(setting, plan, X, y, task_of(plan, encoding=encoding), encoding)
+    error = np.linalg.norm(encoding.decode(integers) - floats)
+    # A row at the clip is first shortened by as much as rounding may lengthen it.
+    most = 40 * 2.0**-8 * np.sqrt(5) / 2 * (1 if clip == 3.0 else 2)
+    assert 0.0 < error <= most
+
+
+@pytest.mark.parametrize("unit", ["row", "worker"])
+@pytest.mark.parametrize("round", [0, 2])
+def test_neighbouring_integer_sums_differ_by_two_clips_exactly(setting, unit, round):
+    """Replace one row, or all of them: a statement about integers, without any rounding."""
+    plan = setting.plan(clip=0.7, unit=dp.Unit(1, unit), n=120)
+    encoding = FixedPoint.choose(plan, step=2.0**-6)
+    task = task_of(plan, round, encoding=encoding)
+    limit = (2 * Fraction(plan.clip) / Fraction(encoding.step)) ** 2
+    X, y = (part.copy() for part in setting.rows(0, 12))
+    known, largest = exact(answers(setting, plan, X, y, task, encoding)), 0
+    for row in HOSTILE:
+        for label in (1.0, -1.0, np.nan):
+            changed, labels = X.copy(), y.copy()
+            changed[slice(None) if unit == "worker" else 5] = row
+            labels[slice(None) if unit == "worker" else 5] = label
+            other = exact(answers(setting, plan, changed, labels, task, encoding))
+            modulus = 2**encoding.bits
+            gaps = [(a - b + modulus // 2) % modulus - modulus // 2 for a, b in zip(known, other)]
+            assert squared(gaps) <= limit
+            largest = max(largest, squared(gaps))
+    assert largest > limit / 16  # the bound is not far from what happens
+
+
+@pytest.mark.parametrize("unit", ["row", "worker"])
+def test_neighbouring_float_sums_differ_by_two_clips(setting, unit):
+    plan = setting.plan(clip=0.7, unit=dp.Unit(1, unit), n=120)
+    task = task_of(plan, 2)
+    X, y = setting.rows(0, 12)
+    known = answers(setting, plan, X, y, task)
+    for row in HOSTILE:
+        changed = X.copy()
+        changed[slice(None) if unit == "worker" else 5] = row
+        other = answers(setting, plan, changed, y, task)
+        assert np.isfinite(other).all()
+        assert np.linalg.norm(known - other) <= 1.4 * (1 + 1e-12)
+
+
+def test_one_row_alone_is_no_longer_than_the_clip_exactly(setting):
+    plan = setting.plan(clip=0.7)
+    encoding = FixedPoint.choose(plan, step=2.0**-6)
+    task = task_of(plan, 2, encoding=encoding)
+    for row in [*HOSTILE, *setting.X[:20]]:
+        vector = answers(setting, plan, row[None], np.ones(1), task, encoding)
+        integers = encoding.decode(vector) / encoding.step
+        assert squared(exact(integers)) <= (Fraction(plan.clip) / Fraction(encoding.step)) ** 2
+
+
+# -- a whole worker --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_protected_worker_sends_the_mean_clipped_as_one(setting, encoded):
+    plan = setting.plan(clip=2.0, unit=dp.Unit(1, "worker"))
+    encoding = FixedPoint.choose(plan) if encoded else None
+    task = task_of(plan, 2, encoding=encoding)
+
+    def vector(count, clip=2.0):
+        X, y = setting.rows(0, 10)
+        tasked = dataclasses.replace(task, clip=clip)
+        found = answers(setting, plan, np.tile(X, (count, 1)), np.tile(y, count), tasked, encoding)
+        return found if encoding is None else encoding.decode(found)
+
+    wide = dp.data.from_arrays(*setting.rows(0, 10)).bounded(plan.problem.bounds, order="stream")
+    mean = wide.sum(task.query(plan.loss, clip=1e9)) / 10
+    step = 0.0 if encoding is None else encoding.step
+    np.testing.assert_allclose(vector(1), mean, atol=step + 1e-12)
+    np.testing.assert_allclose(vector(7), mean, atol=step + 1e-12)  # however many rows
+    short = vector(1, clip=0.01)
+    assert squared(exact(short)) <= Fraction(0.01) ** 2
+    np.testing.assert_allclose(short, mean * 0.01 / np.linalg.norm(mean), atol=5 * step + 1e-12)
+
+
+# -- once ------------------------------------------------------------------------------------------
+
+
+def test_it_answers_once_in_a_run(setting):
+    plan = setting.plan()
+    coordinator = Coordinator(plan)
+    worker = setting.workers(plan, 0)[0]
+    first = coordinator.task()
+    coordinator.receive([worker.answer(first)])
+    for again in (first, coordinator.task()):  # replayed, and of a later round
+        with pytest.raises(LedgerError, match="takes part once"):
+            worker.answer(again)
+    with pytest.raises(LedgerError, match="in 1 runs"):  # and no other run
+        worker.answer(task_of(plan))
+
+
+def test_more_runs_are_a_decision(setting):
+    plan = setting.plan()
+    worker = setting.workers(plan, 0, runs=2)[0]
+    tasks = [task_of(plan) for _ in range(3)]
+    assert worker.answer(tasks[0]).run == tasks[0].run
+    assert worker.answer(tasks[1]).run == tasks[1].run
+    with pytest.raises(LedgerError, match="in 2 runs"):
+        worker.answer(tasks[2])
+
+
+def test_a_lost_answer_is_sent_again_to_the_same_task_alone(setting):
+    plan = setting.plan()
+    worker = setting.workers(plan, 0, resend=True)[0]
+    task = task_of(plan)
+    first = worker.answer(task)
+    again = worker.answer(Task.from_json(task.to_json()))
+    assert (again.vector == first.vector).all()
+    moved = dataclasses.replace(task, points=tuple(point + 0.1 for point in task.points))
+    for other in (moved, dataclasses.replace(task, round=1)):
+        with pytest.raises(LedgerError, match="takes part once"):
+            worker.answer(other)
+
+
+def test_nothing_is_sent_again_under_noise_helpers(setting):
+    plan = setting.plan()
+    encoding = FixedPoint.choose(plan, helpers=1)
+    more = {"trust": "noise_helpers", "encoding": encoding}
+    task = Coordinator(plan, helpers=1, **more).task()
+    worker = setting.workers(plan, 0, resend=True, **more)[0]
+    worker.answer(task)
+    with pytest.raises(LedgerError, match="takes part once"):
+        worker.answer(task)
+
+
+# -- consent ---------------------------------------------------------------------------------------
+
+
+class Unread(MemoryTable):
+    """A table that notices when somebody reads it."""
+
+    def _source(self, bounds, shuffle):
+        raise AssertionError("a row was read")
+
+
+def test_what_was_not_agreed_on_is_refused_unread(setting):
+    plan = setting.plan()
+    worker = Worker(Unread(*setting.rows(0, 30)), plan, name="w")
+    task = task_of(plan)
+    encoding = FixedPoint.choose(plan)
+    for changes, words in [
+        ({"plan": "0" * 32}, "another plan"),
+        ({"round": 3}, "3 rounds"),
+        ({"protects": "worker"}, "protects a worker"),
+        ({"trust": "secure_aggregation"}, "trust model"),
+        ({"clip": np.nextafter(plan.clip, np.inf)}, "clip"),
+        ({"encoding": encoding}, "encoding"),
+        ({"points": (np.zeros(4),)}, "4 numbers"),
+        ({"cohort": 39}, "cohort"),
+    ]:
+        with pytest.raises(AssumptionError, match=words):
+            worker.answer(dataclasses.replace(task, **changes))
+    with pytest.raises(ParameterError, match="Task"):
+        worker.answer(task.to_json())
+    with pytest.raises(AssertionError, match="was read"):
+        worker.answer(task)
+
+
+def test_a_finer_grid_than_agreed_is_refused(setting):
+    """Helpers' noise is in steps: a worker on a finer grid would be louder than the noise."""
+    plan = setting.plan()
+    agreed = FixedPoint.choose(plan)
+    worker = Worker(Unread(*setting.rows(0, 30)), plan, name="w", encoding=agreed)
+    finer = FixedPoint.choose(plan, step=agreed.step / 1024)
+    for encoding in (finer, FixedPoint(agreed.step, agreed.bits + 1), None):
+        with pytest.raises(AssumptionError, match="encoding"):
+            worker.answer(task_of(plan, encoding=encoding))
+
+
+def test_rows_that_do_not_fit_the_plan_are_refused(setting):
+    plan = setting.plan()
+    X, y = setting.rows(0, 50)
+    with pytest.raises(AssumptionError, match="50 rows are more than its 40"):
+        Worker((X, y), plan, name="w").answer(task_of(plan))
+    with pytest.raises(DataError, match="4 columns"):
+        Worker((X[:, :3], y), plan, name="w")
+    with pytest.raises(DataError, match="labels"):
+        Worker((X,), plan, name="w")
+    source = dp.data.from_arrays(X, y).bounded(dp.Bounds(9.0, label="sign", intercept=1.0))
+    with pytest.raises(DataError, match="within"):
+        Worker(source, plan, name="w")
+    for wrong in ({"data": 3}, {"name": ""}, {"runs": 0}, {"trust": "x"}):
+        with pytest.raises(ParameterError):
+            Worker(**{"data": (X, y), "plan": plan, "name": "w", **wrong})
+
+
+def test_it_shows_no_rows(setting):
+    worker = setting.workers(setting.plan(), 0)[0]
+    assert repr(worker) == "<Worker '0/0': 40 rows, 0 runs answered>"

@@ -1,0 +1,764 @@
+"""Checkpoints: an interrupted run ends like any other, is paid for once, and repeats no noise."""
+
+import dataclasses
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import dpsco as dp
+from dpsco.checkpoint import CAVEAT, Checkpoint
+from dpsco.errors import (
+    BudgetError,
+    CheckpointError,
+    LedgerError,
+    ParameterError,
+    RandomnessError,
+)
+from dpsco.privacy.calibration import prefix_sum_sigma
+from dpsco.privacy.prefix_sums import mechanism
+from dpsco.solvers import get, registry
+from dpsco.solvers.rounds import RoundRun
+
+N, D, ROUNDS = 240, 3, 6
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((N, D)) * 0.5
+Y = np.where(X[:, 0] + 0.3 * RNG.standard_normal(N) > 0, 1.0, -1.0)
+OTHER = (-X[:, ::-1].copy(), Y)
+BUDGET = dp.ApproxDP(2.0, 1e-5)
+PROBLEM = dp.Problem(
+    loss=dp.losses.Logistic(),
+    bounds=dp.Bounds(1.0, label="sign", intercept=0.5),
+    domain=dp.domains.L2Ball(5.0),
+)
+
+
+def make(solver="dp_ftrl", *, problem=PROBLEM, budget=BUDGET, **options):
+    options = {"rounds": ROUNDS, **options}
+    return dp.plan(problem, n=N, d=D, budget=budget, solver=solver, options=options)
+
+
+def banded():
+    """A plan whose mechanism no option names."""
+    noise = mechanism("banded", rounds=ROUNDS, bands=3)
+    sigma = prefix_sum_sigma(BUDGET, bound=make().clip, rows=(0, N), mechanism=noise)
+    return dataclasses.replace(make(), mechanism=noise, sigma=sigma)
+
+
+class InterruptError(Exception):
+    """What stops a run in these tests."""
+
+
+def stop_after(rounds):
+    """Return a progress that stops the run once so many rounds are reported."""
+
+    def progress(done, total):
+        if done == rounds:
+            raise InterruptError
+
+    return progress
+
+
+def interrupted(plan, data, rounds, **arguments):
+    """Run up to a round, and no further."""
+    with pytest.raises(InterruptError):
+        dp.run(plan, data, progress=stop_after(rounds), **arguments)
+
+
+class Untouchable(dp.data.table.Table):
+    """A table that fails the test when its rows are looked at."""
+
+    def __init__(self):
+        super().__init__(N, D, np.dtype(float), "number")
+
+    def _source(self, bounds, shuffle):
+        raise AssertionError("rows were touched")
+
+
+def change(path, statement, *values):
+    """Change a checkpoint by hand."""
+    database = sqlite3.connect(path)
+    with database:
+        database.execute(statement, values)
+    database.close()
+
+
+def ask(path, query):
+    """Look into a checkpoint."""
+    database = sqlite3.connect(path)
+    try:
+        return database.execute(query).fetchall()
+    finally:
+        database.close()
+
+
+# -- an interrupted run ends like one that was not -------------------------------------------------
+
+PLANS = {
+    **{f"dp_ftrl {noise}": (lambda noise=noise: make(noise=noise))
+       for noise in ("toeplitz_cn", "toeplitz", "tree", "tree_honaker", "blt")},
+    "dp_ftrl banded": banded,
+    **{key: (lambda key=key: make(key))
+       for key, entry in registry().items() if entry.stepper is not None and key != "dp_ftrl"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["stream", "secret"])
+@pytest.mark.parametrize("name", PLANS)
+def test_resumed_runs_end_at_the_same_bits(name, order, tmp_path):
+    plan, path = PLANS[name](), tmp_path / "run"
+    whole = dp.run(plan, (X, Y), order=order, randomness=dp.Randomness.seeded(3))
+    for rounds in (1, 2, 4, ROUNDS):
+        interrupted(
+            plan, (X, Y), rounds, order=order, randomness=dp.Randomness.seeded(3), checkpoint=path
+        )
+        assert ask(path, "SELECT round FROM progress") == [(rounds,)]
+    last = dp.run(plan, (X, Y), order=order, checkpoint=path)
+    assert last.weights.tobytes() == whole.weights.tobytes()
+    assert last.trace == whole.trace
+    assert last.certificate.releases == whole.certificate.releases
+    assert last.certificate.reproducible
+
+
+def as_parquet(folder):
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {f"x{k}": X[:, k] for k in range(D)} | {"y": Y}
+    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=50)
+    return dp.data.from_parquet(folder / "rows.parquet", label="y", spill=folder)
+
+
+def as_batches(folder):
+    chunks = ((X[k : k + 7], Y[k : k + 7]) for k in range(0, N, 7))
+    return dp.data.from_batches(chunks, n=N, d=D)
+
+
+def as_source(folder):
+    return dp.data.from_arrays(X, Y).bounded(PROBLEM.bounds, order="stream")
+
+
+@pytest.mark.parametrize(
+    ("table", "order"),
+    [
+        (as_parquet, "stream"),
+        (as_parquet, "secret"),
+        (as_batches, "stream"),
+        (as_source, "stream"),
+    ],
+)
+def test_rows_may_come_from_anywhere(table, order, tmp_path):
+    plan, path = make(), tmp_path / "run"
+    whole = dp.run(plan, table(tmp_path), order=order, randomness=dp.Randomness.seeded(8))
+    for rounds in (2, 5):
+        interrupted(
+            plan,
+            table(tmp_path),
+            rounds,
+            order=order,
+            randomness=dp.Randomness.seeded(8),
+            checkpoint=path,
+        )
+    last = dp.run(plan, table(tmp_path), order=order, checkpoint=path)
+    assert last.weights.tobytes() == whole.weights.tobytes()
+
+
+def test_secure_runs_find_their_noise_again(tmp_path):
+    plan, path, copy = make(), tmp_path / "run", tmp_path / "copy"
+    interrupted(plan, (X, Y), 1, checkpoint=path)
+    shutil.copy(path, copy)
+    for rounds in (2, 3):
+        interrupted(plan, (X, Y), rounds, checkpoint=path)
+    last, same = (dp.run(plan, (X, Y), checkpoint=file) for file in (path, copy))
+    assert last.weights.tobytes() == same.weights.tobytes()
+    assert last.certificate == same.certificate
+    assert not last.certificate.reproducible
+    assert "which a checkpoint kept while the run lasted" in last.certificate.randomness
+    assert CAVEAT in last.certificate.trusted
+    assert last.certificate.verify(second_witness=False).ok
+    other = dp.run(plan, (X, Y), checkpoint=tmp_path / "another")
+    assert other.weights.tobytes() != last.weights.tobytes()
+
+
+def test_solve_takes_order_and_checkpoint(tmp_path):
+    settings = {"solver": "dp_ftrl", "options": {"rounds": ROUNDS}, "order": "stream"}
+    whole = dp.solve(PROBLEM, (X, Y), BUDGET, randomness=dp.Randomness.seeded(1), **settings)
+    for rounds in (2, None):
+        try:
+            last = dp.solve(
+                PROBLEM,
+                as_batches(tmp_path),
+                BUDGET,
+                randomness=dp.Randomness.seeded(1),
+                checkpoint=tmp_path / "run",
+                progress=stop_after(rounds),
+                **settings,
+            )
+        except InterruptError:
+            assert rounds == 2
+    assert last.weights.tobytes() == whole.weights.tobytes()
+
+
+def test_a_finished_run_gives_its_result_and_no_more(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    odometer = dp.Odometer(tmp_path / "odometer", BUDGET)
+    first = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
+    content, root = path.read_bytes(), dp.Randomness.seeded(2)
+    root.child("used elsewhere")
+    for randomness in (None, root):
+        again = dp.run(
+            plan,
+            Untouchable(),
+            checkpoint=path,
+            odometer=odometer,
+            randomness=randomness,
+            progress=stop_after(1),
+        )
+        assert again.weights.tobytes() == first.weights.tobytes()
+        assert again.certificate == first.certificate
+        assert again.trace == first.trace
+        assert again.plan is plan
+    assert len(odometer.entries()) == 1
+    assert path.read_bytes() == content
+
+
+def test_the_key_is_erased_when_the_run_is_over(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    interrupted(plan, (X, Y), 2, checkpoint=path)
+    key = ask(path, "SELECT secret FROM root")[0][0][1:33]
+    assert key in path.read_bytes()
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    seen = []
+
+    def look(done, total):  # nothing beside the file holds the key while the run lasts
+        seen.extend(
+            file.name for file in tmp_path.iterdir() if file != path and key in bytes_of(file)
+        )
+
+    dp.run(plan, (X, Y), checkpoint=path, progress=look)
+    assert seen == []
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]  # no journal is left behind
+    assert key not in path.read_bytes()
+
+
+def bytes_of(path):
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_the_journal_keeps_no_key_when_the_process_dies_at_the_end(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    interrupted(plan, (X, Y), ROUNDS, checkpoint=path)
+    key = ask(path, "SELECT secret FROM root")[0][0][1:33]
+    child = os.fork()
+    if not child:
+        kept = Checkpoint(path, plan, order="secret")
+        ledger = kept.open_ledger()
+        kept.randomness.child("order of the rows")
+        going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        kept.resume(going)
+        kept.finish(going, ledger)
+        os._exit(7)  # without closing the file
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert [file for file in tmp_path.iterdir() if key in file.read_bytes()] == []
+    assert dp.run(plan, Untouchable(), checkpoint=path).weights.shape == (D + 1,)
+
+
+def test_plans_with_code_are_told_apart_by_their_names(tmp_path):
+    def custom(name):
+        loss = dp.losses.CustomLoss(
+            lambda u, y: np.log(np.cosh(u - y)), lambda u, y: np.tanh(u - y),
+            slope_bound=1.0, curvature_bound=1.0, convex=True, labels="sign", name=name,
+        )  # fmt: skip
+        return make(problem=dataclasses.replace(PROBLEM, loss=loss))
+
+    path = tmp_path / "run"
+    interrupted(custom("one"), (X, Y), 2, checkpoint=path)
+    with pytest.raises(CheckpointError, match="another plan: one of them has a loss of your own"):
+        dp.run(custom("two"), Untouchable(), checkpoint=path)
+    assert dp.run(custom("one"), (X, Y), checkpoint=path).weights.shape == (D + 1,)
+
+
+# -- killed at any moment --------------------------------------------------------------------------
+
+KILLS = """
+    import os, random, shutil, signal, sys, time
+    import numpy as np
+    import dpsco as dp
+
+    n, d, rounds, kills = 240, 3, 6, 14
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    budget = dp.ApproxDP(2.0, 1e-5)
+    problem = dp.Problem(
+        loss=dp.losses.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign"),
+        domain=dp.domains.L2Ball(5.0),
+    )
+    plans = {
+        key: dp.plan(problem, n=n, d=d, budget=budget, solver=key, options={"rounds": rounds})
+        for key in ("dp_ftrl", "dp_sgd_single_epoch")
+    }
+    for plan in plans.values():  # imports whatever a run needs, so that a life begins at once
+        dp.run(plan, (X, y), checkpoint=f"{sys.argv[1]}/{plan.solver}")
+
+    def attempt(solver, seed, folder, name, odometer, row=None, done=None):
+        reports = os.open(f"{folder}/{name}.reports", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def chunks():
+            for k in range(0, n, 10):
+                if row is not None and k >= row:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield X[k : k + 10], y[k : k + 10]
+
+        told = []
+
+        def progress(finished, total):
+            os.write(reports, f"{finished} ".encode())
+            told.append(finished)
+            if len(told) == done:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        result = dp.run(
+            plans[solver],
+            dp.data.from_batches(chunks(), n=n, d=d),
+            order="stream",
+            checkpoint=f"{folder}/{name}",
+            odometer=dp.Odometer(f"{folder}/{odometer}", budget),
+            randomness=None if seed is None else dp.Randomness.seeded(seed),
+            progress=progress,
+        )
+        np.save(f"{folder}/{name}.npy", result.weights)
+        result.certificate.save(f"{folder}/{name}.json")
+
+    def child(*arguments, after=None, **settings):
+        pid = os.fork()
+        if not pid:
+            try:
+                attempt(*arguments, **settings)
+            except BaseException as problem:
+                print(type(problem).__name__, problem, flush=True)
+                os._exit(1)
+            os._exit(0)
+        if after is not None:
+            time.sleep(after)
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            sys.exit("a resumed run failed")
+        return os.WIFEXITED(status)
+
+    def many_lives(solver, seed, folder, chance):
+        os.mkdir(folder)
+        run = (solver, seed, folder, "run", "odometer")
+        assert not child(*run, row=0)
+        # The reference: the same root, never interrupted again, with an odometer of its own.
+        for name in ("", ".odometer"):
+            shutil.copy(f"{folder}/{name[1:] or 'run'}", f"{folder}/whole{name}")
+        began = time.monotonic()
+        assert child(solver, seed, folder, "whole", "whole.odometer")
+        lasts = time.monotonic() - began
+        for number in range(kills):
+            how = (
+                {"row": chance.randrange(n)},
+                {"done": 1},
+                {"after": chance.uniform(0.0, 0.5 * lasts)},
+            )[number % 3]
+            if child(*run, **how):
+                return number
+        while not child(*run):
+            pass
+        return kills
+
+    chance = random.Random(20250101)
+    lives = 0
+    for number in range(int(sys.argv[2])):
+        for solver in plans:
+            for seed in (None, 4):
+                lives += many_lives(solver, seed, f"{sys.argv[1]}/{solver}{seed}{number}", chance)
+    print(lives)
+"""
+
+
+def test_runs_that_are_killed_again_and_again(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "3"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(folders) == 12
+    assert int(finished.stdout) > 3 * len(folders)  # kills
+    for folder in folders:
+        ended, whole = (np.load(folder / f"{name}.npy") for name in ("run", "whole"))
+        assert ended.tobytes() == whole.tobytes()
+        assert (folder / "run.json").read_text() == (folder / "whole.json").read_text()
+        reports = (folder / "run.reports").read_text().split()
+        assert len(reports) == len(set(reports)), "a round was reported twice"
+        odometer = dp.Odometer(folder / "odometer")
+        assert len(odometer.entries()) == 1
+        ((run,),) = ask(folder / "run", "SELECT run FROM about")
+        assert sorted(odometer.committed(run)) == list(range(1, ROUNDS + 1))
+        assert odometer.committed(run) == dp.Odometer(folder / "whole.odometer").committed(run)
+
+
+# -- paid once -------------------------------------------------------------------------------------
+
+
+class Failing(dp.Odometer):
+    """An odometer at which the process dies, before or after it has paid."""
+
+    def __init__(self, path, *, pays):
+        super().__init__(path, BUDGET)
+        self._pays = pays
+
+    def spend(self, releases, *, label="run", run=None):
+        if self._pays:
+            super().spend(releases, label=label, run=run)
+        raise InterruptError
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_a_crash_around_the_payment_neither_loses_nor_doubles_it(pays, tmp_path):
+    plan, path = make(), tmp_path / "run"
+    with pytest.raises(InterruptError):
+        dp.run(plan, Untouchable(), checkpoint=path, odometer=Failing(tmp_path / "o", pays=pays))
+    odometer = dp.Odometer(tmp_path / "o")
+    assert len(odometer.entries()) == int(pays)
+    assert ask(path, "SELECT round FROM progress") == [(0,)]
+    dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
+    assert len(odometer.entries()) == 1
+
+
+def test_what_the_odometer_refuses_leaves_no_file(tmp_path):
+    odometer = dp.Odometer(tmp_path / "o", dp.ApproxDP(1.0, 1e-5))
+    with pytest.raises(BudgetError, match="Nothing was recorded"):
+        dp.run(make(), Untouchable(), checkpoint=tmp_path / "run", odometer=odometer)
+    assert [file.name for file in tmp_path.iterdir()] == ["o"]
+    assert odometer.entries() == []
+    plan = make(budget=dp.ApproxDP(1.0, 1e-5))  # another plan may take the place
+    dp.run(plan, (X, Y), checkpoint=tmp_path / "run", odometer=odometer)
+
+
+def test_a_round_is_committed_before_it_is_reported(tmp_path):
+    plan, path, seen = make(), tmp_path / "run", []
+    odometer = dp.Odometer(tmp_path / "o", BUDGET)
+    interrupted(plan, (X, Y), 1, checkpoint=path, odometer=odometer)
+    ((run,),) = ask(path, "SELECT run FROM about")
+
+    def look(done, total):
+        seen.append((done, max(odometer.committed(run))))
+        if done == 4:
+            raise InterruptError
+
+    with pytest.raises(InterruptError):
+        dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, progress=look)
+    assert seen == [(2, 2), (3, 3), (4, 4)]
+    assert ask(path, "SELECT round FROM progress") == [(4,)]
+
+
+def test_a_digest_that_a_crash_left_out_is_recorded_on_resuming(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    odometer = dp.Odometer(tmp_path / "o", BUDGET)
+    interrupted(plan, (X, Y), 3, checkpoint=path, odometer=odometer)
+    ((run,),) = ask(path, "SELECT run FROM about")
+    digests = odometer.committed(run)
+    change(odometer.path, "DELETE FROM rounds WHERE round = 3")
+    interrupted(plan, (X, Y), 4, checkpoint=path, odometer=odometer)
+    assert {number: odometer.committed(run)[number] for number in digests} == digests
+
+
+# -- old copies ------------------------------------------------------------------------------------
+
+
+def copied(tmp_path, plan, rounds, more, odometer):
+    """Return an old copy of a checkpoint whose run has gone on."""
+    path, copy = tmp_path / "run", tmp_path / "copy"
+    interrupted(plan, (X, Y), rounds, checkpoint=path, odometer=odometer, order="stream")
+    shutil.copy(path, copy)
+    interrupted(plan, (X, Y), more, checkpoint=path, odometer=odometer, order="stream")
+    return path, copy
+
+
+@pytest.mark.parametrize("solver", ["dp_ftrl", "dp_sgd_single_epoch"])
+def test_an_old_copy_on_other_rows_is_refused_and_on_the_same_rows_harmless(solver, tmp_path):
+    plan, odometer = make(solver), dp.Odometer(tmp_path / "o", BUDGET)
+    path, copy = copied(tmp_path, plan, 2, 4, odometer)
+    before, seen = copy.read_bytes(), []
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="already used on other rows: round 3 of run"):
+            dp.run(
+                plan,
+                OTHER,
+                checkpoint=copy,
+                odometer=odometer,
+                order="stream",
+                progress=lambda done, total: seen.append(done),
+            )
+    assert seen == []
+    assert copy.read_bytes() == before  # not even the file has seen the second answer
+    same = dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="stream")
+    last = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
+    assert same.weights.tobytes() == last.weights.tobytes()
+    assert len(odometer.entries()) == 1
+
+
+def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
+    plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
+    path, copy = copied(tmp_path, plan, 1, 2, odometer)
+    done = []
+
+    def chunks():  # while the copy waits for its first row, the run itself goes on
+        dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
+        yield OTHER
+
+    def progress(number, total):
+        done.append(number)
+
+    table = dp.data.from_batches(chunks(), n=N, d=D)
+    change(odometer.path, "DELETE FROM rounds WHERE round > 1")
+    with pytest.raises(LedgerError, match="already used on other rows: round 2"):
+        dp.run(plan, table, checkpoint=copy, odometer=odometer, order="stream", progress=progress)
+    assert done == []
+    with pytest.raises(LedgerError, match="already used on other rows: round 2"):
+        dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="stream")
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A plan, its checkpoint after two rounds, and its odometer."""
+    plan, path = make(), tmp_path / "run"
+    odometer = dp.Odometer(tmp_path / "o", dp.ApproxDP(9.0, 1e-4))
+    interrupted(
+        plan, (X, Y), 2, checkpoint=path, odometer=odometer, randomness=dp.Randomness.seeded(4)
+    )
+    return plan, path, odometer
+
+
+def refused(begun, error, words, *, plan=None, table=None, **arguments):
+    """See that a run is refused without reading a row, writing a byte, or paying."""
+    known, path, odometer = begun
+    before = path.read_bytes(), len(odometer.entries())
+    with pytest.raises(error, match=words):
+        dp.run(
+            known if plan is None else plan,
+            Untouchable() if table is None else table,
+            **{"checkpoint": path, "odometer": odometer, **arguments},
+        )
+    assert (path.read_bytes(), len(odometer.entries())) == before
+
+
+def used_root():
+    root = dp.Randomness.seeded(4)
+    root.child("elsewhere")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"plan": make(step=0.25)}, CheckpointError, "another plan: it differs in step"),
+        ({"plan": make(rounds=5)}, CheckpointError, "it differs in rounds, .*mechanism"),
+        ({"plan": make("dp_sgd_single_epoch")}, CheckpointError, "it differs in solver"),
+        ({"order": "stream"}, CheckpointError, "begun with order='secret', not 'stream'"),
+        ({"randomness": dp.Randomness.seeded(5)}, CheckpointError, "mismatched noise state"),
+        ({"randomness": dp.Randomness.secure()}, CheckpointError, "mismatched noise state"),
+        ({"randomness": used_root()}, RandomnessError, "has been used"),
+        ({"randomness": 4}, ParameterError, "randomness must be a Randomness"),
+        ({"checkpoint": 4}, ParameterError, "must be the path of a file"),
+        ({"checkpoint": b"run"}, ParameterError, "must be the path of a file"),
+    ],
+)
+def test_other_runs_are_refused(arguments, error, words, begun):
+    refused(begun, error, words, **arguments)
+    plan, path, odometer = begun
+    assert dp.run(plan, (X, Y), checkpoint=path, odometer=odometer).weights.shape == (D + 1,)
+
+
+def test_solvers_without_rounds_are_refused(tmp_path):
+    plan = dp.plan(PROBLEM, n=N, d=D, budget=BUDGET, solver="noisy_gd")
+    with pytest.raises(ParameterError, match=r"Solvers that can: .*dp_ftrl"):
+        dp.run(plan, Untouchable(), checkpoint=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sources_in_an_unknown_order_are_refused(tmp_path):
+    source = dp.data.from_arrays(X, Y).bounded(PROBLEM.bounds)
+    with pytest.raises(ParameterError, match="order of its own"):
+        dp.run(make(), source, checkpoint=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odometers_that_do_not_know_runs_are_refused(tmp_path):
+    class Simple:
+        def spend(self, releases, *, label):
+            raise AssertionError("it was asked to pay")
+
+    with pytest.raises(ParameterError, match=r"knows runs by name.*got Simple"):
+        dp.run(make(), Untouchable(), checkpoint=tmp_path / "run", odometer=Simple())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_used_root_leaves_no_file(tmp_path):
+    with pytest.raises(RandomnessError, match="has been used"):
+        dp.run(make(), Untouchable(), checkpoint=tmp_path / "run", randomness=used_root())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "values", "error", "words"),
+    [
+        ("UPDATE about SET schema = ?", ("dpsco.checkpoint/2",), CheckpointError,
+         "has schema 'dpsco.checkpoint/2', this version"),
+        ("UPDATE about SET version = ?", ("0.0.1",), CheckpointError, r"begun by dpsco 0\.0\.1"),
+        ("UPDATE about SET plan = ?", ("?",), CheckpointError, "another plan: it cannot be read"),
+        ("UPDATE progress SET round = ?", (1,), CheckpointError, "digest does not match"),
+        ("UPDATE vectors SET numbers = zeroblob(8 * ?)", (D + 1,), CheckpointError, "digest"),
+        ("UPDATE vectors SET numbers = zeroblob(?)", (3,), CheckpointError, "another length"),
+        ("UPDATE vectors SET shape = ?", ("?",), CheckpointError, "damaged, or no checkpoint"),
+        ("DELETE FROM vectors", (), CheckpointError, "digest does not match"),
+        ("DELETE FROM about", (), CheckpointError, "0 rows in the place of one"),
+        ("DROP TABLE about", (), CheckpointError, "damaged, or no checkpoint"),
+        ("DELETE FROM root", (), CheckpointError, "damaged, or no checkpoint"),
+        ("UPDATE root SET secret = ?", ("words",), CheckpointError, "its key cannot be read"),
+        ("UPDATE root SET secret = zeroblob(?)", (49,), RandomnessError, "root is damaged"),
+        ("INSERT INTO certificate VALUES (?)", ("{}",), CheckpointError, "result cannot be read"),
+    ],
+)  # fmt: skip
+def test_damaged_files_are_refused(statement, values, error, words, begun):
+    change(begun[1], statement, *values)
+    refused(begun, error, words)
+
+
+def test_files_that_are_no_checkpoints_are_refused(begun, tmp_path):
+    (tmp_path / "text").write_text("not a database, but long enough to look like some file\n" * 99)
+    refused(begun, CheckpointError, "damaged, or no checkpoint", checkpoint=tmp_path / "text")
+    refused(begun, CheckpointError, "has schema 'dpsco.odometer/1'", checkpoint=tmp_path / "o")
+    (tmp_path / "torn").write_bytes(begun[1].read_bytes()[:5000])
+    refused(begun, CheckpointError, "torn", checkpoint=tmp_path / "torn")
+
+
+def test_paths_that_cannot_be_written_are_refused(begun, tmp_path):
+    no = tmp_path / "no" / "folder"
+    refused(begun, CheckpointError, "cannot make .*No such file", checkpoint=no)
+    refused(begun, CheckpointError, "cannot use the checkpoint", checkpoint=tmp_path)
+
+
+def test_a_key_that_others_may_read_is_refused(begun, tmp_path):
+    begun[1].chmod(0o640)
+    refused(begun, CheckpointError, r"others may read it \(mode 640\)")
+    (tmp_path / "empty").touch(mode=0o644)
+    refused(begun, CheckpointError, "others may read it", checkpoint=str(tmp_path / "empty"))
+
+
+def test_an_empty_file_is_a_new_run(tmp_path):
+    # Whoever made it died before anything had a name, was paid for, or drawn.
+    (tmp_path / "run").touch(mode=0o600)
+    assert dp.run(make(), (X, Y), checkpoint=tmp_path / "run").weights.shape == (D + 1,)
+
+
+# -- one at a time ---------------------------------------------------------------------------------
+
+
+def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
+    plan, path, refusals = make(), tmp_path / "run", []
+
+    def second():
+        with pytest.raises(CheckpointError, match="is in use: another run holds it"):
+            dp.run(plan, Untouchable(), checkpoint=path)
+        refusals.append(threading.get_ident())
+
+    def progress(done, total):
+        if done == 2:  # in this thread, and in another one
+            second()
+            thread = threading.Thread(target=second)
+            thread.start()
+            thread.join()
+        if done == 3:  # and in another process
+            child = os.fork()
+            if not child:
+                try:
+                    second()
+                    os._exit(3)
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+    whole = dp.run(plan, (X, Y), randomness=dp.Randomness.seeded(6))
+    last = dp.run(
+        plan, (X, Y), checkpoint=path, progress=progress, randomness=dp.Randomness.seeded(6)
+    )
+    assert len(set(refusals)) == 2
+    assert last.weights.tobytes() == whole.weights.tobytes()
+
+
+def test_an_open_checkpoint_stays_in_its_process(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    with Checkpoint(path, plan, order="stream") as kept:
+        ledger = kept.open_ledger()
+        going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        child = os.fork()
+        if not child:
+            with pytest.raises(CheckpointError, match="must stay in the process"):
+                kept.commit(going)
+            with pytest.raises(RandomnessError, match="forked"):
+                kept.randomness.child("noise")
+            kept.close()
+            os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        with pytest.raises(LedgerError, match="neither copied nor pickled"):
+            kept.__reduce_ex__(4)
+        with pytest.raises(CheckpointError, match="is in use"):  # the child has not let go of it
+            Checkpoint(path, plan, order="stream")
+
+
+# -- no room ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [0, 1000, 9000])
+def test_a_disk_without_room_is_refused_before_anything_is_drawn(room, tmp_path):
+    child = os.fork()
+    if not child:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        try:
+            with pytest.raises(CheckpointError, match=r"cannot use the checkpoint .*Nothing more"):
+                dp.run(make(), Untouchable(), checkpoint=tmp_path / "run")
+            os._exit(4)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_costs_no_round(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    whole = dp.run(plan, (X, Y), randomness=dp.Randomness.seeded(6))
+    interrupted(plan, (X, Y), 2, checkpoint=path, randomness=dp.Randomness.seeded(6))
+    child = os.fork()
+    if not child:
+        import resource
+
+        size = 4096
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        try:
+            with pytest.raises(CheckpointError, match="cannot use the checkpoint"):
+                dp.run(plan, (X, Y), checkpoint=path, progress=stop_after(3))
+            os._exit(4)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert dp.run(plan, (X, Y), checkpoint=path).weights.tobytes() == whole.weights.tobytes()
