@@ -389,14 +389,14 @@ KILLS = """
 
 def test_runs_that_are_killed_again_and_again(tmp_path):
     finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "3"],
+        [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "2"],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-    assert len(folders) == 12
+    assert len(folders) == 8
     assert int(finished.stdout) > 3 * len(folders)  # kills
     for folder in folders:
         ended, whole = (np.load(folder / f"{name}.npy") for name in ("run", "whole"))
@@ -617,6 +617,14 @@ def test_a_used_root_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_root_that_is_given_is_used_up(tmp_path):
+    for rounds in (1, 2):  # for a new run, and for one that goes on
+        root = dp.Randomness.seeded(3)
+        interrupted(make(), (X, Y), rounds, checkpoint=tmp_path / "run", randomness=root)
+        with pytest.raises(RandomnessError, match="has been used"):
+            root.stored()
+
+
 @pytest.mark.parametrize(
     ("statement", "values", "error", "words"),
     [
@@ -661,6 +669,7 @@ def test_a_key_that_others_may_read_is_refused(begun, tmp_path):
     refused(begun, CheckpointError, r"others may read it \(mode 640\)")
     (tmp_path / "empty").touch(mode=0o644)
     refused(begun, CheckpointError, "others may read it", checkpoint=str(tmp_path / "empty"))
+    assert (tmp_path / "empty").exists()  # it is not for us to remove
 
 
 def test_an_empty_file_is_a_new_run(tmp_path):
@@ -702,6 +711,23 @@ def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
     )
     assert len(set(refusals)) == 2
     assert last.weights.tobytes() == whole.weights.tobytes()
+
+
+def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, monkeypatch):
+    plan, path, first = make(), tmp_path / "run", []
+    connect = sqlite3.connect
+
+    def overtaken(*arguments, **settings):  # another run begins between making the file and locking
+        monkeypatch.setattr(sqlite3, "connect", connect)
+        first.append(Checkpoint(path, plan, order="secret"))
+        return connect(*arguments, **settings)
+
+    monkeypatch.setattr(sqlite3, "connect", overtaken)
+    with pytest.raises(CheckpointError, match="is in use"):
+        dp.run(plan, Untouchable(), checkpoint=path)
+    first[0].close()
+    interrupted(plan, (X, Y), 1, checkpoint=path)
+    assert ask(path, "SELECT run FROM about") == [(first[0].run,)]
 
 
 def test_an_open_checkpoint_stays_in_its_process(tmp_path):

@@ -1,7 +1,7 @@
 """Run the experiments of every family: ``make bench-rates``, ``python -m benchmarks.rates``.
 
-Prints excess risk against n with its standard error, the slope, the bands, and a verdict. The exit
-code is 1 if a band is missed.
+Prints excess risk against n with its standard error, the slope, the bands, and a verdict; then the
+comparisons of solvers on the same tables, as ratios. The exit code is 1 if a band is missed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from .experiment import Experiment, slope
+from .comparison import Comparison
+from .experiment import Experiment, slope, summary
 
 QUICK_SIZES, QUICK_REPEATS = 2, 2
-_HELPERS = {"__main__", "experiment", "instances"}
+_HELPERS = {"__main__", "comparison", "experiment", "few_round_instances", "instances"}
 
 
 def families() -> list[str]:
@@ -37,6 +38,16 @@ def experiments(only: str | None = None) -> Iterator[Experiment]:
                 yield experiment
 
 
+def comparisons(only: str | None = None) -> Iterator[Comparison]:
+    """Yield every comparison, or those that a solver wins or with some words in their name."""
+    package = __package__ or "benchmarks.rates"
+    for family in families():
+        module = importlib.import_module(f"{package}.{family}")
+        for comparison in getattr(module, "COMPARISONS", ()):
+            if only is None or only == comparison.entrants[0].solver or only in comparison.name:
+                yield comparison
+
+
 def run(experiment: Experiment, *, quick: bool = False) -> list[str]:
     """Print one experiment's measurements; return what lies outside of its bands.
 
@@ -51,18 +62,45 @@ def run(experiment: Experiment, *, quick: bool = False) -> list[str]:
     spent = ", ".join(f"{name} {budget[name]}" for name in budget if name != "unit")
     print(f"  {spent}; {experiment.repeats} repeats; zero weights have {trivial:.4g}")
     measured: dict[int, float] = {}
+    largest: dict[int, float] = {}
     for n in sizes:
         start = time.perf_counter()
-        measured[n], error = experiment.measure(n)
+        found = experiment.runs(n)
+        measured[n], error = summary(found)
+        largest[n] = max(found)
         low, high = experiment.excess.get(n, (-math.inf, math.inf))
         band = f"[{low:g}, {high:g}]" if n in experiment.excess else ""
         seconds = time.perf_counter() - start
         print(f"  n {n:>8,}  excess {measured[n]:.3e} +- {error:.1e}  {band:<22}{seconds:6.1f} s")
-    problems = [] if quick else experiment.problems(measured)
+    problems = [] if quick else experiment.problems(measured, largest)
     if len(measured) > 1:
         print(f"  slope {slope(measured):+.2f}  {experiment.slope if not quick else ''}")
     verdict = "not judged" if quick else "; ".join(problems) or "as it should be"
     print(f"  {verdict}\n")
+    return problems
+
+
+def compare(comparison: Comparison, *, quick: bool = False) -> list[str]:
+    """Print one comparison; return the ratios outside of their bands.
+
+    A quick one runs every entrant once, with the first of its settings, and judges nothing.
+    """
+    print(f"{comparison.name}: {comparison.instance.name}, n = {comparison.n:,}")
+    start = time.perf_counter()
+    measured = comparison.measure(quick=quick)
+    first = measured[comparison.entrants[0].name]
+    for entrant in comparison.entrants:
+        found = measured[entrant.name]
+        low, high = entrant.ratio
+        band = f"[{low:g}, {high:g}]" if entrant is not comparison.entrants[0] else ""
+        ratio = found.excess / first.excess
+        print(
+            f"  {entrant.name:<44}{found.excess:.3e} +- {found.error:.1e}{ratio:>8.2f} x  "
+            f"{band:<13}{found.options}"
+        )
+    problems = [] if quick else comparison.problems(measured)
+    verdict = "not judged" if quick else "; ".join(problems) or "as it should be"
+    print(f"  {verdict} ({time.perf_counter() - start:.0f} s)\n")
     return problems
 
 
@@ -73,14 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="smallest sizes, no verdicts")
     options = parser.parse_args(arguments)
     chosen = list(experiments(options.only))
-    if not chosen:
+    paired = list(comparisons(options.only))
+    if not chosen and not paired:
         print(f"no experiment is called {options.only!r}", file=sys.stderr)
         return 2
     missed = {item.name: found for item in chosen if (found := run(item, quick=options.quick))}
+    for pair in paired:
+        if found := compare(pair, quick=options.quick):
+            missed[pair.name] = found
     for name, problems in missed.items():
         print(f"MISSED {name}: {'; '.join(problems)}")
     outcome = "none judged" if options.quick else f"{len(missed)} outside of their bands"
-    print(f"{len(chosen)} experiments, {outcome}")
+    also = f" and {len(paired)} comparisons" if paired else ""
+    print(f"{len(chosen)} experiments{also}, {outcome}")
     return 1 if missed else 0
 
 

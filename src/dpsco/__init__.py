@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PrivateSVC,
         PrivateSVR,
     )
+    from .forecasts import forecast
     from .geometry import domains
     from .plans import Result
     from .privacy import (
@@ -77,6 +78,7 @@ _HOMES = {
     "Problem": ".problem",
     "Result": ".plans",
     "recommend": ".select",
+    "forecast": ".forecasts",
     **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".api"),
 }
 
@@ -113,6 +115,7 @@ __all__ = [
     "load_plan",
     "Result",
     "recommend",
+    "forecast",
     # the guarantee
     "ApproxDP",
     "PureDP",

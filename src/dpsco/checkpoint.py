@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from .checkpoint_file import Store, digest_of
-from .data.table import Order
 from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
 from .plans import BasePlan, Result
 from .privacy.certificate import Certificate
@@ -49,7 +48,7 @@ class Checkpoint(Unique):
     Args:
         path: of the file. If it is not there, a new run begins.
         plan: of the run; a file of another plan is refused.
-        order: of the rows, likewise.
+        order: how the rows come, in a word, likewise.
         randomness: of a new run, not used before; secure by default. A run that goes on takes its
             own from the file, and another seed than its own is refused.
         odometer: pays for the run, once, and sees to it that no noise is used twice.
@@ -65,7 +64,7 @@ class Checkpoint(Unique):
         path: str | Path,
         plan: BasePlan,
         *,
-        order: Order,
+        order: str,
         randomness: Randomness | None = None,
         odometer: RunPurse | None = None,
     ) -> None:
@@ -80,8 +79,9 @@ class Checkpoint(Unique):
         self._store = Store(self.path)
         self._new = False
         try:
-            self._new = self._store.is_new
-            if self._new:
+            if self._store.is_new:
+                self._store.check_private()
+                self._new = True
                 root = Randomness.secure() if randomness is None else randomness
                 self._store.begin(identity(plan), order, root.stored())
             self.run = self._store.check(identity(plan), order)

@@ -65,10 +65,10 @@ class Store:
                     self._database.execute(setting)
                 self._database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
                 self._database.execute("COMMIT")
-            except BaseException:
-                self._database.close()
-                if made:
+            except BaseException as problem:
+                if made and "locked" not in str(problem):  # else another run has begun in it
                     self._unlink()
+                self._database.close()
                 raise
 
     @property
@@ -78,9 +78,17 @@ class Store:
             found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return bool(found == (0,))
 
+    def check_private(self) -> None:
+        """Refuse a key in a file that others may read."""
+        mode = os.stat(self._path).st_mode & 0o777
+        if os.name == "posix" and mode & 0o077:
+            raise CheckpointError(
+                f"{self._path} holds the key of the noise, and others may read it (mode {mode:o}). "
+                "If nobody has, make it private (chmod 600) and resume."
+            )
+
     def begin(self, plan: str, order: str, secret: bytes) -> None:
         """Write all that a run begins with."""
-        self._check_private()
         with self._transaction() as database:
             for table in _TABLES:
                 database.execute(table)
@@ -132,7 +140,7 @@ class Store:
 
     def root(self) -> bytes:
         """Return the secret root of a run that is not over."""
-        self._check_private()
+        self.check_private()
         secret = self._row("SELECT secret FROM root")[0]
         if not isinstance(secret, bytes):
             raise self.damaged("its key cannot be read")
@@ -163,8 +171,8 @@ class Store:
         """Remove the file; only while nothing was paid for and drawn from its root."""
         with contextlib.suppress(CheckpointError), self._transaction() as database:
             database.execute("DROP TABLE IF EXISTS root")
-        self.close()
-        self._unlink()
+        self._unlink()  # while it is locked, so that no other run can have begun in it
+        self._database.close()
 
     def close(self) -> None:
         """Let go of the file, and of the empty journal beside it."""
@@ -178,12 +186,14 @@ class Store:
     def _unlink(self) -> None:
         """Remove the journal and the file, in this order: a journal must not meet a new file."""
         for path in (f"{self._path}-journal", self._path):
-            Path(path).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # some systems keep a file that is open
+                os.unlink(path)
 
     def damaged(self, what: str) -> CheckpointError:
         """Return the refusal of a file that does not say what it should."""
         return CheckpointError(
-            f"{self._path} is damaged, or no checkpoint: {what}. Nothing was released."
+            f"{self._path} is damaged, or no checkpoint: {what}. A run cannot go on without its "
+            "checkpoint: begin a new one, in another file."
         )
 
     def _row(self, query: str) -> tuple[Any, ...]:
@@ -225,15 +235,6 @@ class Store:
                     f"cannot use the checkpoint {self._path}: {problem}. Nothing more was released."
                 ) from None
             raise self.damaged(str(problem)) from None
-
-    def _check_private(self) -> None:
-        """Refuse a key in a file that others may read."""
-        mode = os.stat(self._path).st_mode & 0o777
-        if os.name == "posix" and mode & 0o077:
-            raise CheckpointError(
-                f"{self._path} holds the key of the noise, and others may read it (mode {mode:o}). "
-                "If nobody has, make it private (chmod 600) and resume."
-            )
 
 
 def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:

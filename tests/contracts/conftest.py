@@ -64,6 +64,9 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "dp_sgd_output_unbounded": {"sampling": "with_replacement"},
     "bolt_on_sgd": {"batch": 5},
     "dp_ftrl": {"noise": "tree"},
+    "acc_srgd": {"noise": "tree", "certified": True},
+    "srg_sgd": {"noise": "blt"},
+    "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},
 }
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {

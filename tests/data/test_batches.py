@@ -127,9 +127,15 @@ def test_what_from_arrays_takes_is_a_chunk():
 def test_text_that_is_missing_makes_a_null_row_in_any_chunk():
     bounds = Bounds(1.0, label=Classes("no", "yes"))
     X = np.full((2, D), 0.25)
-    chunks = [(X, np.array(["no", "yes"])), (X, ["no", None]), (X, pd.Series([None, "no"]))]
-    found = streamed(chunks, bounds, n=6, labels="text").rows()
-    assert found.present.tolist() == [True, True, True, False, False, True]
+    # NumPy forgets a zero at the end of a string: only the mask tells that this is another word.
+    chunks = [
+        (X, np.array(["no", "yes"])),
+        (X, ["no\0", "no"]),
+        (X, np.array(["yes", "no"])),
+        (X, pd.Series([None, "no"])),
+    ]
+    found = streamed(chunks, bounds, n=8, labels="text").rows()
+    assert found.present.tolist() == [True, True, False, True, True, True, False, True]
 
 
 def test_without_labels():
@@ -286,12 +292,12 @@ def test_memory_does_not_grow_with_the_rows():
     asked = ClippedGradient(Logistic(), np.zeros(d), 1.0)
     tracemalloc.start()
     try:
-        source.sum(asked, 0, n // 2)
-        source.sum(asked, n // 2, n)
+        source.sum(asked, 0, n // 2, compiled=False)  # loading a compiler is no row
+        source.sum(asked, n // 2, n, compiled=False)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 12e6  # all rows are 160 MB
+    assert peak < 5e6  # all rows are 160 MB, one chunk is 0.8 MB
 
 
 # -- streams that are too short or too long --------------------------------------------------------

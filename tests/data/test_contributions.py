@@ -114,3 +114,12 @@ def test_what_has_no_vector_for_each_row_is_refused():
         contributions(scores, rows.rows())
     with pytest.raises(ParameterError, match="needs 5 weights"):
         list(contribution_pieces(ClippedGradient(Logistic(), np.zeros(4), 1.0), rows))
+
+
+def test_products_that_overflow_are_cut_as_in_the_sum():
+    """The slope is a number and the gradient is not: still the row counts, clipped."""
+    block = Bounds(100.0, label=1.0).apply(np.array([[80.0, 60.0]]), np.ones(1))
+    query = ClippedGradient(Squared(), np.array([1e306, 0.0]), 0.5)
+    found = contributions(query, block)
+    np.testing.assert_allclose(found, [[0.4, 0.3]], rtol=1e-12)
+    np.testing.assert_allclose(found[0], query.sum(block), rtol=1e-12)

@@ -1,5 +1,7 @@
 """A small problem that all sides of a federated run agree on."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ class Setting:
         cuts = np.linspace(start, stop, count + 1).astype(int)
         return [
             Worker(self.rows(a, b), plan, name=f"{round}/{a}", **more)
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            for a, b in itertools.pairwise(cuts)
         ]
 
 

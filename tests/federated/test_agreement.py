@@ -56,6 +56,8 @@ def test_plans_with_a_loss_of_ones_own_have_one_too(setting):
             lambda margin, label: (margin - label) ** 2 / 2,
             lambda margin, label: margin - label,
             labels="sign",
+            slope_bound=float("inf"),
+            convex=True,
         )
         problem = dataclasses.replace(setting.problem, loss=own)
         options = {"rounds": 2, "clip": clip}

@@ -45,7 +45,7 @@ def test_what_is_chosen_is_fine_and_fits(setting):
         chosen = FixedPoint.choose(plan)
         assert 2**20 <= clip / chosen.step < 2**21
         assert chosen.check(plan) is chosen
-        with pytest.raises(ParameterError, match="need .* bits"):
+        with pytest.raises(ParameterError, match=r"need .* bits"):
             FixedPoint(chosen.step, chosen.bits - 1).check(plan)
     assert FixedPoint.choose(plan_of(setting, 8), step=0.125).step == 0.125
 

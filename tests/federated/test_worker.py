@@ -86,7 +86,8 @@ def test_neighbouring_integer_sums_differ_by_two_clips_exactly(setting, unit, ro
             labels[slice(None) if unit == "worker" else 5] = label
             other = exact(answers(setting, plan, changed, labels, task, encoding))
             modulus = 2**encoding.bits
-            gaps = [(a - b + modulus // 2) % modulus - modulus // 2 for a, b in zip(known, other)]
+            pairs = zip(known, other, strict=True)
+            gaps = [(a - b + modulus // 2) % modulus - modulus // 2 for a, b in pairs]
             assert squared(gaps) <= limit
             largest = max(largest, squared(gaps))
     assert largest > limit / 16  # the bound is not far from what happens

@@ -1168,3 +1168,32 @@ def test_wrong_arguments_are_named():
         for wrong in ("a row is small", 3):  # one letter a line would be in the certificate
             with pytest.raises(ParameterError, match=f"{name} must be a list of sentences"):
                 Ledger(release, budget, **{name: wrong})
+
+
+# -- releases of a run that goes on in another process ---------------------------------------------
+
+
+def test_a_skipped_release_uses_up_its_noise_and_its_place():
+    release = dataclasses.replace(RELEASES["gaussian"], count=3)
+    whole, going = opened(release, seed=5), opened(release, seed=5)
+    answers = [whole.gaussian([0.0, 0.0], **arguments(release)) for _ in range(3)]
+    assert going.skip(release) is None
+    for answer in answers[1:]:
+        assert np.array_equal(going.gaussian([0.0, 0.0], **arguments(release)), answer)
+    going.close()
+    with pytest.raises(LedgerError, match="closed"):
+        going.skip(release)
+
+
+def test_only_planned_gaussian_releases_are_skipped():
+    release, other = RELEASES["gaussian"], RELEASES["selection"]
+    ledger = opened(release, other)
+    with pytest.raises(ParameterError, match="takes a GaussianRelease"):
+        ledger.skip(other)
+    ledger.skip(release)
+    with pytest.raises(LedgerError, match="already executed as often as planned"):
+        ledger.skip(release)
+    with pytest.raises(LedgerError, match="broken"):
+        ledger.close()
+    with pytest.raises(LedgerError, match="not planned"):
+        opened(release).skip(dataclasses.replace(release, sigma=9.0))

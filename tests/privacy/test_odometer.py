@@ -9,13 +9,19 @@ import threading
 
 import pytest
 
-from dpsco.errors import BudgetError, OdometerError, ParameterError
+from dpsco.errors import BudgetError, LedgerError, OdometerError, ParameterError
 from dpsco.privacy.accounting import compose, cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import gaussian_sigma
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.odometer import Odometer
-from dpsco.privacy.releases import GaussianRelease, PoissonGaussianRelease, SelectionRelease
+from dpsco.privacy.prefix_sums import mechanism
+from dpsco.privacy.releases import (
+    GaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+    SelectionRelease,
+)
 
 BUDGET = ApproxDP(1.0, 1e-6)
 
@@ -162,6 +168,95 @@ def test_threads_take_turns(tmp_path):
         thread.join()
     assert sorted(n for n in outcomes if n) == [1, 2, 3, 4, 5]
     assert outcomes.count(None) == 3
+
+
+# -- runs that may be resumed ----------------------------------------------------------------------
+
+
+def test_a_run_is_paid_for_once(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    first = odometer.spend(share(2), label="fit", run="a")
+    for _ in range(3):
+        assert Odometer(tmp_path / "o").spend(share(2), label="again", run="a") == first
+    assert [entry.number for entry in odometer.entries()] == [1]
+    stream = PrefixSumRelease(1.0, 100.0, mechanism("blt", rounds=5), rows=(0, 100))
+    paid = odometer.spend([stream, share(9)], run="b")  # every record is found equal to itself
+    assert odometer.spend([stream, share(9)], run="b") == paid
+    assert len(odometer.entries()) == 2
+
+
+def test_a_run_that_has_paid_for_something_else_is_refused(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(3), run="a")
+    for other in (share(4), [share(3), share(3)]):
+        with pytest.raises(OdometerError, match=r"run a has paid for other releases \(entry 1"):
+            odometer.spend(other, run="a")
+    assert len(odometer.entries()) == 1
+
+
+def test_a_run_that_was_refused_has_not_paid(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(2))
+    with pytest.raises(BudgetError):
+        odometer.spend(share(1), run="a")
+    assert odometer.spend(share(2), run="a").number == 2
+
+
+def test_a_run_whose_spend_is_gone_is_refused(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(2), run="a")
+    with sqlite3.connect(tmp_path / "o") as database:
+        database.execute("DELETE FROM spends")
+    database.close()
+    with pytest.raises(OdometerError, match="the spend of run a is missing"):
+        odometer.spend(share(2), run="a")
+
+
+def test_a_round_lets_out_one_answer(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(2), run="a")
+    odometer.spend(share(2), run="b")
+    for _ in range(2):
+        odometer.commit("a", 1, "one")
+        odometer.commit("a", 2, "two")
+        odometer.commit("b", 1, "another run's")
+    with pytest.raises(LedgerError, match="already used on other rows: round 2 of run a"):
+        odometer.commit("a", 2, "other rows")
+    assert odometer.committed("a") == {1: "one", 2: "two"}
+    assert odometer.committed("b") == {1: "another run's"}
+    assert odometer.committed("c") == {}
+
+
+def test_a_round_of_a_run_that_has_not_paid_is_refused(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    odometer.spend(share(2))
+    with pytest.raises(OdometerError, match="run a was not paid for"):
+        odometer.commit("a", 1, "one")
+    assert odometer.committed("a") == {}
+
+
+def test_files_from_before_there_were_runs_still_serve(tmp_path):
+    Odometer(tmp_path / "o", BUDGET).spend(share(2), label="old")
+    with sqlite3.connect(tmp_path / "o") as database:
+        database.execute("DROP TABLE runs")
+        database.execute("DROP TABLE rounds")
+    database.close()
+    odometer = Odometer(tmp_path / "o")
+    odometer.spend(share(2), label="new", run="a")
+    odometer.commit("a", 1, "one")
+    assert [entry.label for entry in odometer.entries()] == ["old", "new"]
+
+
+def test_ledgers_name_their_run_only_if_they_have_one(tmp_path):
+    asked = []
+
+    class Purse:
+        def spend(self, releases, **more):
+            asked.append(more)
+
+    for run in (None, "a"):
+        Ledger(share(1), BUDGET, odometer=Purse(), run=run)
+    assert asked == [{"label": "run"}, {"label": "run", "run": "a"}]
 
 
 KILLS = """

@@ -483,7 +483,6 @@ def test_description_is_public_data() -> None:
         {"name": "banded", "rounds": 4, "bands": 5},
         {"name": "banded", "rounds": 4, "bands": math.nan},
         {"name": "banded", "rounds": 4, "bands": True},
-        {"name": "bisr", "rounds": 4},
         {"name": "bisr", "rounds": 4, "bands": 5},
         {"name": "toeplitz", "rounds": 4, "bands": 2},
         {"name": "tree", "rounds": 1, "drop_root": True},

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.special import gammaincc, kolmogorov, ndtr
 
 from dpsco.errors import ParameterError, RandomnessError
-from dpsco.privacy.randomness import Randomness, Stream
+from dpsco.privacy.randomness import Randomness, Stream, fresh_name
 
 FALSE_ALARM = 1e-6  # of each statistical test below
 GOLDEN = ["-0x1.d543fc413446ep-1", "-0x1.bbf61d3c5f58bp-1"]  # of this code; equal on every machine
@@ -398,3 +398,85 @@ def test_wrong_arguments_are_refused(method: str, calls: list[tuple[object, ...]
     for arguments in calls:
         with pytest.raises(ParameterError):
             getattr(stream(), method)(*arguments)
+
+
+# -- a root that is stored for a run that may be interrupted ---------------------------------------
+
+
+@pytest.mark.parametrize("make", [Randomness.secure, lambda: Randomness.seeded(9)])
+def test_a_restored_root_hands_out_the_same_streams(make) -> None:  # type: ignore[no-untyped-def]
+    root = make()
+    stored = root.stored()
+    assert root.stored() == stored  # as long as it has not been used
+    again = Randomness.restored(stored)
+    assert again.reproducible == root.reproducible
+    assert again.description == root.description
+    for purpose in ("rows", "noise", "noise"):
+        words = [one.child(purpose).words(5).tolist() for one in (root, again)]
+        assert words[0] == words[1]
+
+
+def test_a_stored_secure_root_says_so() -> None:
+    root = Randomness.secure()
+    assert "checkpoint" not in root.description
+    key = root.stored()[1:33]
+    assert "which a checkpoint kept while the run lasted" in root.description
+    assert key.hex() not in repr(root) + str(root) + repr(vars(root).keys())
+    seeded = Randomness.seeded(1)
+    said = seeded.description
+    seeded.stored()
+    assert seeded.description == said
+
+
+@pytest.mark.parametrize("make", [Randomness.secure, lambda: Randomness.seeded(9)])
+def test_a_used_root_is_not_stored(make) -> None:  # type: ignore[no-untyped-def]
+    root = make()
+    root.child("noise")
+    with pytest.raises(RandomnessError, match="has been used"):
+        root.stored()
+
+
+@pytest.mark.parametrize("place", [0, 1, 20, 32, 33, 48])
+def test_a_damaged_root_is_not_restored(place: int) -> None:
+    stored = bytearray(Randomness.seeded(2).stored())
+    stored[place] ^= 1
+    with pytest.raises(RandomnessError, match="damaged"):
+        Randomness.restored(bytes(stored))
+    for wrong in (b"", bytes(49), bytes(stored[:-1])):
+        with pytest.raises(RandomnessError, match="damaged"):
+            Randomness.restored(wrong)
+
+
+STORED_FORK = """
+import os
+from dpsco.errors import RandomnessError
+from dpsco.privacy.randomness import Randomness
+
+stored = Randomness.secure()
+again = Randomness.restored(stored.stored())
+stream = again.child("noise")
+pid = os.fork()
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+else:
+    refused = 0
+    for draw in (lambda: stored.child("noise"), lambda: again.child("noise"),
+                 lambda: stream.words(1), stored.stored):
+        try:
+            draw()
+        except RandomnessError as problem:
+            refused += "forked" in str(problem)
+    print(refused, flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_a_stored_root_refuses_to_work_in_a_forked_process(tmp_path: Path) -> None:
+    assert run_script(tmp_path, STORED_FORK) == ["4"]
+
+
+def test_fresh_names_differ() -> None:
+    names = {fresh_name() for _ in range(100)}
+    assert len(names) == 100
+    assert all(len(bytes.fromhex(name)) == 16 for name in names)

@@ -116,10 +116,20 @@ def add_calibration(group: Any) -> None:
     )
 
 
-def add_public_facts(parser: argparse.ArgumentParser) -> None:
-    """Add what must be known where there is no file: a schema or the columns' number, and rows."""
+def add_public_facts(parser: argparse.ArgumentParser, *, data: bool = False) -> None:
+    """Add what must be known where there is no file: a schema or the columns' number, and rows.
+
+    With ``data`` a file may tell the number of rows.
+    """
     group = parser.add_argument_group("public facts")
-    group.add_argument("--n", type=int, required=True, help="number of rows")
+    group.add_argument("--n", type=int, required=not data, help="number of rows")
+    if data:
+        group.add_argument(
+            "--data",
+            type=Path,
+            metavar="FILE",
+            help="a table whose rows are counted, with --schema",
+        )
     group.add_argument("--schema", type=Path, metavar="FILE", help="what the columns may hold")
     group.add_argument("--d", type=int, help="number of features, where there is no schema")
     group.add_argument(

@@ -13,6 +13,7 @@ _EXAMPLES = """examples:
   dpsco schema draft made-up.csv --label income --public -o schema.json
   dpsco recommend --schema schema.json --n 50000 --epsilon 1    # which solver, before any data
   dpsco plan --schema schema.json --n 50000 --epsilon 1         # what it will do and cost
+  dpsco rounds --schema schema.json --n 50000 --epsilon 1       # what fewer rounds cost
   dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json --report report.html
   dpsco predict model.json new.csv -o predictions.csv
   dpsco verify model.json                             # recompute what it cost

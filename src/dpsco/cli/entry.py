@@ -53,14 +53,22 @@ def _aftermath(options: argparse.Namespace) -> str:
     if paying is None or not paying.aftermath or getattr(options, "written", False):
         return ""
     lost = "No model was written" if options.command == "fit" else "No numbers were shown"
-    return f"{lost}, but {paying.aftermath}"
+    return f"{lost}, but {paying.aftermath} {_going_on(options)}"
+
+
+def _going_on(options: argparse.Namespace) -> str:
+    """Return how a fit that has a checkpoint goes on; nothing if it has none."""
+    checkpoint = getattr(options, "checkpoint", None)
+    if checkpoint is None or not checkpoint.exists():
+        return ""
+    return f"The same command goes on from the checkpoint {checkpoint}, and pays nothing again."
 
 
 def _written(options: argparse.Namespace) -> str:
     """Return what is left of a command that did not come to its end."""
     if getattr(options, "written", False):
         return "The files were written before."
-    return _aftermath(options) or "Nothing was written."
+    return _aftermath(options) or _going_on(options) or "Nothing was written."
 
 
 def _own_fault(who: str, problem: Exception, written: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -33,7 +34,9 @@ _EXAMPLES = """
 dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json
 dpsco fit private.parquet --schema schema.json --epsilon 1 -o model.json \\
     --certificate certificate.json --report report.html --test-public public.csv
-dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.ledger -o model.json"""
+dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.ledger -o model.json
+dpsco fit private.parquet --schema schema.json --epsilon 1 --solver acc_srgd --option rounds=16 \\
+    --order stream --checkpoint run.checkpoint -o model.json"""
 
 
 def add(commands: Any) -> None:
@@ -64,6 +67,20 @@ def add(commands: Any) -> None:
         help="where a table too large for memory is shuffled (default: the system's own)",
     )
     fit.add_argument(
+        "--order",
+        choices=("secret", "stream"),
+        default="secret",
+        help="shuffle the rows in secret (default), or keep the file's order, which must not have "
+        "been chosen by looking at them",
+    )
+    fit.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="for solvers of one pass: if the fit is killed, the same command goes on from this "
+        "file; keep it secret until then",
+    )
+    fit.add_argument(
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
     )
     add_force(fit)
@@ -85,6 +102,7 @@ def _fit(options: argparse.Namespace) -> int:
         drafts = [
             outputs.reserve(path) for path in (options.output, options.certificate, options.report)
         ]
+        _check_checkpoint(options, inputs)
         if options.report is not None:
             _require_report()
         saved, metrics = _fitted(options, schema)
@@ -116,11 +134,20 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
-    table = private_table(options.data, encoder, options.spill)
-    plan = make_plan(options, request, table.n) if loaded is None else loaded
+    table = private_table(options.data, encoder, options.spill, order=options.order)
+    kept = options.checkpoint is not None
+    plan = loaded or make_plan(options, request, table.n, one_pass=kept)
     _foretell(plan)
     with Bar(f"fitting by {plan.solver}") as bar:
-        result = run(plan, table, randomness=randomness, odometer=ledger, progress=bar)
+        result = run(
+            plan,
+            table,
+            order=options.order,
+            randomness=randomness,
+            odometer=ledger,
+            progress=bar,
+            checkpoint=options.checkpoint,
+        )
     saved = SavedModel(
         request.setup.model(result.weights),
         result.certificate,
@@ -192,6 +219,19 @@ def _write(
         outputs.text(report, report_text(saved, metrics))
 
 
+def _check_checkpoint(options: argparse.Namespace, inputs: list[Path | None]) -> None:
+    """Refuse a checkpoint in the place of another file of the command."""
+    if options.checkpoint is None:
+        return
+    here = os.path.realpath(options.checkpoint)
+    others = [*inputs, *_files(options).values()]
+    if any(path is not None and os.path.realpath(path) == here for path in others):
+        raise DataError(
+            f"{options.checkpoint} is named as the checkpoint and for something else; give the "
+            "checkpoint a file of its own."
+        )
+
+
 def _require_report() -> None:
     """Refuse before anything is paid for, if a report cannot be made here."""
     from importlib.util import find_spec
@@ -221,6 +261,7 @@ def _record(
         "delta": delta,
         "adjacency": plan.budget.adjacency.value,
         "rows_per_person": plan.budget.unit.rows,
+        "order": options.order,
         "prospects": predicted(plan)[1],
         "warnings": warnings(plan),
         "reproducible": saved.certificate.reproducible,

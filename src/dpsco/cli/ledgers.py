@@ -71,16 +71,25 @@ class Paying:
         self.budget = self._odometer.budget
         self._asked, self._entries = False, list["Entry"]()
 
-    def spend(self, releases: Any, *, label: str) -> Entry:
-        """Pay as the ledger does."""
+    def spend(self, releases: Any, *, label: str, run: str | None = None) -> Entry:
+        """Pay as the ledger does; for a run that has a name, once."""
         self._asked = True
         try:
-            entry: Entry = self._odometer.spend(releases, label=label)
+            entry: Entry = self._odometer.spend(releases, label=label, run=run)
         except BudgetError:  # refused, and nothing recorded
             self._asked = bool(self._entries)
             raise
         self._entries.append(entry)
         return entry
+
+    def commit(self, run: str, round: int, digest: str) -> None:
+        """Record what a round has let out, as the ledger does."""
+        self._odometer.commit(run, round, digest)
+
+    def committed(self, run: str) -> dict[int, str]:
+        """Return what the ledger knows of a run's rounds."""
+        found: dict[int, str] = self._odometer.committed(run)
+        return found
 
     @property
     def aftermath(self) -> str:

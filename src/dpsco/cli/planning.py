@@ -1,4 +1,4 @@
-"""``plan``, ``recommend`` and ``solvers``: what can be known before any data."""
+"""``plan``, ``recommend``, ``rounds`` and ``solvers``: what can be known before any data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ParameterError
 from .arguments import (
     add_budget,
     add_calibration,
@@ -57,6 +58,7 @@ def add(commands: Any) -> None:
     plan.set_defaults(run=_plan)
     recommend.set_defaults(run=_recommend)
 
+    _add_rounds(commands)
     solvers = command(
         commands,
         "solvers",
@@ -66,6 +68,37 @@ def add(commands: Any) -> None:
     solvers.add_argument("key", nargs="?", metavar="KEY", help="a solver's key")
     solvers.add_argument("--json", action="store_true", help="print a list of records as JSON")
     solvers.set_defaults(run=_solvers)
+
+
+def _add_rounds(commands: Any) -> None:
+    """Add the forecast of what fewer rounds cost."""
+    rounds = command(
+        commands,
+        "rounds",
+        "say what fewer rounds of a single pass cost, without data",
+        examples="""
+dpsco rounds --schema schema.json --n 50000 --epsilon 1
+dpsco rounds --schema schema.json --data private.parquet --epsilon 1 --rounds 8 32
+dpsco rounds --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1 --solver acc_srgd""",
+    )
+    add_public_facts(rounds, data=True)
+    add_budget(rounds, required=True)
+    add_model(rounds)
+    add_json(rounds)
+    group = rounds.add_argument_group("rounds")
+    group.add_argument(
+        "--rounds", type=int, nargs="+", metavar="T", help="numbers of rounds (default 1, 2, 4, ..)"
+    )
+    group.add_argument(
+        "--solver", nargs="+", metavar="KEY", help="solvers of one pass (default: all of them)"
+    )
+    group.add_argument(
+        "--population-smoothness",
+        type=float,
+        metavar="M",
+        help="a public bound on the smoothness of the mean loss",
+    )
+    rounds.set_defaults(run=_rounds)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -151,6 +184,40 @@ def _recommend(options: argparse.Namespace) -> int:
     else:
         print(f"{found}\n\nrecommended: {best}. {sentence}")
     return 0
+
+
+def _rounds(options: argparse.Namespace) -> int:
+    from ..forecasts import forecast
+    from .request import budget, from_options, in_flags
+
+    request = from_options(options)
+    n = _rows(options)
+    with in_flags():
+        found = forecast(
+            request.setup.problem(),
+            n,
+            request.d,
+            budget(options, n),
+            rounds=options.rounds,
+            solvers=options.solver,
+            population_smoothness=options.population_smoothness,
+        )
+    print(json.dumps(found.to_json(), indent=2) if options.json else found)
+    return 0
+
+
+def _rows(options: argparse.Namespace) -> int:
+    """Return the number of rows, which is public: as given, or as a file has them."""
+    if (options.n is None) == (options.data is None):
+        raise ParameterError("give the number of rows with --n, or a table with --data.")
+    if options.data is None:
+        return int(options.n)
+    from ..data.schema import Schema
+    from .tables import open_file
+
+    if options.schema is None:
+        raise ParameterError("--data needs --schema FILE, which says how the table is read.")
+    return open_file(options.data, Schema.load(options.schema), label=True).rows
 
 
 def _solvers(options: argparse.Namespace) -> int:

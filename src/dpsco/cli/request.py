@@ -15,6 +15,7 @@ from .._validate import choice, integer
 from ..data.encoder import TableEncoder
 from ..data.schema import ClassLabel, Label, NumberLabel, Schema
 from ..errors import DataError, ParameterError
+from ..forecasts import choose_one_pass
 from ..models.kinds import KINDS
 from ..models.setup import Setup, setup_for
 from ..plans import BasePlan
@@ -194,17 +195,16 @@ def in_flags() -> Iterator[None]:
         raise ParameterError(_as_flags(str(problem))) from None
 
 
-def make_plan(options: argparse.Namespace, request: Request, n: int) -> BasePlan:
-    """Return the plan of a fit on ``n`` rows."""
-    return api.plan(
-        request.setup.problem(),
-        n=n,
-        d=request.d,
-        budget=budget(options, n),
-        solver=options.solver,
-        calibration=options.calibration,
-        options=dict(options.option),
-    )
+def make_plan(
+    options: argparse.Namespace, request: Request, n: int, *, one_pass: bool = False
+) -> BasePlan:
+    """Return the plan of a fit on ``n`` rows; if need be, the best of those of one pass."""
+    problem, solver = request.setup.problem(), options.solver
+    facts: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
+    facts |= {"calibration": options.calibration, "options": dict(options.option)}
+    if one_pass and solver == "auto":
+        solver = choose_one_pass(problem, **facts)
+    return api.plan(problem, solver=solver, **facts)
 
 
 def load_plan(path: Path) -> BasePlan:
@@ -289,6 +289,9 @@ def _as_flags(message: str) -> str:
         "radius must": "--radius must",
         "alpha must": "--alpha must",
         "scale must": "--scale must",
+        "population_smoothness must": "--population-smoothness must",
+        "rounds must": "--rounds must",
+        "solvers must": "--solver must",
         "1/n**2": "1/n^2",
         "feature_norm": "--feature-norm",
         "label_range=(low, high)": "--label-range LOW HIGH",

@@ -20,7 +20,7 @@ from ..data.files import csv_header, is_csv, read_footers
 from ..data.parquet import ParquetFiles, from_parquet
 from ..data.schema import Category, Ignore, Label, Schema
 from ..data.stream import Files
-from ..data.table import Table, from_arrays
+from ..data.table import Order, Table, from_arrays
 from ..errors import DataError
 from ..kernels.rows import SparseRows
 from .progress import Bar
@@ -133,18 +133,23 @@ def open_text(file: TableFile) -> Files | None:
     return CsvFile(file.path, Schema(tuple(columns)))
 
 
-def private_table(path: Path, encoder: TableEncoder, spill: Path | None) -> Table:
+def private_table(
+    path: Path, encoder: TableEncoder, spill: Path | None, *, order: Order = "secret"
+) -> Table:
     """Return the table of a fit: in memory, or where it is large from disk.
 
-    The rows of a large table are shuffled through files without a name in the folder ``spill``.
+    The rows of a large table are shuffled through files without a name in the folder ``spill``; in
+    the order of the file they need none.
     """
     file = open_file(path, encoder.schema, label=True)
     numbers = 2 * encoder.slots if encoder.sparse else encoder.width
     if file.rows * numbers * encoder.dtype.itemsize <= IN_MEMORY:
         return from_arrays(*encoded(file, encoder)).declare(encoder.label_rule)
+    make = from_csv if is_csv(path) else from_parquet
+    if order == "stream":
+        return make(path, encoder=encoder)
     folder = Path(tempfile.gettempdir()) if spill is None else spill
     _check_room(folder, 2 * file.rows * (numbers + 4) * 8)
-    make = from_csv if is_csv(path) else from_parquet
     return make(path, encoder=encoder, spill=folder)
 
 

@@ -18,9 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..api import plan, run
+from ..data.batches import BatchTable
 from ..data.labels import Scaled
-from ..data.table import Table
+from ..data.table import Order, Table
 from ..errors import ParameterError
+from ..forecast_terms import SOLVERS as ONE_PASS
+from ..forecasts import choose_one_pass
 from ..models.file import SavedModel
 from ..models.kinds import KINDS
 from ..models.linear import LinearModel
@@ -30,7 +33,8 @@ from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer import Odometer
 from ..privacy.randomness import Randomness
 from ..private_bounds import fit_with_private_bounds
-from .inputs import rows_to_predict, training_table
+from ..solvers import get
+from .inputs import given_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
 Estimator = TypeVar("Estimator", bound="PrivateEstimator")
@@ -53,7 +57,8 @@ _LINEAR = """radius: bound on the length of the weights; None for none.
 alpha: strength of the penalty ``alpha / 2 ||weights||^2``, intercept included.
 scale: a guess of the length of good weights; privacy does not depend on it.
 fit_intercept: whether the model has one.
-solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk.
+solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk; of one pass for streams
+    and for fits with a checkpoint.
 calibration: "tight", "conjectured" or "paper".
 options: settings of the solver's own, such as {"rounds": 50}.
 """
@@ -149,14 +154,27 @@ class PrivateLinearModel(PrivateEstimator):
     _kind: ClassVar[str]
     _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of the kind
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        order: Order | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Any:
         """Fit the model on private rows.
 
         Args:
             X: (rows, features): an array, a list, a sparse matrix, a pandas or Polars frame. A row
-                with a hole counts as nothing.
-            y: one label a row. A class that was not declared makes its row count as nothing; a
-                number outside ``label_range`` is clipped.
+                with a hole counts as nothing. Or a table of `dpsco.data` with its labels inside,
+                such as that of `from_batches`, whose rows are seen once, or of `from_parquet`.
+            y: one label a row, unless X is a table. A class that was not declared makes its row
+                count as nothing; a number outside ``label_range`` is clipped.
+            order: "secret" shuffles the rows; "stream" keeps their order, which must then not have
+                been chosen by looking at them. Rows of `from_batches` come in their order, all
+                others are shuffled by default.
+            checkpoint: a file from which a fit that was killed goes on, on the same rows; for
+                solvers of one pass. It is secret while the fit lasts.
 
         Returns:
             The estimator, with `coef_`, `intercept_`, `certificate_` and `plan_`.
@@ -164,15 +182,19 @@ class PrivateLinearModel(PrivateEstimator):
         Raises:
             ParameterError: a bound is missing or a parameter out of range.
             BudgetError: the odometer does not allow it. Nothing was read or released.
+            DataError: a stream has more or fewer rows than it declared. No model is made.
         """
-        if y is None:
+        given = isinstance(X, Table)
+        if y is None and not given:
             raise ParameterError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         warn_if_repeated(self)
         self._forget_estimates()
-        table = training_table(self, X, y)
-        model, result = self._fit(table)
+        table = given_table(self, X, y) if given else training_table(self, X, y)
+        if order is None:
+            order = "stream" if isinstance(table, BatchTable) else "secret"
+        model, result = self._fit(table, order, checkpoint)
         self.model_: LinearModel = model
         self.certificate_, self.plan_ = result.certificate, result.plan
         self._publish(model)
@@ -189,22 +211,40 @@ class PrivateLinearModel(PrivateEstimator):
         labelled = None if names is None else tuple(map(str, names))
         SavedModel(self.model_, self.certificate_, self.plan_, None, labelled).save(path)
 
-    def _fit(self, table: Table) -> tuple[LinearModel, Result]:
+    def _fit(
+        self, table: Table, order: Order, checkpoint: str | Path | None
+    ) -> tuple[LinearModel, Result]:
         """Plan from public facts, and carry the plan out."""
         _validate.choice("bounds", self.bounds, ("declared", "private"))
         if self.bounds == "private":
+            if order != "secret" or checkpoint is not None:
+                raise ParameterError(
+                    'bounds="private" reads the rows more than once, in a secret order. Declare '
+                    "the bounds of a stream, and of a fit with a checkpoint."
+                )
             return self._fit_with_private_bounds(table)
         setup = self._setup()
-        made = plan(
-            setup.problem(),
-            n=table.n,
-            d=table.d,
-            budget=self._budget(table.n),
-            solver=self.solver,
-            calibration=self.calibration,
-            options=self.options,
+        facts: Any = {"n": table.n, "d": table.d, "budget": self._budget(table.n)}
+        facts |= {"calibration": self.calibration, "options": self.options}
+        solver, problem = self.solver, setup.problem()
+        once = isinstance(table, BatchTable)
+        if solver == "auto" and (once or checkpoint is not None):
+            solver = choose_one_pass(problem, **facts)
+        made = plan(problem, solver=solver, **facts)
+        if once and get(solver).stepper is None:
+            raise ParameterError(
+                f"{solver} reads rows more than once, and those of an iterator come once. Use "
+                f"solver='auto', or one of {', '.join(ONE_PASS)}."
+            )
+        result = run(
+            made,
+            table,
+            order=order,
+            # A fit that goes on takes its secure randomness from the checkpoint.
+            randomness=None if self.random_state is None else self._randomness(),
+            odometer=self._purse(),
+            checkpoint=checkpoint,
         )
-        result = run(made, table, randomness=self._randomness(), odometer=self._purse())
         return setup.model(result.weights), result
 
     def _fit_with_private_bounds(self, table: Table) -> tuple[LinearModel, Result]:

@@ -29,6 +29,11 @@ def training_table(
     Raises:
         ValueError: a shape or type that cannot be used; none depends on what a row holds.
     """
+    if isinstance(X, Table):
+        raise ParameterError(
+            f"{type(estimator).__name__} fits arrays and data frames, not a table of dpsco.data. "
+            "The linear models fit one."
+        )
     if isinstance(X, (list, tuple)):  # read entry by entry: one of them decides no type or error
         X = list_rows(X)
     validate_data(estimator, X, skip_check_array=True)
@@ -51,6 +56,22 @@ def training_table(
     if shift is not None and shift.any():
         X = _shifted(X, shift)
     return from_arrays(_by_entry(X), _labels(y))
+
+
+def given_table(estimator: Any, table: Table, y: Any) -> Table:
+    """Return a table of `dpsco.data` that is fitted as it is; remember the number of its columns.
+
+    Raises:
+        ParameterError: there are labels beside it.
+    """
+    if y is not None:
+        raise ParameterError(
+            f"a table of dpsco.data has its labels inside, but y was given as well. Call "
+            f"{type(estimator).__name__}.fit(table)."
+        )
+    estimator.n_features_in_ = table.d
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    return table
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:
