@@ -1,7 +1,7 @@
 """How far measured excess lies from a forecast of rounds, and the factors of forecasts.
 
 Runs every solver of one pass for 1 to 128 rounds on made-up problems, with and without a hint of
-the population's smoothness, fits the factors that `dpsco.forecast_terms` holds, and prints predicted
+the population's smoothness, fits the factors of `dpsco.forecast_terms`, and prints predicted
 over measured: each problem is predicted with factors that were fitted without it. Ten minutes.
 
     python -m benchmarks.forecasts [--cases 54] [--repeats 4] [--verbose]

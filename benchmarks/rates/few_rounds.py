@@ -65,15 +65,33 @@ def _each(sizes: tuple[int, ...], *limits: float) -> dict[int, float]:
 _FEW = (4096, 16384, 65536)
 
 _X2 = (
-    _x2("acc_srgd", "acc_srgd", _each(SIZES, *[9.0] * 7)),
-    _x2("acc_srgd", "acc_srgd", _each(SIZES, *[9.0] * 7), epsilon=0.5),
-    _x2("acc_srgd", "acc_srgd", _each(SIZES, *[9.0] * 7), epsilon=4.0),
+    _x2("acc_srgd", "acc_srgd", _each(SIZES, 0.056, 0.017, 0.0053, 0.0024, 8.3e-4, 3.1e-4, 1.3e-4)),
     _x2(
-        "acc_srgd, smoothness of the rows", "acc_srgd", _each(_FEW, 9, 9, 9), repeats=12, options={}
+        "acc_srgd",
+        "acc_srgd",
+        _each(SIZES, 0.165, 0.053, 0.016, 0.0052, 0.0018, 5e-4, 1.8e-4),
+        epsilon=0.5,
+    ),
+    _x2(
+        "acc_srgd",
+        "acc_srgd",
+        _each(SIZES, 0.0125, 0.004, 0.002, 0.0011, 4.9e-4, 2.3e-4, 1.1e-4),
+        epsilon=4.0,
+    ),
+    _x2(
+        "acc_srgd, smoothness of the rows",
+        "acc_srgd",
+        _each(_FEW, 0.024, 0.003, 9.5e-4),
+        repeats=12,
+        options={},
     ),
     *(
-        _x2(key, key, _each(_FEW, 9, 9, 9), repeats=12)
-        for key in ("acc_independent", "srg_sgd", "srg_online_to_batch")
+        _x2(key, key, _each(_FEW, *limits), repeats=12)
+        for key, limits in {
+            "acc_independent": (0.068, 0.0082, 0.0014),
+            "srg_sgd": (0.043, 0.003, 4.1e-4),
+            "srg_online_to_batch": (0.018, 0.0038, 5.6e-4),
+        }.items()
     ),
 )
 
@@ -127,7 +145,7 @@ _OTHER = (
         _FEW,
         repeats=12,
         slope=STEEP,
-        excess={4096: (0.0, 9), 16384: (0.0, 9), 65536: (0.0, 9)},
+        excess={4096: (0.0, 0.006), 16384: (0.0, 6e-4), 65536: (0.0, 9e-5)},
     ),
     Experiment(
         "X6, least squares, clipped",
@@ -138,7 +156,7 @@ _OTHER = (
         repeats=12,
         options={"clip": 1.0},
         slope=STEEP,
-        excess={4096: (0.0, 9), 16384: (0.0, 9), 65536: (0.0, 9)},
+        excess={4096: (0.0, 0.0042), 16384: (0.0, 4.1e-4), 65536: (0.0, 5.5e-5)},
     ),
     Experiment(
         "X2, moves so short that no clip acts",
@@ -148,7 +166,7 @@ _OTHER = (
         (16384,),
         repeats=12,
         options={"certified": True, **X2_SMOOTHNESS},
-        excess={16384: (0.002, 9)},
+        excess={16384: (0.003, 0.006)},
     ),
     Experiment(
         "X2, schedule of Thm 14: hardly moves",
@@ -235,6 +253,6 @@ COMPARISONS = (
         ),
         repeats=24,
     ),
-    _x4(20, 20.0, 32, {"srg_sgd": 1.2, "dp_sgd": 1.8, "dp_ftrl": 1.2}),
+    _x4(20, 20.0, 32, {"srg_sgd": 1.0, "dp_sgd": 1.8, "dp_ftrl": 1.0}),
     _x4(50, 30.0, 34, {"srg_sgd": 3.0, "dp_sgd": 4.0, "dp_ftrl": 2.0}),
 )

@@ -20,8 +20,8 @@ def pages(parser, path=()):
 
 PAGES = dict(pages(cli.parser()))
 WANTED = {
-    "", "demo", "schema", "schema draft", "schema check", "plan", "recommend", "solvers", "fit",
-    "predict", "evaluate", "verify", "report", "ledger", "ledger create", "ledger show",
+    "", "demo", "schema", "schema draft", "schema check", "plan", "recommend", "rounds", "solvers",
+    "fit", "predict", "evaluate", "verify", "report", "ledger", "ledger create", "ledger show",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``plan``, ``recommend`` and ``solvers``."""
+"""``plan``, ``recommend``, ``rounds`` and ``solvers``."""
 
 import json
 
@@ -220,3 +220,49 @@ def test_the_models_that_help_lists_are_all(capsys):
     from dpsco.models import KINDS as FOUND
 
     assert KINDS.split(", ") == list(FOUND)
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+def test_rounds_is_the_librarys_own_forecast(dpsco):
+    import dpsco as dp
+
+    command = ["rounds", *FACTS, "--classes", 2]
+    code, out, err = dpsco(*command)
+    setup = dp.models.setup_for("logistic", feature_norm=1.0, classes=[0, 1])
+    wanted = dp.forecast(setup.problem(), 20_000, 5, dp.ApproxDP(1.0, 1 / 20_000**2))
+    assert (code, out, err) == (0, f"{wanted}\n", "")
+    more = ["--rounds", 8, 32, "--solver", "acc_srgd", "dp_ftrl", "--population-smoothness", 0.05]
+    code, out, _ = dpsco(*command, *more, "--json")
+    wanted = dp.forecast(
+        setup.problem(),
+        20_000,
+        5,
+        dp.ApproxDP(1.0, 1 / 20_000**2),
+        rounds=[8, 32],
+        solvers=["acc_srgd", "dp_ftrl"],
+        population_smoothness=0.05,
+    )
+    assert (code, json.loads(out)) == (0, wanted.to_json())
+
+
+def test_rounds_counts_the_rows_of_a_table(dpsco, home):
+    facts = ["rounds", "--schema", home / "schema.json", "--epsilon", 1, "--json"]
+    counted = json.loads(dpsco(*facts, "--data", home / "people.csv")[1])
+    assert (counted["n"], counted["d"]) == (800, 5)
+    assert counted == json.loads(dpsco(*facts, "--n", 800)[1])
+
+
+def test_rounds_refuses_in_the_words_of_the_command_line(refused, home):
+    facts = ["rounds", *FACTS, "--classes", 2]
+    assert "--rounds must be at least 1" in refused(*facts, "--rounds", 0)
+    assert "from 1 to n = 20000" in refused(*facts, "--rounds", 8, 20_001)
+    assert "--solver must be one of" in refused(*facts, "--solver", "noisy_gd")
+    assert "--population-smoothness must" in refused(*facts, "--population-smoothness", 0)
+    assert "does not apply" in refused(*facts, "--delta", 0)
+    assert "add_remove" in refused(*facts, "--adjacency", "add_remove")
+    assert "--n, or a table with --data" in refused(*facts, "--data", home / "people.csv")
+    lacking = ["rounds", *FACTS[:4], "--epsilon", 1, "--classes", 2]
+    assert "--n, or a table with --data" in refused(*lacking)
+    assert "--data needs --schema" in refused(*lacking, "--data", home / "people.csv")

@@ -240,7 +240,7 @@ def test_neither_copies_nor_pickles(setting):
 # -- what it needs ---------------------------------------------------------------------------------
 
 
-def test_arguments_that_do_not_fit_are_refused(setting, monkeypatch):
+def test_arguments_that_do_not_fit_are_refused(setting):
     plan = setting.plan()
     encoding = FixedPoint.choose(plan)
     for wrong, words in [
@@ -254,10 +254,26 @@ def test_arguments_that_do_not_fit_are_refused(setting, monkeypatch):
     ]:
         with pytest.raises(ParameterError, match=words):
             Coordinator(plan, **wrong)
-    monkeypatch.setattr(module, "MOST_FLOAT_ROWS", 39)
-    with pytest.raises(ParameterError, match="proved for 39 rows"):
-        Coordinator(plan)
-    assert Coordinator(plan, encoding=encoding).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("rows", "answers", "fits"), [(39, 4, True), (40, 3, True), (39, 3, False)]
+)
+def test_floats_that_could_round_too_much_are_refused(setting, monkeypatch, rows, answers, fits):
+    """Many answers of a large round at once; 40 rows and 4 answers stand for them here."""
+    monkeypatch.setattr(module, "MOST_FLOAT_ROWS", rows)
+    monkeypatch.setattr(module, "MOST_FLOAT_ANSWERS", answers)
+    plan = setting.plan()
+    for encoding in (None, FixedPoint.choose(plan)):
+        coordinator = Coordinator(plan, encoding=encoding)
+        task = coordinator.task()
+        sent = [worker.answer(task) for worker in setting.workers(plan, 0, 4, encoding=encoding)]
+        if fits or encoding is not None:
+            coordinator.receive(sent)
+        else:
+            with pytest.raises(ParameterError, match="4 answers for 40 rows"):
+                coordinator.receive(sent)
+        assert coordinator.round == int(fits or encoding is not None)
 
 
 def test_the_odometer_pays_once_and_first(setting, tmp_path):
@@ -267,6 +283,11 @@ def test_the_odometer_pays_once_and_first(setting, tmp_path):
     assert len(odometer.entries()) == 1
     with pytest.raises(BudgetError):
         Coordinator(plan, odometer=odometer)
+    for _ in range(2):  # nothing of a run that was not paid for stays behind
+        with pytest.raises(BudgetError):
+            Coordinator(plan, odometer=odometer, checkpoint=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    assert len(odometer.entries()) == 1
     other = dp.Odometer(tmp_path / "other", dp.ApproxDP(2.0, 1e-6, adjacency="add_remove"))
     with pytest.raises(AssumptionError, match="hides the number of rows"):
         Coordinator(plan, odometer=other)

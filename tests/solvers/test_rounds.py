@@ -296,6 +296,22 @@ def test_states_of_another_shape_are_refused(key):
     run, other = begun(plan)[0], begun(make(key, d=3, rounds=4))[0]
     with pytest.raises(ParameterError, match="of shape"):
         run.resume(1, other.state())
+    for name in run.state():
+        partial = {other: vector for other, vector in run.state().items() if other != name}
+        with pytest.raises(ParameterError, match="of shape"):
+            run.resume(1, partial)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_sums_of_another_length_are_refused_and_draw_nothing(key):
+    plan = make(key, rounds=4)
+    run, again = begun(plan)[0], begun(plan)[0]
+    for total in (np.zeros(5), np.zeros((2, 2)), np.float64(0.0)):
+        with pytest.raises(ParameterError, match="length"):
+            run.commit(total)
+    run.commit(np.zeros(2))
+    again.commit(np.zeros(2))
+    assert all(np.array_equal(run.state()[k], again.state()[k]) for k in run.state())
 
 
 @pytest.mark.parametrize("key", KEYS)

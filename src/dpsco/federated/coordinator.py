@@ -5,12 +5,14 @@ is drawn when the sum is taken, so until then a round may be collected again; af
 closed. The divisor is the planned number of rows (or workers), never a count: whoever drops out is
 a zero vector. The exact sum is kept by nothing here once it has left with noise.
 
-Rounding. Float sums of workers are added pairwise. With B rows of a batch in leaves of 4096 rows,
-W workers and u = 2^-53, the sum is off by at most (4096 + log2(B/4096) + log2(W) + 2) u B clip,
-which the ledger's allowance of 4096 + log2(B) + 4 covers for W up to 2^14. More workers hold fewer
-rows in leaves: if those beyond hold a share k/4096 of the rows, the leaves' part falls by k and
-log2(W) is at most log2(k B/4096), so that B up to 2^26 is covered for every k. Fixed-point sums do
-not round.
+Rounding. A worker adds its rows in leaves of 4096, and leaves pairwise; workers' sums are added
+pairwise here. With B >= 4096 rows of W workers and u = 2^-53 the sum is off by at most
+(4096 - D + log2(B/4096) + log2(W) + 3) u B clip, where D is what small workers save: one of
+b < 4096 rows adds them in b steps, which saves b (4096 - b)/B >= 4095/B. The ledger allows for
+4096 + log2(B) + 4. That is enough for W up to 2^11. It is enough for B up to 2^22 as well: at most
+B/4096 workers save nothing, so W <= (1 + D) B/4095, and log2(1 + D) - D never exceeds 0.09. Both
+leave 2 u for the products. Fewer rows than 4096 take at most B + 2 steps, whoever holds them.
+Beyond both limits float sums are refused; fixed-point sums do not round.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ from .fixed_point import FixedPoint, Words
 from .messages import Answer, Floats, Task, Vector, checked_vector
 from .trust import Trust
 
-MOST_FLOAT_ROWS = 2**26
-"""Rows of a batch for which sums of workers' floats are proved to round little enough."""
+MOST_FLOAT_ROWS, MOST_FLOAT_ANSWERS = 2**22, 2**11
+"""Rows of a batch, or else answers, up to which float sums are proved to round little enough."""
 
 
 class Coordinator(Unique):
@@ -178,6 +180,7 @@ class Coordinator(Unique):
             task = self.task()
             names = self._names(taken, task)
             vectors = [self._fitting(answer.vector, task.size) for answer in taken]
+            self._check_rounding(len(vectors), task.cohort)
             self._commit(self._added(vectors, task.size))
             self._answered |= names
 
@@ -307,6 +310,15 @@ class Coordinator(Unique):
             f"round {round} is {state}: the run is at round {self.round}. A round leaves once."
         )
 
+    def _check_rounding(self, answers: int, rows: int) -> None:
+        """Refuse floats whose sum could round by more than the ledger allows for."""
+        if self.encoding is None and answers > MOST_FLOAT_ANSWERS and rows > MOST_FLOAT_ROWS:
+            raise ParameterError(
+                f"the rounding of float sums is bounded for {MOST_FLOAT_ANSWERS} answers, or for "
+                f"{MOST_FLOAT_ROWS} rows a round; got {answers} answers for {rows} rows. Run it "
+                "with encoding=FixedPoint.choose(plan), whose sums are exact."
+            )
+
     def _fitting(self, vector: Vector, size: int) -> Vector:
         """Return a vector of the run's length and type."""
         kind = "float64" if self.encoding is None else "uint64"
@@ -355,11 +367,5 @@ def _fitting(
     if trust.masked:
         raise ParameterError(
             f"{trust.value} adds integers: pass encoding=FixedPoint.choose(plan, helpers={count})."
-        )
-    largest = max(stop - start for start, stop in plan.batches())
-    if largest > MOST_FLOAT_ROWS:
-        raise ParameterError(
-            f"float sums of workers are proved for {MOST_FLOAT_ROWS} rows a batch, and the plan "
-            f"has {largest}. Pass encoding=FixedPoint.choose(plan), or plan more rounds."
         )
     return None

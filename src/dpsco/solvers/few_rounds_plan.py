@@ -18,7 +18,7 @@ from ..problem import Facts, Loss
 from . import few_rounds_schedules as schedules
 from .envelopes import TOUCHED, blurred, descended, kinked
 from .few_rounds_schedules import Scales
-from .rounds import BatchPlan, check_rounds
+from .rounds import BatchPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +33,12 @@ class Plan(BatchPlan):
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
+        super().__post_init__()
         for name in ("beta", "z_factor", "clip", "population_smoothness"):
             _validate.positive(name, getattr(self, name))
         _validate.non_negative("smoothing", self.smoothing)
         if not isinstance(self.certified, bool):
             raise ParameterError(f"certified must be True or False, got {self.certified!r}.")
-        check_rounds(self.rounds, self.n)
-        if isinstance(self.mechanism, PrefixMechanism) and self.mechanism.rounds != self.rounds:
-            raise ParameterError(
-                f"a plan of {self.rounds} rounds has noise for {self.mechanism.rounds} of them. "
-                "Make the plan anew with dpsco.plan(...)."
-            )
 
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds, a batch each; the step is that of a mean gradient."""

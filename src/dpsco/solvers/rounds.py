@@ -42,6 +42,14 @@ class BatchPlan(BasePlan):
     sigma: float  # noise on a batch's sum, per coordinate; with a mechanism: of its unit noise
     mechanism: PrefixMechanism | None = None  # of the prefix sums; None: independent noise
 
+    def __post_init__(self) -> None:
+        """Refuse noise for another number of rounds: a file may hold any."""
+        if isinstance(self.mechanism, PrefixMechanism) and self.mechanism.rounds != self.rounds:
+            raise ParameterError(
+                f"a plan of {self.rounds} rounds has noise for {self.mechanism.rounds} of them. "
+                "Make the plan anew with dpsco.plan(...)."
+            )
+
     def batches(self) -> tuple[Rows, ...]:
         """Return the rows of each batch: n/rounds of them, the first ones one more if need be."""
         size, more = divmod(self.n, check_rounds(self.rounds, self.n))
@@ -100,13 +108,18 @@ class Stepper(ABC):
         return {name: np.array(getattr(self, name)) for name in self.vectors}
 
     def restore(self, round: int, state: Mapping[str, Floats]) -> None:
-        """Go on from a state that `state` returned after so many rounds."""
-        for name in self.vectors:
-            known = getattr(self, name)
-            found = np.array(state[name], dtype=float)
-            if found.shape != known.shape:
-                raise ParameterError(f"a state with {name} of shape {known.shape} was expected.")
-            setattr(self, name, found)
+        """Go on from a state that `state` returned after so many rounds.
+
+        Raises:
+            ParameterError: a vector is missing, or has another shape.
+        """
+        found = {name: np.array(state.get(name, np.nan), dtype=float) for name in self.vectors}
+        for name, vector in found.items():
+            shape = getattr(self, name).shape
+            if vector.shape != shape:
+                raise ParameterError(f"a state with {name} of shape {shape} was expected.")
+        for name, vector in found.items():
+            setattr(self, name, vector)
         self.round = round
 
 
@@ -155,8 +168,16 @@ class RoundRun:
         return self._stepper.query()
 
     def commit(self, total: Floats) -> None:
-        """Let the exact sum over the next batch leave, with noise, and move on it."""
+        """Let the exact sum over the next batch leave, with noise, and move on it.
+
+        Raises:
+            ParameterError: the sum has another length than the weights. Nothing is drawn.
+        """
         start, stop = rows = self.rows
+        if np.shape(total) != (self._size,):
+            raise ParameterError(
+                f"a batch sum of length {self._size} was expected, got shape {np.shape(total)}."
+            )
         if self._stream is None:
             noisy = self._ledger.gaussian(
                 total, bound=self.plan.clip, sigma=self.plan.sigma, rows=rows
@@ -178,8 +199,13 @@ class RoundRun:
         """
         if self.round or not 0 <= round <= self.plan.rounds:
             raise LedgerError(f"a run at round {self.round} cannot go on at round {round}.")
+        released = np.array(state.get("released", np.nan), dtype=float)
+        if released.shape != self._released.shape:
+            raise ParameterError(
+                f"a state with a last noisy sum of shape {self._released.shape} was expected."
+            )
         self._stepper.restore(round, state)
-        self._released = np.array(state["released"], dtype=float)
+        self._released = released
         done = self._batches[:round]
         if self._stream is not None and done:
             self._stream.resume(round, row=done[-1][1], prefix=self._released)

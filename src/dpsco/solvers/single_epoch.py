@@ -117,8 +117,9 @@ def plan_ftrl(
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
     facts = problem.facts(n, d)
     bound = facts.gradient_bound(clip)
-    rounds = check_rounds(min(FTRL_ROUNDS, n) if rounds is None else rounds, n)
-    stream = chosen_mechanism(noise, rounds, facts)
+    if rounds is None:
+        rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, n)
+    stream = chosen_mechanism(noise, check_rounds(rounds, n), facts)
     sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
     gradient = bound / math.sqrt(facts.size)
     worst = math.sqrt(facts.size) * sigma * _noisiest(stream) * rounds / n  # of batches' means
