@@ -150,7 +150,7 @@ def prepare(
     _validate.choice("order", order, ("secret", "stream"))
     if isinstance(table, Table):
         table.check(plan.problem.bounds, order=order)
-    _check_helpers(odometer, progress)
+    check_helpers(odometer, progress)
     return table
 
 
@@ -282,6 +282,8 @@ def _check_needs(
 ) -> None:
     """Refuse what the solver's theorem does not cover; name solvers that do."""
     facts = problem.facts(n, d)
+    if facts.distance == 0.0:
+        raise AssumptionError(f"there is nothing to fit: {problem.domain!r} holds a single point.")
     reasons = solver.refusals(facts, budget)
     if calibration not in solver.calibrations and not reasons:
         words = ", ".join(map(repr, solver.calibrations))
@@ -306,7 +308,7 @@ def as_table(data: Any) -> Any:
     return from_arrays(*data)
 
 
-def _check_helpers(odometer: Any, progress: Any) -> None:
+def check_helpers(odometer: Any, progress: Any) -> None:
     """Refuse an odometer that cannot pay and a progress that cannot be called."""
     if getattr(getattr(odometer, "budget", None), "adjacency", None) is Adjacency.ADD_REMOVE:
         raise AssumptionError(

@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 
 from .. import _validate
-from ..api import _check_helpers
+from ..api import check_helpers
 from ..checkpoint import Checkpoint
 from ..data.queries import ClippedGradient
 from ..data.table import Order
@@ -97,7 +97,7 @@ class Coordinator(Unique):
     ) -> None:
         self.plan, self.trust = checked(plan), Trust.parse(trust)
         self.encoding = _fitting(plan, self.trust, encoding, helpers)
-        _check_helpers(odometer, None)
+        check_helpers(odometer, None)
         self._lock, self._broken = threading.RLock(), False
         self._answered: set[str] = set()
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
