@@ -35,11 +35,12 @@ BUDGET = dp.ApproxDP(1.0, 1e-6)
 D, RADIUS = 20, 20.0
 SOLVERS = ("acc_srgd", "acc_independent", "dp_sgd_single_epoch", "phased_sgd")
 SIZES = (4096, 8192, 16384, 32768, 65536, 131072)
-ROUNDS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
+ROUNDS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64)
 WITHIN = 1.1  # times the best excess
 RESAMPLED = 400
-SHARES = (0.25, 0.5, 1.0, 2.0)  # of the schedule's own beta
-STEPS = tuple(4.0 * 2**k for k in range(8))  # of SGD, far beyond the safe ones
+TUNING = 3  # tables on which step sizes are chosen
+SHARES = (0.25, 0.5, 1.0)  # of the schedule's own beta
+STEPS = tuple(16.0 * 2**k for k in range(5))  # of SGD, far beyond the safe ones
 
 Options = dict[str, object]
 Table = tuple[np.ndarray, np.ndarray]
@@ -87,12 +88,13 @@ def needed(solver: str, tuning: Sequence[Table], tables: Sequence[Table]) -> Nee
     found = np.array(curves)  # rounds x tables
     rng = np.random.default_rng(0)
     picks = rng.integers(0, len(tables), (RESAMPLED, len(tables)))
-    answers = [_fewest(found[:, pick].mean(axis=1)) for pick in picks]
+    answers = [fewest(found[:, pick].mean(axis=1)) for pick in picks]
     low, middle, high = np.quantile(answers, [0.1, 0.5, 0.9], method="nearest")
     return Needed(float(middle), float(low), float(high), float(found.mean(axis=1).min()))
 
 
-def _fewest(means: np.ndarray) -> int:
+def fewest(means: np.ndarray) -> int:
+    """Return the smallest number of rounds whose mean excess is close to the least."""
     return ROUNDS[int(np.argmax(means <= WITHIN * means.min()))]
 
 
@@ -109,14 +111,17 @@ def _instance() -> Instance:
 def measure(sizes: Sequence[int], repeats: int) -> dict[str, dict[int, Needed]]:
     """Print and return what every solver needs at every n."""
     found: dict[str, dict[int, Needed]] = {solver: {} for solver in SOLVERS}
-    print(f"{_instance().name}, epsilon {BUDGET.epsilon:g}; zero weights have {_instance().trivial:.3g}")
+    name, trivial = _instance().name, _instance().trivial
+    print(f"{name}, epsilon {BUDGET.epsilon:g}; zero weights have {trivial:.3g}")
     print(f"{'solver':<22}{'n':>9}{'rounds':>9}{'10 %':>8}{'90 %':>8}{'best excess':>14}")
     for n in sizes:
-        draws = (_instance().draw(np.random.default_rng([3, n, k]), n) for k in range(repeats + 4))
+        draws = (
+            _instance().draw(np.random.default_rng([3, n, k]), n) for k in range(repeats + TUNING)
+        )
         tables = list(draws)
         for solver in SOLVERS:
             start = time.perf_counter()
-            this = found[solver][n] = needed(solver, tables[:4], tables[4:])
+            this = found[solver][n] = needed(solver, tables[:TUNING], tables[TUNING:])
             print(
                 f"{solver:<22}{n:>9,}{this.rounds:>9,.0f}{this.low:>8,.0f}{this.high:>8,.0f}"
                 f"{this.excess:>14.2e}{time.perf_counter() - start:>8.0f} s",
@@ -135,21 +140,22 @@ def draw(found: dict[str, dict[int, Needed]], output: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.0, 5.0), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 4.6), layout="constrained")
     for (solver, of), marker in zip(found.items(), "os^D", strict=True):
         sizes = sorted(of)
         middle = np.array([of[n].rounds for n in sizes])
-        reach = [
-            [of[n].rounds - of[n].low for n in sizes],
-            [of[n].high - of[n].rounds for n in sizes],
-        ]
+        bars = [middle - [of[n].low for n in sizes], [of[n].high for n in sizes] - middle]
         rate = slope({n: of[n].rounds for n in sizes}) if len(sizes) > 1 else math.nan
-        label = f"{solver}: slope {rate:+.2f}"
-        axes.errorbar(sizes, middle, yerr=reach, marker=marker, capsize=3, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="rows n", ylabel="sequential rounds")
-    axes.set_title("Rounds to come within 10 % of a solver's best excess (bars: 10 % to 90 %)")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend()
+        left.errorbar(
+            sizes, middle, yerr=bars, marker=marker, capsize=3, label=f"{solver}: slope {rate:+.2f}"
+        )
+        right.plot(sizes, [of[n].excess for n in sizes], marker=marker, label=solver)
+    left.set(ylabel="sequential rounds", title="Rounds to come within 10 % of its best")
+    right.set(ylabel="excess risk", title="The best itself")
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel="rows n")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend()
     figure.savefig(output, dpi=120)
 
 
@@ -157,7 +163,7 @@ def main() -> None:
     """Print the table; draw the figure if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", metavar="FILE.png", help="where to draw the figure")
-    parser.add_argument("--repeats", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--quick", action="store_true", help="two small sizes, few repeats")
     options = parser.parse_args()
     sizes, repeats = (SIZES[:2], 4) if options.quick else (SIZES, options.repeats)

@@ -625,6 +625,17 @@ def test_a_root_that_is_given_is_used_up(tmp_path):
             root.stored()
 
 
+def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_path):
+    plan, root = make(), dp.Randomness.secure()
+    failing = Failing(tmp_path / "o", pays=False)
+    with pytest.raises(InterruptError):
+        dp.run(plan, Untouchable(), checkpoint=tmp_path / "a", randomness=root, odometer=failing)
+    for more in ({"checkpoint": tmp_path / "b"}, {}):  # its noise waits in the first file
+        with pytest.raises(RandomnessError, match="has been used|was stored for a run"):
+            dp.run(plan, OTHER, randomness=root, **more)
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize(
     ("statement", "values", "error", "words"),
     [

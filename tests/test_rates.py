@@ -13,8 +13,10 @@ import dpsco as dp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are not installed
 
+from benchmarks import rounds_needed
 from benchmarks.rates import __main__ as runner
-from benchmarks.rates import instances
+from benchmarks.rates import few_round_instances, few_rounds, instances
+from benchmarks.rates.comparison import Comparison, Entrant, Found, grid
 from benchmarks.rates.experiment import Experiment, Instance, slope
 
 # -- known answers: the excess of zero weights ----------------------------------------------------
@@ -62,6 +64,9 @@ def test_other_trivial_values():
     assert 1.0 - instances.e2(10).trivial == pytest.approx(0.432, abs=0.006)  # sampled: 6e4 rows
     assert instances.x2(20).trivial == pytest.approx(0.209, abs=5e-4)
     assert instances.u2(100).trivial == pytest.approx(0.1, rel=1e-12)
+    assert few_round_instances.x4(20).trivial == pytest.approx(0.344, abs=1e-3)
+    assert 4 * few_round_instances.x4_smoothness(20) == pytest.approx(0.222, abs=1e-3)
+    assert few_round_instances.x6(20).trivial == pytest.approx(0.025, rel=1e-12)
     for instance in (instances.u1(10), instances.u1(10, "l2"), instances.logistic_sphere(10)):
         assert instance.trivial == instance.excess(np.zeros(10)) == pytest.approx(1.0, rel=1e-12)
 
@@ -79,6 +84,10 @@ EVERY = {
     "u2": instances.u2(8),
     "logistic_sphere": instances.logistic_sphere(6),
     "x2": instances.x2(6),
+    "x3": few_round_instances.x3(6, 0.3),
+    "x4": few_round_instances.x4(6, radius=5.0),
+    "x5": instances.x2(6, radius=2.0),
+    "x6": few_round_instances.x6(6),
 }
 RELATIVE = {"u1", "logistic_sphere"}
 
@@ -163,10 +172,17 @@ def test_bands_are_judged():
     assert "slope" in toy.problems({1000: 0.05, 2000: 0.05})[0]
 
 
+def test_a_single_run_above_its_limit_is_a_problem():
+    toy = experiment(limit={1000: 0.1})
+    assert toy.problems({1000: 0.05}, {1000: 0.1}) == []
+    assert "a run at n = 1000 has excess 0.2" in toy.problems({1000: 0.05}, {1000: 0.2})[0]
+
+
 def test_runner_prints_and_judges(capsys, monkeypatch):
     good = experiment(name="good", slope=(-3.0, -0.2), excess={4000: (0.0, 0.0657)})
     bad = experiment(name="bad", excess={1000: (0.0, 1e-9)}, sizes=(1000,))
     monkeypatch.setattr(runner, "experiments", lambda only: [good, bad])
+    monkeypatch.setattr(runner, "comparisons", lambda only: [])
     assert runner.main([]) == 1
     shown = capsys.readouterr().out
     assert "as it should be" in shown
@@ -179,6 +195,68 @@ def test_runner_prints_and_judges(capsys, monkeypatch):
     assert "not judged" in shown
     assert "2 experiments, none judged" in shown
     assert "n    4,000" not in shown
+
+
+def comparison(**bands):
+    """Return more rounds beside fewer, with the band of the fewer."""
+    few = tuple({"rounds": rounds} for rounds in (1, 2))
+    entrants = (
+        Entrant("many", "noisy_gd", ({"rounds": 16},)),
+        Entrant("few", "noisy_gd", few, **bands),
+    )
+    huber = instances.e1("huber", 5)
+    return Comparison("toy", huber, dp.ApproxDP(8.0, 1e-6), 2000, entrants, repeats=2)
+
+
+def test_comparisons_take_each_entrants_best_setting():
+    found = comparison().measure()
+    assert found["few"].options == {"rounds": 2}
+    assert found["few"].excess > found["many"].excess
+    assert comparison(ratio=(1.0, math.inf)).problems(found) == []
+    assert "few has" in comparison(ratio=(0.0, 1.0)).problems(found)[0]
+    quick = comparison().measure(quick=True)
+    assert quick["few"].options == {"rounds": 1}
+
+
+def test_runner_prints_and_judges_comparisons(capsys, monkeypatch):
+    monkeypatch.setattr(runner, "experiments", lambda only: [])
+    monkeypatch.setattr(runner, "comparisons", lambda only: [comparison(ratio=(0.0, 1.0))])
+    assert runner.main([]) == 1
+    shown = capsys.readouterr().out
+    assert "MISSED toy: few has" in shown
+    assert "0 experiments and 1 comparisons, 1 outside of their bands" in shown
+    assert runner.main(["--quick"]) == 0
+    assert "not judged" in capsys.readouterr().out
+
+
+def test_every_comparison_has_a_band_that_can_be_missed():
+    keys, found = set(dp.solvers.registry()), list(runner.comparisons())
+    assert found
+    for item in found:
+        assert {entrant.solver for entrant in item.entrants} <= keys
+        assert all(entrant.ratio != (0.0, math.inf) for entrant in item.entrants[1:]), item.name
+        even = {entrant.name: Found(1.0, 0.0, {}) for entrant in item.entrants}
+        assert item.problems(even), item.name
+    assert not list(runner.comparisons("no such"))
+
+
+def test_grid_has_every_combination():
+    assert grid(a=(1, 2), b=("x",)) == ({"a": 1, "b": "x"}, {"a": 2, "b": "x"})
+
+
+def test_the_hard_family_is_as_hard_as_the_rate_at_every_n():
+    hard = next(item for item in few_rounds.EXPERIMENTS if item.name.startswith("X3, d = 10"))
+    for n in (1024, 65536):
+        rate = few_rounds.alpha(n, 10, hard.budget)
+        assert hard.at(n).trivial == pytest.approx(rate, rel=1e-12)
+    assert few_rounds.alpha(10_000, 20, dp.ApproxDP(1.0, 1e-6)) == pytest.approx(0.013778668)
+
+
+def test_rounds_needed_are_thefewest_within_a_tenth_of_the_best():
+    means = np.full(len(rounds_needed.ROUNDS), 2.0)
+    means[4:] = 1.09
+    means[-1] = 1.0
+    assert rounds_needed.fewest(means) == rounds_needed.ROUNDS[4]
 
 
 def test_runner_finds_the_families(capsys):

@@ -7,8 +7,9 @@ are what distributed training pays for, and privacy makes each of them noisier. 
 having?
 
 Two families are compared at the same guarantee, epsilon 1. ``noisy_gd`` reads **all** rows in every
-round, so its rounds share the budget. ``dp_sgd_single_epoch`` and ``dp_ftrl`` split the rows among
-the rounds: every row is read once, in one pass.
+round, so its rounds share the budget. The others split the rows among the rounds: every row is read
+once, in one pass. ``dp_sgd_single_epoch`` and ``dp_ftrl`` take plain steps; ``acc_srgd`` takes
+accelerated ones, on gradients that it corrects from round to round instead of starting anew.
 """
 
 # %%
@@ -47,18 +48,25 @@ best = minimize(risk, np.zeros(d), method="BFGS").fun
 # A plan is made for each number of rounds; the noise of a round follows from the budget. Each point
 # is the mean of five runs with fresh noise. (``noisy_gd`` runs with a momentum of 0.5: its default,
 # 0.9, is made for more rounds than these, and swings when there are few.)
+#
+# ``acc_srgd`` is told one more public fact. The smoother the **mean** loss, the longer its steps
+# may be; and it is smoother than a row's loss where rows point in many directions: 1/(4 d) instead
+# of 1/4 for rows that point everywhere alike. A wrong value costs accuracy, never privacy. Without
+# it the plan takes 1/4, and three times as many rounds.
 
 ROUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 SOLVERS = {
     "noisy_gd": "all rows in every round",
     "dp_sgd_single_epoch": "one pass, independent noise",
     "dp_ftrl": "one pass, correlated noise",
+    "acc_srgd": "one pass, correlated noise, accelerated",
 }
+OPTIONS = {"noisy_gd": {"momentum": 0.5}, "acc_srgd": {"population_smoothness": 1 / (4 * d)}}
 
 
 def excess(solver, rounds, runs=5):
     """Return the mean excess risk of a solver with so many rounds."""
-    options = {"rounds": rounds} | ({"momentum": 0.5} if solver == "noisy_gd" else {})
+    options = {"rounds": rounds, **OPTIONS.get(solver, {})}
     plan = dp.plan(problem, n=n, d=d, budget=budget, solver=solver, options=options)
     return np.mean([risk(dp.run(plan, (X, y)).weights) - best for _ in range(runs)])
 
@@ -66,7 +74,7 @@ def excess(solver, rounds, runs=5):
 found = {solver: [excess(solver, rounds) for rounds in ROUNDS] for solver in SOLVERS}
 
 figure, axes = plt.subplots()
-for (solver, meaning), marker in zip(SOLVERS.items(), "os^", strict=True):
+for (solver, meaning), marker in zip(SOLVERS.items(), "os^D", strict=True):
     axes.loglog(ROUNDS, found[solver], marker=marker, label=f"{solver}: {meaning}")
 axes.set_xticks(ROUNDS, labels=[str(rounds) for rounds in ROUNDS])
 axes.minorticks_off()
@@ -79,8 +87,9 @@ plt.show()
 # %%
 # The first rounds buy the most. With full passes the budget is split among the rounds, and the
 # noise averages out as fast as it grows, so that more rounds do no harm: about 32 suffice here. But
-# each reads the whole table again. The one-pass solvers read every row once, and get most of their
-# quality within a few dozen rounds; correlated noise makes more of many small ones.
+# each reads the whole table again. The one-pass solvers read every row once. Plain steps get most
+# of their quality within a few dozen rounds; accelerated ones on corrected gradients within eight,
+# and are then close to 32 full passes.
 
 print(f"{'rounds':>8}" + "".join(f"{solver:>22}" for solver in SOLVERS))
 for i, rounds in enumerate(ROUNDS):
@@ -90,5 +99,6 @@ for i, rounds in enumerate(ROUNDS):
 # Left to themselves, the solvers choose the number of rounds from public facts:
 
 for solver in SOLVERS:
-    plan = dp.plan(problem, n=n, d=d, budget=budget, solver=solver)
+    options = OPTIONS.get(solver, {})
+    plan = dp.plan(problem, n=n, d=d, budget=budget, solver=solver, options=options)
     print(f"{solver:>20}: {plan.total_rounds} rounds")

@@ -149,6 +149,11 @@ def prepare(
     _check_shape(plan, table)
     _validate.choice("order", order, ("secret", "stream"))
     if isinstance(table, Table):
+        if table.once and get(plan.solver).stepper is None:
+            raise ParameterError(
+                f"the rows of {table!r} come once, and {plan.solver} may need them again. Solvers "
+                f"of one pass: {_one_pass()}. Or keep the rows: from_arrays, from_parquet."
+            )
         table.check(plan.problem.bounds, order=order)
     check_helpers(odometer, progress)
     return table
@@ -335,10 +340,9 @@ def _check_resumable(
     """Return the solver's stepper; refuse runs that could not go on after a crash."""
     stepper = get(plan.solver).stepper
     if stepper is None:
-        others = ", ".join(key for key, other in registry().items() if other.stepper is not None)
         raise ParameterError(
             f"{plan.solver} cannot keep a checkpoint: it does not take one noisy sum a batch, so "
-            f"there is nothing to keep between its releases. Solvers that can: {others}."
+            f"there is nothing to keep between its releases. Solvers that can: {_one_pass()}."
         )
     if isinstance(table, Source) and order != "stream":
         raise ParameterError(
@@ -347,6 +351,11 @@ def _check_resumable(
             "come in the same order, say order='stream'."
         )
     return stepper
+
+
+def _one_pass() -> str:
+    """Return the solvers that ask for each batch once, by name."""
+    return ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
 
 
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:

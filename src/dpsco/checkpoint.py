@@ -56,7 +56,7 @@ class Checkpoint(Unique):
     Raises:
         CheckpointError: the file cannot be used, is in use, or is another run's.
         ParameterError: an argument has the wrong type.
-        RandomnessError: the randomness has been used.
+        RandomnessError: the randomness has been used, or belongs to another run.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class Checkpoint(Unique):
             self.round, self._state = self._store.progress(self.run)
             self.result = self._finished()
             if self.result is None:
-                self.randomness = _root(self._store.root(), randomness, self.path)
+                given = None if self._new else randomness  # of a new run it is in the file by now
+                self.randomness = _root(self._store.root(), given, self.path)
         except BaseException:
             self._store.remove() if self._new else self._store.close()
             raise
@@ -198,12 +199,10 @@ def _check_odometer(odometer: Any) -> None:
 
 
 def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
-    """Return the root to draw from: the caller's own if it is the file's, so that it is used up."""
-    if given is None:
-        return Randomness.restored(secret)
-    if not hmac.compare_digest(secret, given.stored()):
+    """Return the file's root; one that the caller gives must be the same, and is used up."""
+    if given is not None and not hmac.compare_digest(secret, given.stored()):
         raise CheckpointError(
             f"mismatched noise state: {path} was begun with another randomness than the one given. "
             "Leave randomness out: a run that goes on takes its own from the checkpoint."
         )
-    return given
+    return Randomness.restored(secret)

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsco as dp
-from dpsco.data import Bounds, Classes, ClippedDifference, ClippedGradient, from_arrays
-from dpsco.data import batches as module
+from dpsco.data import Bounds, Classes, ClippedDifference, ClippedGradient, from_arrays, leaves
 from dpsco.data.batches import from_batches
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
@@ -96,8 +95,7 @@ def test_sums_do_not_depend_on_the_chunks(case, compiled, sizes, ends):
 
 
 @pytest.mark.parametrize("case", MEMORY)
-def test_groups_clipped_in_the_background_are_the_same_rows(case, monkeypatch):
-    monkeypatch.setattr(module, "_GROUP_BYTES", 1)
+def test_rows_of_several_leaves_are_the_same(case):
     (X, y), bounds, facts = MEMORY[case]
     inside = from_arrays(X, y).bounded(bounds, order="stream").rows()
     found = streamed(cut(X, y, [5000, 1, 0, 4000]), bounds, **facts).rows()
@@ -262,10 +260,10 @@ def test_nothing_is_read_before_it_is_needed():
     assert {thread for _, thread in read} == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("group", [1, 1 << 21])
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("size", [37, 1000, SUM_LEAF, 3 * SUM_LEAF + 5])
-def test_an_iterator_may_use_its_array_again(size, group, monkeypatch):
-    monkeypatch.setattr(module, "_GROUP_BYTES", group)
+def test_an_iterator_may_use_its_array_again(size, threads, monkeypatch):
+    monkeypatch.setattr(leaves, "_threads", lambda *_: threads)
     X, y = make(5 * SUM_LEAF)
     rows, labels = np.empty((size, D)), np.empty(size)
 
@@ -436,3 +434,14 @@ def test_the_bounds_must_fit():
     source = from_batches([], n=8, d=D).bounded(Bounds(1.0, label=2.0), order="stream")
     with pytest.raises(ParameterError, match="weights"):  # before anything is read
         source.sum(ClippedGradient(Squared(), np.zeros(D + 1), 1.0))
+
+
+def test_solvers_of_several_passes_are_refused_before_anything_is_paid(tmp_path):
+    X, y = make(100)
+    problem = dp.Problem(loss=Logistic(), bounds=SIGN)
+    budget = dp.ApproxDP(1.0, 1e-6)
+    plan = dp.plan(problem, n=100, d=D, budget=budget, solver="noisy_gd", options={"rounds": 2})
+    odometer = dp.Odometer(tmp_path / "odometer", budget)
+    with pytest.raises(ParameterError, match="Solvers of one pass: .*acc_srgd"):
+        dp.run(plan, from_batches([(X, y)], n=100, d=D), order="stream", odometer=odometer)
+    assert not odometer.entries()

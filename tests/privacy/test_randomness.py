@@ -407,13 +407,23 @@ def test_wrong_arguments_are_refused(method: str, calls: list[tuple[object, ...]
 def test_a_restored_root_hands_out_the_same_streams(make) -> None:  # type: ignore[no-untyped-def]
     root = make()
     stored = root.stored()
-    assert root.stored() == stored  # as long as it has not been used
-    again = Randomness.restored(stored)
+    first, again = Randomness.restored(stored), Randomness.restored(stored)
     assert again.reproducible == root.reproducible
     assert again.description == root.description
     for purpose in ("rows", "noise", "noise"):
-        words = [one.child(purpose).words(5).tolist() for one in (root, again)]
+        words = [one.child(purpose).words(5).tolist() for one in (first, again)]
         assert words[0] == words[1]
+
+
+@pytest.mark.parametrize("make", [Randomness.secure, lambda: Randomness.seeded(9)])
+def test_a_stored_root_belongs_to_its_run(make) -> None:  # type: ignore[no-untyped-def]
+    root = make()
+    again = Randomness.restored(root.stored())
+    for one in (root, again):  # neither may be stored for a second run
+        with pytest.raises(RandomnessError, match="has been used"):
+            one.stored()
+    with pytest.raises(RandomnessError, match="was stored for a run"):
+        root.child("noise")
 
 
 def test_a_stored_secure_root_says_so() -> None:

@@ -1,16 +1,15 @@
 """Rows that come from an iterator, in chunks, and are seen once.
 
-Memory holds one chunk and two groups of leaves, whatever the number of rows. The caller's thread
-asks the iterator for the next chunk, and a second thread clips a group while the caller sums the
-one before. No group is being clipped, and nothing but copies is kept, while the iterator runs: it
-may hand out the same array again and again, filled with other rows.
+Memory holds one chunk and one clipped leaf a thread, whatever the number of rows. The leaves that a
+chunk completes are clipped and summed (`dpsco.data.leaves`) before the iterator runs again, and
+nothing but copies is kept: it may hand out the same array again and again, filled with other rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from .block import Block, Floats, Indices, Mask, take_rows
 from .bounds import Bounds
 from .columns import from_library
 from .labels import clean_labels, label_kind
+from .leaves import Group
 from .queries import Query
 from .source import Source
 from .stream import Raw, regroup
@@ -35,7 +35,6 @@ from .table import Order, Table, raw_labels, raw_rows
 Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 Labels = Literal["number", "text", "none"]
 
-_GROUP_BYTES = 1 << 21  # of clipped rows that wait for their sum
 _SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
 
 
@@ -203,6 +202,11 @@ class BatchTable(Table):
         self._batches, self._layout = batches, layout
         self._used = False
 
+    @property
+    def once(self) -> bool:
+        """Always: each row of a source is handed out once."""
+        return True
+
     def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
         """Refuse as every table does, a secret order, and an iterator that another source has."""
         super().check(bounds, order=order)
@@ -248,8 +252,6 @@ class BatchSource(Source):
         self._count = 0  # chunks so far
         self._read = 0  # rows that were handed out or skipped
         self._compiled = bounds.worthwhile(n, layout.d)
-        leaf = SUM_LEAF * layout.entries() * bounds.dtype(layout.dtype).itemsize
-        self._group = SUM_LEAF * max(1, _GROUP_BYTES // leaf)
 
     def sum(
         self,
@@ -265,6 +267,16 @@ class BatchSource(Source):
         return super().sum(query, start, stop, compiled=compiled)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        for group in self._groups(start, stop):
+            for leaf in group:
+                yield leaf()
+
+    def _groups(self, start: int, stop: int) -> Iterator[Group]:
+        """Yield leaves that clip themselves, those that a chunk completes in one group.
+
+        The iterator is asked for the next chunk when all of them are done: it may use its arrays
+        again.
+        """
         if start < self._read:
             raise DataError(
                 f"a row takes part once in a pass over an iterator: rows up to {self._read} were "
@@ -272,9 +284,9 @@ class BatchSource(Source):
                 "one pass, or rows that stay: from_arrays, from_parquet."
             )
         self._skip(start)
-        for group in self._clipped(self._groups(start, stop), stop - start):
-            for begin in range(0, len(group), SUM_LEAF):
-                yield group[begin : begin + SUM_LEAF]
+        for raw in regroup(self._parts(start, stop), SUM_LEAF):
+            begins = range(0, len(raw), SUM_LEAF)
+            yield [partial(self._apply, raw[begin : begin + SUM_LEAF]) for begin in begins]
 
     def _take(self, indices: Indices) -> Block:
         raise DataError(
@@ -291,30 +303,6 @@ class BatchSource(Source):
     def _apply(self, raw: Raw) -> Block:
         """Return rows within their bounds."""
         return self._bounds.apply(raw.rows, raw.labels, raw.missing, compiled=self._compiled)
-
-    def _clipped(self, groups: Iterator[Raw], count: int) -> Iterator[Block]:
-        """Yield groups within their bounds, while a thread clips the next one.
-
-        The iterator is asked for a chunk only when no group is being clipped.
-        """
-        if count <= self._group:
-            yield from map(self._apply, groups)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="dpsco clipper") as clipper:
-            block = None
-            for raw in groups:
-                waiting = clipper.submit(self._apply, raw)
-                if block is not None:
-                    yield block
-                block = waiting.result()
-            if block is not None:
-                yield block
-
-    def _groups(self, start: int, stop: int) -> Iterator[Raw]:
-        """Yield the rows of a range in whole leaves, several at a time."""
-        for raw in regroup(self._parts(start, stop), SUM_LEAF):
-            for begin in range(0, len(raw), self._group):
-                yield raw[begin : begin + self._group]
 
     def _parts(self, start: int, stop: int) -> Iterator[Raw]:
         """Yield the rows of a range, chunk by chunk; what waits for the next chunk is a copy."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..kernels.sums import worthwhile
 from ..privacy.summation import SUM_LEAF, PairwiseSum
 from .block import Block, Floats, Indices, join
 from .bounds import Bounds
+from .leaves import Group, leaf_sums
 
 if TYPE_CHECKING:
     from .objective import Objective
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
+_GROUP = 64  # leaves that threads work on before they wait for each other
 
 
 class Source(ABC):
@@ -118,7 +121,9 @@ class Source(ABC):
         """
         start, stop = self._range(start, stop)
         self._check(query)
-        return self._total(query, self._leaves(start, stop), stop - start, compiled)
+        if start == stop:
+            return np.zeros(query.size)
+        return self._total(query, self._groups(start, stop), (start, stop), compiled)
 
     def sum_at(self, query: Query, indices: ArrayLike, *, compiled: bool | None = None) -> Floats:
         """Return the sum of a bounded query over the rows at ``indices``, each at most once.
@@ -132,9 +137,11 @@ class Source(ABC):
         if len(np.unique(chosen)) < len(chosen):
             raise ParameterError("sum_at counts a row once, but an index occurs twice in indices.")
         self._check(query)
+        if not len(chosen):
+            return np.zeros(query.size)
         parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
-        leaves = (self._take(part) for part in parts)
-        return self._total(query, leaves, len(chosen), compiled)
+        groups = ([partial(self._take, part)] for part in parts)
+        return self._total(query, groups, (0, len(chosen)), compiled)
 
     def objective(
         self, loss: Any, start: int = 0, stop: int | None = None, **terms: Any
@@ -161,18 +168,32 @@ class Source(ABC):
     def __getstate__(self) -> Any:
         raise TypeError(f"{self!r} holds private rows and is not pickled.")
 
+    def _groups(self, start: int, stop: int) -> Iterator[Group]:
+        """Yield the leaves of a range in groups; see `dpsco.data.leaves`.
+
+        A subclass whose leaves can be made by several threads at once overrides it.
+        """
+        for block in self._blocks(start, stop):
+            yield [partial(_itself, block)]
+
     def _total(
-        self, query: Query, leaves: Iterator[Block], count: int, compiled: bool | None
+        self,
+        query: Query,
+        groups: Iterator[Group],
+        rows: tuple[int, int],
+        compiled: bool | None,
     ) -> Floats:
-        """Return the query's sum over leaves of ``count`` rows in all."""
-        if count == 0:
-            return np.zeros(query.size)
+        """Return the query's sum over the leaves of a range of rows."""
+        start, stop = rows
         if compiled is None:
-            compiled = worthwhile(count, self._entries())
-        total = PairwiseSum()
-        for leaf in leaves:
-            with np.errstate(all="ignore"):  # a warning or error could tell something of the rows
-                total.add(query.sum(leaf, compiled=compiled))
+            compiled = worthwhile(stop - start, self._entries())
+        total, reached = PairwiseSum(), start
+        for count, leaf in leaf_sums(query, groups, stop - start, compiled):
+            if count != min(SUM_LEAF, stop - reached):
+                break
+            total.add(leaf)
+            reached += count
+        self._check_reached(start, reached, stop)
         return query.finish(total.result())
 
     def _leaves(self, start: int, stop: int) -> Iterator[Block]:
@@ -184,6 +205,10 @@ class Source(ABC):
                     break
                 reached += len(block)
                 yield block
+        self._check_reached(start, reached, stop)
+
+    def _check_reached(self, start: int, reached: int, stop: int) -> None:
+        """Refuse a range whose rows did not all come."""
         if reached != stop:
             raise DataError(
                 f"{self!r} promised the rows {start} to {stop} in leaves of {SUM_LEAF}, but those "
@@ -226,6 +251,11 @@ class Source(ABC):
         )
 
 
+def _itself(block: Block) -> Block:
+    """Return a leaf that is there already."""
+    return block
+
+
 class MemorySource(Source):
     """Clipped rows in memory: one private copy, in the order in which they are used."""
 
@@ -236,6 +266,12 @@ class MemorySource(Source):
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         for begin in range(start, stop, SUM_LEAF):
             yield self._whole[begin : min(begin + SUM_LEAF, stop)]
+
+    def _groups(self, start: int, stop: int) -> Iterator[Group]:
+        begins = range(start, stop, SUM_LEAF)
+        leaves = [partial(self.rows, begin, min(begin + SUM_LEAF, stop)) for begin in begins]
+        for first in range(0, len(leaves), _GROUP):
+            yield leaves[first : first + _GROUP]
 
     def _take(self, indices: Indices) -> Block:
         return self._whole.take(indices)

@@ -54,6 +54,11 @@ class Table(ABC):
         return self._d
 
     @property
+    def once(self) -> bool:
+        """Whether the rows can be read only once, so that several passes are impossible."""
+        return False
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the features."""
         return self._dtype

@@ -11,8 +11,9 @@ Noise that appears twice can be subtracted, so nothing here repeats:
 * in a process forked from this one a secure root or stream takes a new key from the operating
   system, and a seeded one refuses to work;
 * a copied or unpickled secure root is a new root; seeded roots and all streams refuse to be copied;
-* a root is stored, for a run that may be interrupted, before it has handed out any child, and then
-  refuses to work in a forked process like a seeded one. The stored bytes are a secret.
+* a root is stored, for a run that may be interrupted, once, before it has handed out any child, and
+  hands out none itself afterwards. The restored root does, and like a seeded one refuses to work in
+  a forked process. The stored bytes are a secret.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ class Randomness(_Keyed):
 
     def __init__(self, seed: int | None = None) -> None:
         self._children = 0
+        self._stored = False  # for another process to go on with: this object's streams are over
         key = os.urandom(_KEY_BYTES) if seed is None else _key_of_seed(seed)
         super().__init__(key, reproducible=seed is not None)
 
@@ -169,6 +171,11 @@ class Randomness(_Keyed):
         if not isinstance(purpose, str):
             raise ParameterError(f"purpose must be a string, got {purpose!r}.")
         with self._own():
+            if self._stored:
+                raise RandomnessError(
+                    f"{self!r} was stored for a run that may be interrupted, and the noise is that "
+                    "run's alone. Make another root, or leave it out."
+                )
             number, self._children = self._children, self._children + 1
             message = number.to_bytes(8, "little") + purpose.encode("utf-8", "surrogatepass")
             key = hashlib.blake2b(
@@ -177,18 +184,19 @@ class Randomness(_Keyed):
         return Stream(key, purpose=purpose, reproducible=self._reproducible, kept=self._kept)
 
     def stored(self) -> bytes:
-        """Return secret bytes, from which `restored` makes this root again, for the same run only.
+        """Return secret bytes, from which `restored` makes this root again, for one run only.
 
         Raises:
-            RandomnessError: the root has handed out a stream, which would come a second time.
+            RandomnessError: the root has handed out a stream, or was stored for another run: its
+                noise would come a second time.
         """
         with self._own():
-            if self._children:
+            if self._children or self._kept:
                 raise RandomnessError(
                     f"{self!r} has been used, so it cannot be stored: restored it would repeat its "
                     "noise. Pass a root that has not been used, or leave it out."
                 )
-            self._kept = True
+            self._kept = self._stored = True
             kind = bytes([self._reproducible])
             return kind + self.__key + _check_bytes(kind, self.__key)
 

@@ -1,0 +1,94 @@
+"""Sums by several threads: the bits of a single one, errors and order included."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches, leaves
+from dpsco.errors import DataError
+from dpsco.losses import Logistic, MarginLoss, Softmax
+from dpsco.privacy.summation import SUM_LEAF
+
+N, D = 9 * SUM_LEAF + 17, 5
+BOUNDS = Bounds(1.0, label="sign")
+rng = np.random.default_rng(3)
+X, Y = rng.standard_normal((N, D)), np.where(rng.random(N) < 0.5, -1.0, 1.0)
+GRADIENT = ClippedGradient(Logistic(), np.arange(D) / D, 0.4)
+DIFFERENCE = ClippedDifference(Logistic(), np.arange(D) / D, np.ones(D), 3.0, 2.0, 0.7)
+
+
+def sources():
+    cuts = [0, 1, 5000, 5000, 20_000, N]
+    parts = [(X[a:b], Y[a:b]) for a, b in itertools.pairwise(cuts)]
+    return {
+        "memory": from_arrays(X, Y).bounded(BOUNDS, order="stream"),
+        "batches": from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream"),
+    }
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("asked", [GRADIENT, DIFFERENCE])
+@pytest.mark.parametrize("kind", ["memory", "batches"])
+def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkeypatch):
+    found = []
+    for threads in (1, 2, 3, 7):
+        monkeypatch.setattr(leaves, "_threads", lambda *_, count=threads: count)
+        source = sources()[kind]
+        ranges = [(0, 100), (100, 7 * SUM_LEAF + 3), (7 * SUM_LEAF + 3, N)]
+        sums = [source.sum(asked, a, b, compiled=compiled) for a, b in ranges]
+        found.append(b"".join(total.tobytes() for total in sums))
+    assert len(set(found)) == 1
+
+
+def test_several_threads_do_work(monkeypatch):
+    seen, both = set(), threading.Barrier(2, timeout=20)
+
+    class Watched(ClippedGradient):
+        def sum(self, block, *, compiled=None):
+            seen.add(threading.get_ident())
+            both.wait()  # returns only if another thread sums the other leaf meanwhile
+            return super().sum(block, compiled=compiled)
+
+    monkeypatch.setattr(leaves, "_threads", lambda *_: 2)
+    source = from_arrays(X[: 2 * SUM_LEAF], Y[: 2 * SUM_LEAF]).bounded(BOUNDS, order="stream")
+    source.sum(Watched(Logistic(), np.zeros(D), 1.0), compiled=False)
+    assert len(seen) == 2
+
+
+class Own(Logistic):
+    """A loss with code of a user's own."""
+
+    trusted = ("the slope of Own is what it says",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "compiled", "several"),
+    [
+        (GRADIENT, leaves.WORTHWHILE, True, True),
+        (DIFFERENCE, leaves.WORTHWHILE, True, True),
+        (GRADIENT, leaves.WORTHWHILE - 1, True, False),
+        (GRADIENT, leaves.WORTHWHILE, False, False),
+        (ClippedGradient(Own(), np.zeros(D), 1.0), leaves.WORTHWHILE, True, False),
+        (ClippedGradient(Softmax(3), np.zeros(3 * D), 1.0), leaves.WORTHWHILE, True, False),
+    ],
+)
+def test_when_several_threads_sum(asked, count, compiled, several, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert (leaves._threads(asked, count, compiled) > 1) is several
+    assert issubclass(Own, MarginLoss)
+
+
+def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
+    monkeypatch.setattr(leaves, "_threads", lambda *_: 3)
+    short = from_batches([(X[:50_00], Y[:50_00])], n=N, d=D).bounded(BOUNDS, order="stream")
+    with pytest.raises(DataError, match="ended after 5000 rows"):
+        short.sum(GRADIENT, 0, N)
+
+    class Broken(ClippedGradient):
+        def sum(self, block, *, compiled=None):
+            raise FloatingPointError("a fault of the code")
+
+    with pytest.raises(FloatingPointError):
+        sources()["memory"].sum(Broken(Logistic(), np.zeros(D), 1.0))
