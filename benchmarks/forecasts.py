@@ -2,9 +2,10 @@
 
 Runs every solver of one pass for 1 to 128 rounds on made-up problems, with and without a hint of
 the population's smoothness, fits the factors of `dpsco.forecast_terms`, and prints predicted
-over measured: each problem is predicted with factors that were fitted without it. Ten minutes.
+over measured: each problem is predicted with factors that were fitted without it. Takes from ten
+to twenty minutes.
 
-    python -m benchmarks.forecasts [--cases 54] [--repeats 4] [--verbose]
+    python -m benchmarks.forecasts [--cases 45] [--repeats 3] [--verbose]
 """
 
 from __future__ import annotations
@@ -196,8 +197,8 @@ def _accuracy(name: str, errors: dict[tuple[int, str, bool, int], float]) -> Non
 def main() -> None:
     """Measure, fit, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=54)
-    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--cases", type=int, default=45)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--verbose", action="store_true", help="print every measurement")
     options = parser.parse_args()
     records: list[Measured] = []

@@ -8,11 +8,12 @@ table prints its middle, and its 10 % and 90 % quantiles.
 
 phased_sgd has no rounds to choose: it steps on one row after the other, and each step waits for the
 one before. Its sequential rounds are its steps, about n (so Table 1 of Choquette-Choo, Ganesh,
-Thakurta 2025 counts them); its releases are fewer, one a phase.
+Thakurta 2025 counts them); its releases are fewer, one a phase. It runs with its own step size:
+longer and shorter ones did worse.
 
     python -m benchmarks.rounds_needed [--output FILE.png] [--quick]
 
-About five minutes on one core.
+About four minutes on one core.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +45,7 @@ SHARES = (0.25, 0.5, 1.0)  # of the schedule's own beta
 STEPS = tuple(16.0 * 2**k for k in range(5))  # of SGD, far beyond the safe ones
 
 Options = dict[str, object]
-Table = tuple[np.ndarray, np.ndarray]
+Table = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def settings(solver: str, n: int, rounds: int) -> list[Options]:
     if solver == "dp_sgd_single_epoch":
         return [{"rounds": rounds, "step": step} for step in STEPS]
     hint: Options = {"rounds": rounds, "population_smoothness": x4_smoothness(D)}
-    usual = _plan(solver, n, hint).beta  # type: ignore[attr-defined]
+    usual = _plan(solver, n, hint).beta
     return [{"rounds": rounds, "beta": share * usual} for share in SHARES]
 
 
@@ -78,7 +80,7 @@ def needed(solver: str, tuning: Sequence[Table], tables: Sequence[Table]) -> Nee
     n = len(tables[0][0])
     if solver == "phased_sgd":
         found = excesses(solver, {}, tables)
-        steps = float(sum(_plan(solver, n, {}).sizes))  # type: ignore[attr-defined]
+        steps = float(sum(_plan(solver, n, {}).sizes))
         return Needed(steps, steps, steps, float(found.mean()))
     curves = []
     for rounds in ROUNDS:
@@ -98,7 +100,7 @@ def fewest(means: np.ndarray) -> int:
     return ROUNDS[int(np.argmax(means <= WITHIN * means.min()))]
 
 
-def _plan(solver: str, n: int, options: Options) -> dp.BasePlan:
+def _plan(solver: str, n: int, options: Options) -> Any:
     problem = _instance().problem
     return dp.plan(problem, n=n, d=D, budget=BUDGET, solver=solver, options=options)
 

@@ -512,6 +512,46 @@ def test_an_old_copy_on_other_rows_is_refused_and_on_the_same_rows_harmless(solv
     assert len(odometer.entries()) == 1
 
 
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_a_copy_does_not_go_on_behind_the_back_of_its_odometer(rounds, tmp_path):
+    plan, path, odometer = make(), tmp_path / "run", dp.Odometer(tmp_path / "o", BUDGET)
+    other = dp.Odometer(tmp_path / "other", BUDGET)
+    if rounds:
+        interrupted(plan, (X, Y), rounds, checkpoint=path, odometer=odometer)
+    else:
+        with Checkpoint(path, plan, order="secret", odometer=odometer) as kept:
+            kept.open_ledger()
+    before = path.read_bytes()
+    for wrong, words in ((None, "has an odometer"), (other, "does not know the run")):
+        with pytest.raises(CheckpointError, match=words):
+            dp.run(plan, Untouchable(), checkpoint=path, odometer=wrong)
+    assert path.read_bytes() == before
+    assert other.entries() == []
+    first = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
+    again = dp.run(plan, Untouchable(), checkpoint=path)  # what is over needs nobody's leave
+    assert again.weights.tobytes() == first.weights.tobytes()
+
+
+def test_an_odometer_that_did_not_pay_yet_is_waited_for(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    with pytest.raises(InterruptError):
+        dp.run(plan, Untouchable(), checkpoint=path, odometer=Failing(tmp_path / "o", pays=False))
+    with pytest.raises(CheckpointError, match="has an odometer"):
+        dp.run(plan, Untouchable(), checkpoint=path)
+    other = dp.Odometer(tmp_path / "other", BUDGET)
+    dp.run(plan, (X, Y), checkpoint=path, odometer=other)  # nothing was paid or drawn before
+    assert (len(dp.Odometer(tmp_path / "o").entries()), len(other.entries())) == (0, 1)
+
+
+def test_an_odometer_may_join_a_run(tmp_path):
+    plan, path, odometer = make(), tmp_path / "run", dp.Odometer(tmp_path / "o", BUDGET)
+    interrupted(plan, (X, Y), 2, checkpoint=path)
+    interrupted(plan, (X, Y), 3, checkpoint=path, odometer=odometer)
+    assert len(odometer.entries()) == 1
+    with pytest.raises(CheckpointError, match="has an odometer"):
+        dp.run(plan, Untouchable(), checkpoint=path)
+
+
 def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
     plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
     path, copy = copied(tmp_path, plan, 1, 2, odometer)

@@ -19,6 +19,7 @@ import dpsco as dp
 from .experiment import Instance, summary
 
 Options = dict[str, object]
+Table = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Comparison:
             for entrant in self.entrants
         }
 
-    def _mean(self, solver: str, options: Options, tables: list[tuple[np.ndarray, ...]]) -> Found:
+    def _mean(self, solver: str, options: Options, tables: list[Table]) -> Found:
         problem, d = self.instance.problem, tables[0][0].shape[1]
         plan = dp.plan(problem, n=self.n, d=d, budget=self.budget, solver=solver, options=options)
         runs = [

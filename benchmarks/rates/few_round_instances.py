@@ -111,7 +111,7 @@ def x4(d: int = 20, *, radius: float = 20.0) -> Instance:
 def uneven(rng: np.random.Generator, n: int, d: int) -> Floats:
     """Return n rows of X4: normal with variances 1, 1/2, ..., 1/d, then made unit vectors."""
     points = rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
+    return np.asarray(points / np.linalg.norm(points, axis=1, keepdims=True))
 
 
 def x4_smoothness(d: int) -> float:

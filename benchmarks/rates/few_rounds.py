@@ -9,19 +9,22 @@ for three standard errors, or what the theorem says.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import dpsco as dp
 
-from .comparison import Comparison, Entrant, grid
+from .comparison import Comparison, Entrant, Options, grid
 from .experiment import Experiment, Instance, slope
 from .few_round_instances import x3, x4, x4_smoothness, x6
 from .instances import x2
 
+Choices = dict[str, Iterable[object]]
+
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 SIZES = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 STEEP = (-1.9, -0.9)  # between statistics alone (-1) and noise alone (-2)
-X2_SMOOTHNESS = {"population_smoothness": 1 / 80}  # of the mean logistic loss: 1/(4 d)
+X2_SMOOTHNESS: Options = {"population_smoothness": 1 / 80}  # of the mean logistic loss: 1/(4 d)
 
 
 def alpha(n: int, d: int, budget: dp.ApproxDP) -> float:
@@ -40,7 +43,7 @@ def _x2(
     *,
     epsilon: float = 1.0,
     repeats: int = 24,
-    options: dict[str, object] = X2_SMOOTHNESS,
+    options: Options = X2_SMOOTHNESS,
 ) -> Experiment:
     """Return X2 with mean excess below ``limits``, and no run above L R alpha_n."""
     budget, instance = dp.ApproxDP(epsilon, 1e-6), x2()
@@ -185,7 +188,7 @@ EXPERIMENTS = (*_X2, *_X3, *_OTHER)
 
 
 def _mechanism(noise: str, low: float, high: float) -> Entrant:
-    options = {"rounds": 31, "beta": 0.05, "noise": noise}
+    options: Options = {"rounds": 31, "beta": 0.05, "noise": noise}
     return Entrant(noise, "acc_srgd", (options,), (low, high))
 
 
@@ -197,15 +200,15 @@ def _x4(d: int, radius: float, rounds: int, bold: dict[str, float]) -> Compariso
     least ratios for these.
     """
     smoothness = x4_smoothness(d)
-    hint = {"rounds": rounds, "population_smoothness": smoothness}
+    hint: Options = {"rounds": rounds, "population_smoothness": smoothness}
     safe = [share * 2 / smoothness for share in (0.125, 0.25, 0.5, 0.707, 1.0)]
     beyond = [share * 2 / smoothness for share in (1.25, 1.77, 2.5, 3.5)]
     tails = (1, rounds // 4, rounds // 2)
-    even = {"rounds": [rounds], "falling": [False], "tail": tails}
-    falling = {"rounds": [rounds], "falling": [True], "tail": (1, rounds // 2)}
+    even: Choices = {"rounds": [rounds], "falling": [False], "tail": tails}
+    falling: Choices = {"rounds": [rounds], "falling": [True], "tail": (1, rounds // 2)}
     sgd = (*grid(step=safe, **even), *grid(step=[step / 2 for step in safe], **falling))
     bold_sgd = (*grid(step=beyond, **even), *grid(step=[*safe[3:], *beyond], **falling))
-    ftrl = {"rounds": [rounds], "tail": (*tails, rounds)}
+    ftrl: Choices = {"rounds": [rounds], "tail": (*tails, rounds)}
     betas = [share * smoothness for share in (0.125, 0.18, 0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0)]
     tuned = grid(rounds=[rounds], beta=betas)
     far = math.inf

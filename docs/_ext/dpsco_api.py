@@ -33,6 +33,7 @@ PACKAGES = (
     "dpsco.federated",
     "dpsco.plans",
     "dpsco.select",
+    "dpsco.forecasts",
     "dpsco.problem",
     "dpsco.audit",
     "dpsco.errors",
@@ -42,6 +43,7 @@ PACKAGES = (
 PARTS = {
     "dpsco.plans": ("BasePlan", "Round", "Solver"),
     "dpsco.select": ("Recommendation", "Candidate"),
+    "dpsco.forecasts": ("Forecast", "Expected"),
     "dpsco.problem": ("Facts",),
 }
 INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.demo"}  # not promised to anybody

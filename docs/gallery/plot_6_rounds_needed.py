@@ -104,6 +104,7 @@ axes.set_xticks(ROUNDS, labels=[str(rounds) for rounds in ROUNDS])
 axes.minorticks_off()
 axes.set_xlabel("rounds")
 axes.set_ylabel(f"excess risk (mean of {TABLES} tables)")
+axes.set_title(f"What rounds buy, and how many, at epsilon 1 ({D} features)")
 axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.15), ncols=3, fontsize="small")
 plt.show()
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint_file import Store, digest_of
+from .checkpoint_file import AWAITED, NONE, PAID, Store, digest_of
 from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
 from .plans import BasePlan, Result
 from .privacy.certificate import Certificate
@@ -83,7 +83,8 @@ class Checkpoint(Unique):
                 self._store.check_private()
                 self._new = True
                 root = Randomness.secure() if randomness is None else randomness
-                self._store.begin(identity(plan), order, root.stored())
+                purse = NONE if odometer is None else AWAITED
+                self._store.begin(identity(plan), order, root.stored(), purse)
             self.run = self._store.check(identity(plan), order)
             self.round, self._state = self._store.progress(self.run)
             self.result = self._finished()
@@ -100,8 +101,10 @@ class Checkpoint(Unique):
 
         Raises:
             BudgetError: the odometer's budget does not allow the run; a new file is removed again.
+            CheckpointError: the run has an odometer, and this is not it.
         """
-        plan = self._plan
+        plan, purse = self._plan, self._store.purse()
+        self._check_same_odometer(purse)
         try:
             ledger = Ledger(
                 plan.releases(),
@@ -118,6 +121,8 @@ class Checkpoint(Unique):
                 self._store.remove()
             raise
         if self._odometer is not None:
+            if purse != PAID:
+                self._store.note_paid()
             self._used = self._odometer.committed(self.run)
         return ledger
 
@@ -163,6 +168,19 @@ class Checkpoint(Unique):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_same_odometer(self, purse: str) -> None:
+        """Refuse to go on behind the back of the odometer that knows the rounds of this run."""
+        if purse != NONE and self._odometer is None:
+            raise CheckpointError(
+                f"the run of {self.path} has an odometer, which sees to it that it is "
+                "paid for and that no noise is used twice. Pass that odometer to go on."
+            )
+        if purse == PAID and self._odometer is not None and not self._odometer.paid(self.run):
+            raise CheckpointError(
+                f"the odometer does not know the run of {self.path}, which another one has paid "
+                "for: only that one can tell whether its noise was used. Pass it to go on."
+            )
+
     def _note(self, digest: str) -> None:
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
@@ -189,7 +207,7 @@ def identity(plan: BasePlan) -> str:
 
 def _check_odometer(odometer: Any) -> None:
     """Refuse an odometer that does not know runs by name."""
-    wanted = ("spend", "commit", "committed")
+    wanted = ("spend", "paid", "commit", "committed")
     if odometer is None or all(callable(getattr(odometer, name, None)) for name in wanted):
         return
     raise ParameterError(

@@ -28,10 +28,12 @@ from .privacy.randomness import fresh_name
 Floats = NDArray[np.float64]
 
 SCHEMA = "dpsco.checkpoint/1"
+NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _EXACT = "<f8"
 _TABLES = (
     "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT)",
+    "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
@@ -87,8 +89,8 @@ class Store:
                 "If nobody has, make it private (chmod 600) and resume."
             )
 
-    def begin(self, plan: str, order: str, secret: bytes) -> None:
-        """Write all that a run begins with."""
+    def begin(self, plan: str, order: str, secret: bytes, purse: str) -> None:
+        """Write all that a run begins with; ``purse`` is NONE or AWAITED."""
         with self._transaction() as database:
             for table in _TABLES:
                 database.execute(table)
@@ -97,6 +99,7 @@ class Store:
                 "INSERT INTO about VALUES (?, ?, ?, ?, ?)", (SCHEMA, __version__, run, plan, order)
             )
             database.execute("INSERT INTO root VALUES (?)", (secret,))
+            database.execute("INSERT INTO purse VALUES (?)", (purse,))
             database.execute("INSERT INTO progress VALUES (0, ?)", (digest_of(run, 0, {}),))
 
     def check(self, plan: str, order: str) -> str:
@@ -145,6 +148,15 @@ class Store:
         if not isinstance(secret, bytes):
             raise self.damaged("its key cannot be read")
         return secret
+
+    def purse(self) -> str:
+        """Return whether an odometer watches over the run, and has paid."""
+        return str(self._row("SELECT state FROM purse")[0])
+
+    def note_paid(self) -> None:
+        """Write down that an odometer has paid, and knows the rounds from now on."""
+        with self._transaction() as database:
+            database.execute("UPDATE purse SET state = ?", (PAID,))
 
     def certificate(self) -> str | None:
         """Return the certificate of a run that is over."""

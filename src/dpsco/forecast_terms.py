@@ -51,33 +51,35 @@ class Calibration:
 
 SMOOTH = Calibration(
     share=0.16,
-    sampling=0.93,
+    sampling=0.97,
     factors={
-        "acc_srgd": Factors(0.053, 0.75),
-        "acc_independent": Factors(0.056, 0.22),
-        "srg_sgd": Factors(0.077, 0.88),
-        "srg_online_to_batch": Factors(0.038, 0.81),
-        "dp_sgd_single_epoch": Factors(0.068, 0.27),
-        "dp_ftrl": Factors(0.052, 0.74),
+        "acc_srgd": Factors(0.048, 1.0),
+        "acc_independent": Factors(0.051, 0.28),
+        "srg_sgd": Factors(0.072, 1.1),
+        "srg_online_to_batch": Factors(0.036, 1.1),
+        "dp_sgd_single_epoch": Factors(0.066, 0.31),
+        "dp_ftrl": Factors(0.05, 1.1),
     },
     half=2.0,
     most=6.0,
     ratio_half=1.4,
     ratio_most=3.8,
 )
+# The spread is that of a second set of problems, which is wider than the first one's (3.1 and 12):
+# public facts do not tell rows that point in all directions from tables that learn slowly.
 KINKED = Calibration(
     share=0.16,
-    sampling=5.1,
+    sampling=10.0,
     factors={
-        "acc_srgd": Factors(0.13, 0.72),
-        "acc_independent": Factors(0.11, 0.33),
-        "srg_sgd": Factors(0.13, 0.81),
-        "srg_online_to_batch": Factors(0.084, 1.2),
-        "dp_sgd_single_epoch": Factors(0.88, 0.45),
-        "dp_ftrl": Factors(2.4, 2.8),
+        "acc_srgd": Factors(0.12, 0.57),
+        "acc_independent": Factors(0.095, 0.19),
+        "srg_sgd": Factors(0.16, 1.1),
+        "srg_online_to_batch": Factors(0.084, 0.7),
+        "dp_sgd_single_epoch": Factors(0.47, 0.28),
+        "dp_ftrl": Factors(1.4, 1.2),
     },
-    half=4.3,
-    most=70.0,
+    half=4.1,
+    most=55.0,
     ratio_half=1.8,
     ratio_most=10.0,
 )

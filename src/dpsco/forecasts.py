@@ -7,6 +7,7 @@ were measured on made-up problems. It compares numbers of rounds. It promises no
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ class Forecast:
     def answer(self) -> str:
         """What fewer rounds cost, in a sentence; of a single number of rounds, what it promises."""
         more = self.usual if self.usual in self.rounds else self.rounds[-1]
-        below = [rounds for rounds in self.rounds if 3 * rounds <= more]
+        below = [rounds for rounds in self.rounds if 2 * rounds <= more]
         fewer = below[-1] if below else self.rounds[0]
         if fewer >= more:
             found = self.at(more)
@@ -110,7 +111,8 @@ class Forecast:
         return (
             f"On made-up problems half of the measurements were within {found.half:g} times the "
             f"forecast and nine of ten within {found.most:g} times; ratios between numbers of "
-            f"rounds within {found.ratio_half:g} and {found.ratio_most:g} times."
+            f"rounds up to four times apart within {found.ratio_half:g} and {found.ratio_most:g} "
+            "times."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +155,8 @@ class Forecast:
             excess = f"{self.at(rounds).excess:.2g}"
             lines.append(f"{mark}{rounds:>6,} {excess:>8} {' '.join(shown)}")
         own = (f"{self.defaults[key]:>{width}}" for key, width in zip(keys, widths, strict=True))
-        lines += [f"{'default rounds':>16} {' '.join(own)}", "", self.answer, self.accuracy]
+        lines += [f"{'default rounds':>16} {' '.join(own)}", ""]
+        lines += [self.answer, textwrap.fill(self.accuracy, 100)]
         return "\n".join(lines)
 
 

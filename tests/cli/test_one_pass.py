@@ -111,6 +111,9 @@ def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
         assert sorted(now) == list(range(1, done + 1))
         assert {number: now[number] for number in seen} == seen
         seen = now
+    code, _, err = dpsco(*again[:-2])
+    assert (code, "Pass that odometer to go on" in err) == (2, True)
+    assert not command[5].exists()
     code, _, err = dpsco(*again)
     assert (code, err) == (0, "")
     final = rounds_of(ledger)

@@ -84,6 +84,10 @@ def test_a_file_in_its_order_or_shuffled(tmp_path):
     model = logistic(**FEW, random_state=3).fit(table, order="stream")
     same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="stream")
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-9)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert (model.predict(frame[["a", "b", "c"]]) == model.predict(frame.drop(columns="ill"))).all()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["c", "b", "a"]])
     with pytest.raises(ParameterError, match="needs a folder for the shuffled rows"):
         logistic(**FEW).fit(table)
     shuffled = dp.data.from_parquet(path, label="ill", spill=tmp_path)

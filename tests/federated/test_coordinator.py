@@ -151,9 +151,6 @@ def test_a_refused_collection_leaves_the_round_open_and_draws_nothing(setting):
             coordinator.receive([good, answer])
         assert coordinator.round == 0
         assert coordinator.task().to_json() == task.to_json()
-    huge = [changed(worker=name, vector=np.full(5, 1e308)) for name in "abc"]
-    with pytest.raises(ParameterError, match="not finite"):
-        coordinator.receive(huge)
     coordinator.receive([good])
     assert (finish(setting, coordinator).weights == in_one_place(setting, plan).weights).all()
 
@@ -256,6 +253,47 @@ def test_arguments_that_do_not_fit_are_refused(setting):
             Coordinator(plan, **wrong)
 
 
+@pytest.mark.parametrize("unit", ["row", "worker"])
+def test_floats_that_no_clipped_rows_add_up_to_are_refused(setting, unit):
+    """2^60 of one worker would swallow the noise and the low bits of everybody else."""
+    plan = setting.plan(unit=dp.Unit(1, unit))
+    coordinator = Coordinator(plan)
+    task = coordinator.task()
+    most = plan.clip * (task.cohort if unit == "row" else 1)
+
+    def answer(name, *lengths):
+        vector = np.array([*lengths, 0.0, 0.0, 0.0, 0.0])
+        return Answer(run=task.run, round=0, worker=name, vector=vector)
+
+    for length in (1.001 * most, -(2.0**60), 1e308):
+        with pytest.raises(ParameterError, match="'loud' is longer than clipped rows"):
+            coordinator.receive([answer("good", most), answer("loud", length)])
+        assert coordinator.round == 0
+    coordinator.receive([answer(name, most) for name in "abc"])  # a rule for each, not for the sum
+
+
+def test_a_worker_that_does_not_clip_takes_no_protection_from_others(setting):
+    """Wherever it moves an integer sum to, two rows move the next point by two clips at most."""
+    plan = setting.plan("dp_sgd_single_epoch")
+    agreed = {"trust": "secure_aggregation", "encoding": FixedPoint.choose(plan)}
+    encoding = agreed["encoding"]
+
+    def next_point(label, offset):
+        coordinator = Coordinator(plan, randomness=seeded(), **agreed)
+        task = coordinator.task()
+        row = setting.X[:1], np.array([label])
+        honest = Worker(row, plan, name="honest", **agreed).answer(task).vector
+        loud = np.full(5, offset, dtype=np.uint64)
+        coordinator.receive_sum(encoding.add([honest, loud], 5), round=0)
+        return coordinator.task().points[0]
+
+    modulus = 2**encoding.bits
+    offsets = (0, modulus // 4, modulus // 2, 3 * modulus // 4, modulus - 1)
+    moves = [np.linalg.norm(next_point(1.0, k) - next_point(-1.0, k)) for k in offsets]
+    most = 2 * plan.clip * plan.trace()[0].step / 40
+    assert most / 10 < max(moves) <= most * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
     ("rows", "answers", "fits"), [(39, 4, True), (40, 3, True), (39, 3, False)]
 )
@@ -321,6 +359,7 @@ def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver
     assert found.certificate.verify().ok
     assert len(odometer.entries()) == 1
 
+    assert Coordinator(plan, **more).finished  # which holds no file
     third = Coordinator(plan, **more)  # the run is over: the same result, nothing new
     assert third.finished
     assert (third.result().weights == found.weights).all()
@@ -328,6 +367,24 @@ def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver
     assert len(odometer.entries()) == 1
     with pytest.raises(LedgerError, match="all 3 rounds"):
         third.task()
+
+
+def test_who_has_answered_is_known_after_a_crash(setting, tmp_path):
+    plan, path = setting.plan(), tmp_path / "run"
+    first = Coordinator(plan, checkpoint=path)
+    first.receive([worker.answer(first.task()) for worker in setting.workers(plan, 0, 3)])
+    first.close()
+    second = Coordinator(plan, checkpoint=path)
+    for again in setting.workers(plan, 0, 3):  # new workers, which have forgotten
+        with pytest.raises(LedgerError, match="count twice"):
+            second.receive([again.answer(second.task())])
+    second.receive([worker.answer(second.task()) for worker in setting.workers(plan, 1, 3)])
+    second.close()
+    third = Coordinator(plan, checkpoint=path)
+    for round in (0, 1):
+        with pytest.raises(LedgerError, match="count twice"):
+            third.receive([setting.workers(plan, round, 3)[1].answer(third.task())])
+    assert third.round == 2
 
 
 def test_trust_does_not_change_half_way(setting, tmp_path):
@@ -370,6 +427,16 @@ def test_the_certificate_says_who_is_trusted_and_protected(setting):
     assert "protects    one row" in str(certificate)
     again = dp.Certificate.from_json(certificate.to_json())
     assert again.verify().ok
+
+
+def test_the_certificate_says_what_a_named_unit_rests_on(setting):
+    """A phone is not protected because it is a worker: only if it has no more rows than stated."""
+    for unit, words in ((dp.Unit(1, "phone"), "one row"), (dp.Unit(4, "phone"), "4 rows")):
+        coordinator = Coordinator(setting.plan(unit=unit))
+        for _ in range(3):
+            coordinator.receive([])
+        said = coordinator.result().certificate.trusted
+        assert any(line.startswith(f"a phone has at most {words} in the run") for line in said)
 
 
 def test_workers_as_units(setting):

@@ -106,8 +106,16 @@ def test_a_round_has_one_answer(setting):
     coordinator.receive_sum(vector, round=0)
     with pytest.raises(LedgerError, match="another run"):
         helper.answer(dataclasses.replace(coordinator.task(), run="0" * 32))
-    with pytest.raises(LedgerError, match="not executed"):
-        helper.certificate()
+
+
+def test_a_certificate_comes_last_and_asking_early_does_no_harm(setting):
+    coordinator, (helper,), _ = start(setting.plan())
+    while not coordinator.finished:
+        with pytest.raises(LedgerError, match=f"round {coordinator.round} of 3"):
+            helper.certificate()
+        task = coordinator.task()
+        coordinator.receive_sum(helper.answer(task).vector, round=task.round)
+    assert helper.certificate() is helper.certificate()
 
 
 def test_a_helper_agrees_to_its_plan_alone(setting):
@@ -130,3 +138,5 @@ def test_a_helper_agrees_to_its_plan_alone(setting):
     helper.answer(task)  # none of these has used up the round
     with pytest.raises(ParameterError, match=r"need .* bits"):
         NoiseHelper(plan, name="h", encoding=FixedPoint(encoding.step, encoding.bits - 3))
+    with pytest.raises(ParameterError, match="adds integers"):
+        NoiseHelper(plan, name="h", encoding=None)

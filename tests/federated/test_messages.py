@@ -95,6 +95,7 @@ def test_an_answer_is_sealed_and_does_not_show_its_numbers():
         {"points": (AWKWARD, AWKWARD[:2])},
         {"points": (AWKWARD, np.full(5, np.nan))},
         {"factors": (4.0, np.nan)},
+        {"factors": (np.inf, 1.0)},
         {"clip": 0.0},
         {"clip": np.inf},
         {"cohort": 0},

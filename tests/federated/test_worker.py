@@ -1,6 +1,7 @@
 """Workers: one bounded vector a run, whatever the rows hold; anything else is refused unread."""
 
 import dataclasses
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -192,6 +193,22 @@ def test_nothing_is_sent_again_under_noise_helpers(setting):
         worker.answer(task)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_forked_copy_does_not_answer(setting):
+    """It would forget that it has answered, and answer the next round as well."""
+    plan = setting.plan()
+    worker, task = setting.workers(plan, 0)[0], task_of(plan)
+    child = os.fork()
+    if child == 0:
+        try:
+            worker.answer(task)
+        except LedgerError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    worker.answer(task)
+
+
 # -- consent ---------------------------------------------------------------------------------------
 
 
@@ -248,7 +265,8 @@ def test_rows_that_do_not_fit_the_plan_are_refused(setting):
     source = dp.data.from_arrays(X, y).bounded(dp.Bounds(9.0, label="sign", intercept=1.0))
     with pytest.raises(DataError, match="within"):
         Worker(source, plan, name="w")
-    for wrong in ({"data": 3}, {"name": ""}, {"runs": 0}, {"trust": "x"}):
+    floats = {"trust": "secure_aggregation"}  # which no mask could hide
+    for wrong in ({"data": 3}, {"name": ""}, {"runs": 0}, {"trust": "x"}, {"encoding": 3}, floats):
         with pytest.raises(ParameterError):
             Worker(**{"data": (X, y), "plan": plan, "name": "w", **wrong})
 

@@ -82,6 +82,10 @@ class Paying:
         self._entries.append(entry)
         return entry
 
+    def paid(self, run: str) -> bool:
+        """Return whether a run has been paid for here."""
+        return bool(self._odometer.paid(run))
+
     def commit(self, run: str, round: int, digest: str) -> None:
         """Record what a round has let out, as the ledger does."""
         self._odometer.commit(run, round, digest)

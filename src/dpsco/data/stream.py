@@ -78,9 +78,9 @@ class PlainColumns:
     most: int | None = None
 
     def __init__(self, features: Sequence[tuple[str, Any]], label: tuple[str, Any] | None) -> None:
-        self._features = tuple(name for name, _ in features)
+        self.features = tuple(name for name, _ in features)
         self._label = None if label is None else label[0]
-        self.columns = self._features if label is None else (*self._features, label[0])
+        self.columns = self.features if label is None else (*self.features, label[0])
         self.width = len(features)
         single = all(str(kind) in ("float", "halffloat") for _, kind in features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
@@ -90,7 +90,7 @@ class PlainColumns:
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
         """Return the rows, and labels of the type that the bounds read."""
-        rows = side_by_side([numbers(batch.column(name)) for name in self._features], self.dtype)
+        rows = side_by_side([numbers(batch.column(name)) for name in self.features], self.dtype)
         if self._label is None:
             return Raw(rows, None, None)
         label = batch.column(self._label)
@@ -131,6 +131,11 @@ class StreamTable(Table):
         self._name, self._files, self._decoder, self._spill = name, files, decoder, spill
         if isinstance(decoder, EncodedColumns):
             self.declare(decoder.rule)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of plain columns; encoded ones become several numbers each."""
+        return self._decoder.features if isinstance(self._decoder, PlainColumns) else None
 
     def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
         """Refuse as every table does, and a secret order without a folder to shuffle in."""

@@ -54,6 +54,11 @@ class Table(ABC):
         return self._d
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the feature columns, where they are columns of a file."""
+        return None
+
+    @property
     def once(self) -> bool:
         """Whether the rows can be read only once, so that several passes are impossible."""
         return False

@@ -59,7 +59,7 @@ def training_table(
 
 
 def given_table(estimator: Any, table: Table, y: Any) -> Table:
-    """Return a table of `dpsco.data` that is fitted as it is; remember the number of its columns.
+    """Return a table of `dpsco.data` that is fitted as it is; remember its columns.
 
     Raises:
         ParameterError: there are labels beside it.
@@ -71,6 +71,8 @@ def given_table(estimator: Any, table: Table, y: Any) -> Table:
         )
     estimator.n_features_in_ = table.d
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    if table.feature_names is not None:
+        estimator.feature_names_in_ = np.array(table.feature_names, dtype=object)
     return table
 
 

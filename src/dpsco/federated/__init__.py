@@ -14,6 +14,7 @@ comes back, or its sum, to the `Coordinator`.
 | helper      | `NoiseHelper`: noise against the coordinator itself                        |
 | trust       | `Trust`: who has to be believed, in sentences for the certificate          |
 | agreement   | what all sides must hold in common: the plan                               |
+| attendance  | who has answered, kept with the rounds                                     |
 """
 
 from .agreement import fingerprint, protected

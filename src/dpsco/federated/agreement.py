@@ -15,6 +15,7 @@ from ..privacy.budget import Unit
 from ..solvers import get, registry
 from ..solvers.rounds import BatchPlan, Stepper
 from .fixed_point import FixedPoint
+from .trust import Trust
 
 ROW, WORKER = "row", "worker"
 
@@ -65,6 +66,26 @@ def protected(plan: BatchPlan) -> str:
     return WORKER
 
 
+def agreed_encoding(
+    plan: BatchPlan, trust: Trust, encoding: Any, *, helpers: int
+) -> FixedPoint | None:
+    """Return the encoding; refuse one that does not fit the plan, the trust model or the helpers.
+
+    Raises:
+        ParameterError: it is no encoding, its sums do not fit, or sums are to be masked without it.
+    """
+    if encoding is not None:
+        if not isinstance(encoding, FixedPoint):
+            raise ParameterError(f"encoding must be a FixedPoint or None, got {encoding!r}.")
+        return encoding.check(plan, helpers=helpers)
+    if trust.masked:
+        raise ParameterError(
+            f"{trust.value} adds integers: pass "
+            f"encoding=FixedPoint.choose(plan, helpers={helpers})."
+        )
+    return None
+
+
 def stepper_of(plan: BatchPlan) -> Stepper:
     """Return a new stepper of a checked plan."""
     make = get(plan.solver).stepper
@@ -101,3 +122,17 @@ def enforced(plan: BatchPlan, encoding: FixedPoint | None) -> tuple[str, ...]:
         )
     whole = f"each round's sum leaves once, divided by the planned number of {unit}s, whoever drops"
     return (*sentences, f"{whole} out")
+
+
+def trusted(plan: BatchPlan, trust: Trust, encoding: FixedPoint | None) -> tuple[str, ...]:
+    """Return what is taken on trust besides the plan's own, in sentences for the certificate."""
+    unit, sentences = plan.budget.unit, list(trust.trusted(protected(plan)))
+    if protected(plan) == ROW and unit != Unit():
+        rows = "one row" if unit.rows == 1 else f"{unit.rows} rows"
+        sentences.append(f"a {unit.name} has at most {rows} in the run, over all workers together")
+    if encoding is None:
+        sentences.append(
+            "answers are added by the coordinator, or else pairwise by an engine that leaves out "
+            "those longer than a round's clipped sum can be: floats drown in larger ones"
+        )
+    return tuple(sentences)

@@ -13,6 +13,11 @@ b < 4096 rows adds them in b steps, which saves b (4096 - b)/B >= 4095/B. The le
 B/4096 workers save nothing, so W <= (1 + D) B/4095, and log2(1 + D) - D never exceeds 0.09. Both
 leave 2 u for the products. Fewer rows than 4096 take at most B + 2 steps, whoever holds them.
 Beyond both limits float sums are refused; fixed-point sums do not round.
+
+A number that is far larger than the noise would swallow it, and the low bits of all others: a
+worker that does not clip could take away the protection of the rest. So a float answer that is
+longer than all rows of the round, clipped, is refused: a rule for that answer alone. A rule for the
+sum would tell, without noise, on which side of a threshold the others are.
 """
 
 from __future__ import annotations
@@ -36,14 +41,25 @@ from ..privacy.ledger import Ledger, Purse, RunPurse
 from ..privacy.ledger_parts import Unique
 from ..privacy.randomness import Randomness, fresh_name
 from ..privacy.summation import PairwiseSum
-from ..solvers.rounds import BatchPlan, RoundRun
-from .agreement import checked, enforced, fingerprint, protected, stepper_of
+from ..solvers.rounds import BatchPlan
+from .agreement import (
+    WORKER,
+    agreed_encoding,
+    checked,
+    enforced,
+    fingerprint,
+    protected,
+    stepper_of,
+    trusted,
+)
+from .attendance import AttendedRun
 from .fixed_point import FixedPoint, Words
 from .messages import Answer, Floats, Task, Vector, checked_vector
 from .trust import Trust
 
 MOST_FLOAT_ROWS, MOST_FLOAT_ANSWERS = 2**22, 2**11
 """Rows of a batch, or else answers, up to which float sums are proved to round little enough."""
+_ROUNDED = 1.0 + 2.0**-20  # more than rounding can add to the length of a clipped sum
 
 
 class Coordinator(Unique):
@@ -99,7 +115,6 @@ class Coordinator(Unique):
         self.encoding = _fitting(plan, self.trust, encoding, helpers)
         check_helpers(odometer, None)
         self._lock, self._broken = threading.RLock(), False
-        self._answered: set[str] = set()
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
         self._kept: Checkpoint | None = None
         self._done: Result | None = None
@@ -111,7 +126,7 @@ class Coordinator(Unique):
             plan.releases(),
             plan.budget,
             randomness=randomness,
-            trusted=(*plan.trusted, *self.trust.trusted(self._protects)),
+            trusted=(*plan.trusted, *trusted(plan, self.trust, self.encoding)),
             odometer=odometer,
             label=plan.solver,
         )
@@ -167,8 +182,8 @@ class Coordinator(Unique):
 
         Raises:
             LedgerError: an answer belongs to another run or round, or a worker is counted twice.
-            ParameterError: an answer has another length or type; or sums are masked, and single
-                answers tell nothing.
+            ParameterError: an answer has another length or type, or holds larger floats than
+                clipped rows can add up to; or sums are masked, and single answers tell nothing.
         """
         if self.trust.masked:
             raise ParameterError(
@@ -180,15 +195,17 @@ class Coordinator(Unique):
             task = self.task()
             names = self._names(taken, task)
             vectors = [self._fitting(answer.vector, task.size) for answer in taken]
+            self._check_lengths(taken, task)
             self._check_rounding(len(vectors), task.cohort)
+            self._rounds.attend(names)
             self._commit(self._added(vectors, task.size))
-            self._answered |= names
 
     def receive_sum(self, total: Vector, *, round: int) -> None:
         """Take the sum over the open round, as an engine or a secure aggregation has found it.
 
         Args:
-            total: d floats; or, with an encoding, d integers modulo its power of two, as uint64.
+            total: d floats, added pairwise, without answers that no clipped rows can add up to; or,
+                with an encoding, d integers modulo its power of two, as uint64.
             round: to which it belongs.
 
         Raises:
@@ -231,15 +248,17 @@ class Coordinator(Unique):
         try:
             if kept.result is not None:
                 self._done = self._stated(kept.result)
+                kept.close()
                 return
-            self._begin(kept.open_ledger(trusted=self.trust.trusted(self._protects)))
+            sentences = trusted(self.plan, self.trust, self.encoding)
+            self._begin(kept.open_ledger(trusted=sentences))
             kept.resume(self._rounds)
         except BaseException:
             kept.close()
             raise
 
     def _begin(self, ledger: Ledger) -> None:
-        self._ledger, self._rounds = ledger, RoundRun(self.plan, stepper_of(self.plan), ledger)
+        self._ledger, self._rounds = ledger, AttendedRun(self.plan, stepper_of(self.plan), ledger)
 
     def _commit(self, total: Floats) -> None:
         """Let a sum leave. If anything fails here, nobody hears of the round."""
@@ -291,7 +310,7 @@ class Coordinator(Unique):
                 raise LedgerError(f"{answer!r} belongs to another run.")
             if answer.round != task.round:
                 self._refuse_round(answer.round)
-            if answer.worker in self._answered or answer.worker in names:
+            if answer.worker in names or self._rounds.attended(answer.worker):
                 raise LedgerError(
                     f"worker {answer.worker!r} would count twice in this run: a row takes part "
                     "once. Leave its second answer out."
@@ -309,6 +328,20 @@ class Coordinator(Unique):
         raise LedgerError(
             f"round {round} is {state}: the run is at round {self.round}. A round leaves once."
         )
+
+    def _check_lengths(self, answers: Sequence[Answer], task: Task) -> None:
+        """Refuse floats that are longer than a clipped sum: noise would drown in them."""
+        if self.encoding is not None:
+            return
+        most = self.plan.clip * (1 if task.protects == WORKER else task.cohort) * _ROUNDED
+        for answer in answers:
+            with np.errstate(all="ignore"):
+                fits = np.linalg.norm(answer.vector) <= most
+            if not fits:
+                raise ParameterError(
+                    f"the answer of worker {answer.worker!r} is longer than clipped rows can add "
+                    "up to: it does not clip. Leave its answer out."
+                )
 
     def _check_rounding(self, answers: int, rows: int) -> None:
         """Refuse floats whose sum could round by more than the ledger allows for."""
@@ -338,13 +371,9 @@ class Coordinator(Unique):
         if not vectors:
             return np.zeros(size)
         total = PairwiseSum()
-        with np.errstate(all="ignore"):
-            for vector in vectors:
-                total.add(vector)
-            found = total.result()
-        if not np.isfinite(found).all():
-            raise ParameterError("the answers' sum is not finite: some worker does not clip.")
-        return found
+        for vector in vectors:
+            total.add(vector)
+        return total.result()
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.rounds}>"
@@ -360,12 +389,4 @@ def _fitting(
             f"trust='noise_helpers' goes with helpers=1 or more, and the others with none; got "
             f"{trust.value!r} and {count}."
         )
-    if encoding is not None:
-        if not isinstance(encoding, FixedPoint):
-            raise ParameterError(f"encoding must be a FixedPoint or None, got {encoding!r}.")
-        return encoding.check(plan, helpers=count)
-    if trust.masked:
-        raise ParameterError(
-            f"{trust.value} adds integers: pass encoding=FixedPoint.choose(plan, helpers={count})."
-        )
-    return None
+    return agreed_encoding(plan, trust, encoding, helpers=count)

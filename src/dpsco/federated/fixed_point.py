@@ -3,9 +3,16 @@
 A contribution is clipped and rounded to integer multiples of ``step``, so that its norm is at most
 clip / step as a statement about integers (`dpsco.privacy.grid.Grid`). Integers are added modulo
 2^bits, in any order and behind any masks that cancel, and the sum comes out exactly as long as it
-lies within 2^(bits - 1): that of B contributions does if 2^(bits - 1) > B clip / step + 1. So two
-neighbouring sums differ by no more than their sensitivity, without any allowance for rounding. A
-sum that does wrap around costs accuracy and never privacy: reduction is a function of the integers.
+lies within a quarter of the modulus: that of B contributions does if 2^(bits - 2) > B clip / step
++ 1. So two neighbouring sums differ by no more than their sensitivity, without any allowance for
+rounding.
+
+A larger sum (rows that nobody planned for, a worker that does not clip) costs accuracy and never
+privacy. If it came back with its sign, a step across half the modulus would turn the largest number
+into the smallest, and one row could decide which. So `FixedPoint.decode` folds: beyond a quarter
+of the modulus numbers come back down, as a triangle wave does. Residues that are k apart on the
+circle then differ by at most k, whatever else is in the sum, and the noise that is added afterwards
+covers them. That is what the quarter is for: half of the modulus would be enough to be exact.
 """
 
 from __future__ import annotations
@@ -88,7 +95,7 @@ class FixedPoint:
         """Return the encoding if every sum of the plan fits; arguments as in `choose`.
 
         Raises:
-            ParameterError: rounding would use up the clip, or a sum would wrap around.
+            ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
         self.grid(plan.clip, plan.facts.size)
         wanted = needed_bits(plan, self.step, helpers)
@@ -118,15 +125,22 @@ class FixedPoint:
     def noise(self, noise: Floats) -> Words:
         """Return real noise rounded to the grid, modulo 2^bits.
 
-        Rounding commutes with the integers that it is added to, so an integer sum plus this is the
-        sum plus the real noise, rounded: post-processing.
+        Rounding down commutes with adding an integer, so an integer sum plus this is the sum plus
+        the real noise, rounded: post-processing. Rounding to nearest does not commute where it
+        rounds halves to even numbers; adding a half first keeps the mean.
         """
-        return self.wrap(np.rint(noise / self.step).astype(np.int64)[None])
+        return self.wrap(np.floor(noise / self.step + 0.5).astype(np.int64)[None])
 
     def decode(self, total: Words) -> Floats:
-        """Return a sum as floats: signed, times the step; both are exact."""
+        """Return a sum as floats: signed, folded at a quarter of the modulus, times the step.
+
+        All of it is exact, and sums that differ by k modulo 2^bits come out at most k steps apart.
+        """
+        half, quarter = 1 << (self.bits - 1), 1 << (self.bits - 2)
         signed: NDArray[np.int64] = (total & self._mask).astype(np.int64)
-        signed[signed >= 1 << (self.bits - 1)] -= 1 << self.bits
+        signed[signed >= half] -= 2 * half
+        beyond = np.abs(signed) > quarter
+        signed[beyond] = np.sign(signed[beyond]) * half - signed[beyond]
         return signed.astype(np.float64) * self.step
 
     def holds(self, vector: Words) -> bool:
@@ -139,7 +153,7 @@ class FixedPoint:
 
 
 def needed_bits(plan: BatchPlan, step: float, helpers: int = 0) -> int:
-    """Return the least b with 2^(b-1) > B clip/step + 1, B the largest batch of the plan.
+    """Return the least b with 2^(b-2) > B clip/step + 1, B the largest batch of the plan.
 
     Noise helpers need room for 12 standard deviations of each one's noise besides.
     """
@@ -148,7 +162,7 @@ def needed_bits(plan: BatchPlan, step: float, helpers: int = 0) -> int:
     reach = largest * Fraction(plan.clip)
     if count:
         reach += count * Fraction(_REACH * _noisiest(plan))
-    return math.floor(reach / Fraction(_validate.positive("step", step)) + 1).bit_length() + 1
+    return math.floor(reach / Fraction(_validate.positive("step", step)) + 1).bit_length() + 2
 
 
 def _noisiest(plan: BatchPlan) -> float:

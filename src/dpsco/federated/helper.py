@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from typing import cast
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from ..privacy.ledger import Ledger
 from ..privacy.ledger_parts import Unique
 from ..privacy.randomness import Randomness
 from ..solvers.rounds import BatchPlan
-from .agreement import checked, enforced, fingerprint, protected
+from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, check_name
 from .trust import Trust
@@ -53,15 +54,15 @@ class NoiseHelper(Unique):
         encoding: FixedPoint,
         randomness: Randomness | None = None,
     ) -> None:
-        self.plan, self.name = checked(plan), check_name(name)
-        self.encoding = encoding.check(plan, helpers=1)
         trust = Trust.NOISE_HELPERS
+        self.plan, self.name = checked(plan), check_name(name)
+        self.encoding = cast(FixedPoint, agreed_encoding(plan, trust, encoding, helpers=1))
         self._ledger = Ledger(
             plan.releases(),
             plan.budget,
             randomness=randomness,
             enforced=enforced(plan, encoding),
-            trusted=(*plan.trusted, *trust.trusted(protected(plan))),
+            trusted=(*plan.trusted, *trusted(plan, trust, encoding)),
         )
         self._size, self._batches = plan.facts.size, plan.batches()
         self._fingerprint = fingerprint(plan)
@@ -77,6 +78,7 @@ class NoiseHelper(Unique):
             )
         self._run: str | None = None
         self._round = 0
+        self._certificate: Certificate | None = None
         self._lock = threading.Lock()
 
     def answer(self, task: Task) -> Answer:
@@ -100,9 +102,18 @@ class NoiseHelper(Unique):
         """Return what the coordinator can learn at most, if this helper is honest.
 
         Raises:
-            LedgerError: rounds are missing, or it was handed out before.
+            LedgerError: rounds are missing; the helper can go on with them.
         """
-        return dataclasses.replace(self._ledger.close(), trust_model=Trust.NOISE_HELPERS.model)
+        with self._lock:
+            if self._round < self.plan.rounds:
+                raise LedgerError(
+                    f"helper {self.name!r} is at round {self._round} of {self.plan.rounds}: its "
+                    "certificate speaks of all of them."
+                )
+            if self._certificate is None:
+                model = Trust.NOISE_HELPERS.model
+                self._certificate = dataclasses.replace(self._ledger.close(), trust_model=model)
+            return self._certificate
 
     def _check(self, task: Task) -> None:
         """Refuse a task that the noise does not cover."""

@@ -77,6 +77,8 @@ class Task:
             )
         _set(self, "points", tuple(weight_vector("a point", point) for point in self.points))
         _set(self, "factors", tuple(_validate.real("a factor", each) for each in self.factors))
+        if not np.isfinite(self.factors).all():
+            raise ParameterError(f"the factors of a task must be finite, got {self.factors}.")
         if len({len(point) for point in self.points}) > 1:
             raise ParameterError("the points of a task must be equally long.")
         if len(self.points) == 1 and self.factors != (1.0,):

@@ -9,6 +9,7 @@ of gradient size, however many rows it holds, and the coordinator's divisor coun
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -24,7 +25,7 @@ from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..geometry.norms import L2
 from ..kernels.sums import worthwhile
 from ..solvers.rounds import BatchPlan
-from .agreement import WORKER, checked, fingerprint, protected, stepper_of
+from .agreement import WORKER, agreed_encoding, checked, fingerprint, protected, stepper_of
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, check_name
 from .trust import Trust
@@ -34,7 +35,7 @@ class Worker:
     """Rows that stay here, and the answers they give.
 
     It remembers in memory alone which runs it has answered: keep it for as long as runs may ask, in
-    the process that holds the rows.
+    the process that made it. A forked process would forget that it has answered, so it refuses.
 
     Args:
         data: the worker's own rows: a table of `dpsco.data`, a pair (X, y), or a source. All of
@@ -48,7 +49,8 @@ class Worker:
             lost. Never under noise helpers: two sums with the same noise give their difference.
 
     Raises:
-        AssumptionError, ParameterError: the plan is not one of a federated run; see `Coordinator`.
+        AssumptionError, ParameterError: the plan is not one of a federated run, or the encoding
+            does not fit it or the trust model; see `Coordinator`.
         DataError: the rows have another width than the plan, or other bounds. No row is read.
     """
 
@@ -64,24 +66,31 @@ class Worker:
         resend: bool = False,
     ) -> None:
         self.plan, self.name = checked(plan), check_name(name)
-        self._trust, self._encoding = Trust.parse(trust), encoding
+        self._trust = Trust.parse(trust)
+        least = int(self._trust is Trust.NOISE_HELPERS)  # how many there are is not told here
+        self._encoding = agreed_encoding(plan, self._trust, encoding, helpers=least)
         self._runs, self._resend = _validate.integer("runs", runs), bool(resend)
         self._rows = _fitting(as_table(data), plan)
         self._loss = stepper_of(plan).query().loss  # perhaps a smooth one close to the problem's
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
-        self._answered: dict[str, tuple[str, Answer | None]] = {}
-        self._lock = threading.Lock()
+        self._answered: dict[str, tuple[Task, Answer] | None] = {}  # kept only to be sent again
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def answer(self, task: Task) -> Answer:
         """Return the worker's contribution to a round, once in a run.
 
         Raises:
             AssumptionError: the task asks for something that the worker has not agreed to.
-            LedgerError: the worker has taken part already.
+            LedgerError: the worker has taken part already, or was made in another process.
             ParameterError: this is no task.
         """
         if not isinstance(task, Task):
             raise ParameterError(f"a worker answers a Task, got {type(task).__name__}.")
+        if os.getpid() != self._process:
+            raise LedgerError(
+                f"worker {self.name!r} must stay in the process that made it: a forked copy does "
+                "not know what the others have answered. Make it where it answers."
+            )
         with self._lock:
             self._check(task)
             if task.run in self._answered:
@@ -94,7 +103,7 @@ class Worker:
             with np.errstate(all="ignore"):  # a warning could tell something of the rows
                 vector = self._vector(task)
             answer = Answer(run=task.run, round=task.round, worker=self.name, vector=vector)
-            self._answered[task.run] = (task.to_json(), answer if self._resend else None)
+            self._answered[task.run] = (task, answer) if self._resend else None
             return answer
 
     # -- consent -----------------------------------------------------------------------------------
@@ -127,13 +136,15 @@ class Worker:
 
     def _again(self, task: Task) -> Answer:
         """Return the answer that was given to the very same task; refuse any other."""
-        text, answer = self._answered[task.run]
-        if answer is None or task.trust is Trust.NOISE_HELPERS or text != task.to_json():
-            raise LedgerError(
-                f"worker {self.name!r} has answered this run already: a row takes part once. A "
-                "worker made with resend=True repeats a lost answer, outside of noise helpers."
-            )
-        return answer
+        kept = self._answered[task.run]
+        if kept is not None and task.trust is not Trust.NOISE_HELPERS:
+            known, answer = kept
+            if known.to_json() == task.to_json():
+                return answer
+        raise LedgerError(
+            f"worker {self.name!r} has answered this run already: a row takes part once. A "
+            "worker made with resend=True repeats a lost answer, outside of noise helpers."
+        )
 
     # -- rows --------------------------------------------------------------------------------------
 

@@ -25,6 +25,9 @@ class RunPurse(Purse, Protocol):
     def spend(self, releases: Iterable[Release], *, label: str, run: str | None = None) -> Any:
         """Record the spend durably, once for each run, or refuse."""
 
+    def paid(self, run: str) -> bool:
+        """Return whether a run has been paid for here."""
+
     def commit(self, run: str, round: int, digest: str) -> None:
         """Record durably what a round has let out, or refuse if it has let out something else."""
 

@@ -104,6 +104,11 @@ class Odometer:
                 database.execute("INSERT INTO runs VALUES (?, ?)", (run, number))
             return Entry(number, now, label, flat)
 
+    def paid(self, run: str) -> bool:
+        """Return whether a run has been paid for here."""
+        with self._transaction() as database:
+            return _is_run(database, run)
+
     def commit(self, run: str, round: int, digest: str) -> None:
         """Record what a round of a run has let out, before anybody sees it.
 
@@ -118,7 +123,7 @@ class Odometer:
             OdometerError: the file cannot be used, or the run was not paid for here.
         """
         with self._transaction() as database:
-            if not database.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone():
+            if not _is_run(database, run):
                 raise OdometerError(f"run {run} was not paid for in {self.path}.")
             query = "SELECT digest FROM rounds WHERE run = ? AND round = ?"
             found = database.execute(query, (run, round)).fetchone()
@@ -253,6 +258,10 @@ def reused(run: str, round: int) -> str:
         "another answer before. Nothing is returned. If the rows are the same ones, resume on the "
         "machine and with the versions that the run began with, from the newest checkpoint."
     )
+
+
+def _is_run(database: sqlite3.Connection, run: str) -> bool:
+    return database.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is not None
 
 
 def _paid(database: sqlite3.Connection, run: str, known: list[Entry]) -> Entry | None:
