@@ -280,8 +280,16 @@ def test_plans_with_code_are_told_apart_by_their_names(tmp_path):
 
     path = tmp_path / "run"
     interrupted(custom("one"), (X, Y), 2, checkpoint=path)
-    with pytest.raises(CheckpointError, match="another plan: one of them has a loss of your own"):
+    with pytest.raises(CheckpointError, match="another plan: it differs in loss"):
         dp.run(custom("two"), Untouchable(), checkpoint=path)
+    for change in ({"intercept": 0.7}, {"feature_norm": 1.0 + 1e-9}):  # under a loss of one name
+        problem = custom("one").problem
+        bounds = dataclasses.replace(problem.bounds, **change)
+        other = dataclasses.replace(
+            custom("one"), problem=dataclasses.replace(problem, bounds=bounds)
+        )
+        with pytest.raises(CheckpointError, match=r"another plan: it differs in bounds\."):
+            dp.run(other, Untouchable(), checkpoint=path)
     assert dp.run(custom("one"), (X, Y), checkpoint=path).weights.shape == (D + 1,)
 
 

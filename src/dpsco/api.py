@@ -258,7 +258,7 @@ def load_plan(text: str) -> BasePlan:
     from .codec import check_types, decode
 
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
         solver = get(record["solver"])
         values = {name: decode(value) for name, value in record.items()}
         made = solver.plan_type(**values)

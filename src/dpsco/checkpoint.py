@@ -14,9 +14,10 @@ twice nor lets unpaid noise out. `dpsco.checkpoint_file` says what the file is.
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import hmac
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from .checkpoint_file import AWAITED, NONE, PAID, Store, digest_of
+from .codec import encode
 from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
 from .plans import BasePlan, Result
 from .privacy.certificate import Certificate
@@ -198,11 +200,22 @@ class Checkpoint(Unique):
 
 
 def identity(plan: BasePlan) -> str:
-    """Return what tells a plan from others: its JSON, or a digest where it holds a user's code."""
+    """Return what tells a plan from others: its JSON, with the names of what is a user's code."""
     try:
         return plan.to_json()
     except ParameterError:
-        return json.dumps({"digest": hashlib.blake2b(repr(plan).encode()).hexdigest()})
+        parts = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
+        problem = parts.pop("problem")
+        parts |= {item.name: getattr(problem, item.name) for item in dataclasses.fields(problem)}
+        return json.dumps({name: _written(part) for name, part in parts.items()})
+
+
+def _written(part: Any) -> Any:
+    """Return a part of a plan as JSON, or its name; where it lies in memory does not matter."""
+    try:
+        return encode(part)
+    except ParameterError:
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(part))
 
 
 def _check_odometer(odometer: Any) -> None:

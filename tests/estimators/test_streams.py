@@ -85,13 +85,14 @@ def test_a_file_in_its_order_or_shuffled(tmp_path):
     same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="stream")
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-9)
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert (model.predict(frame[["a", "b", "c"]]) == model.predict(frame.drop(columns="ill"))).all()
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[["c", "b", "a"]])
     with pytest.raises(ParameterError, match="needs a folder for the shuffled rows"):
         logistic(**FEW).fit(table)
     shuffled = dp.data.from_parquet(path, label="ill", spill=tmp_path)
-    assert logistic(**FEW, random_state=3).fit(shuffled).score(X, CLASSES) > 0.8
+    assert (
+        logistic(**FEW, random_state=3).fit(shuffled).score(frame[["a", "b", "c"]], CLASSES) > 0.8
+    )
 
 
 def test_a_checkpoint_brings_a_fit_over_a_crash(tmp_path):
