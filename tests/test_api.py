@@ -281,6 +281,21 @@ def test_batches_beyond_the_rows_are_no_plan():
             dp.load_plan(json.dumps({**record, "rounds": rounds}))
 
 
+@pytest.mark.parametrize("solver", ["dp_sgd_single_epoch", "dp_ftrl"])
+@pytest.mark.parametrize("change", [{"tail": 0}, {"tail": 301}, {"step": 0.0}], ids=str)
+def test_iterates_that_no_run_has_are_no_plan(solver, change):
+    record = json.loads(make(solver=solver).to_json())
+    with pytest.raises(ParameterError, match=r"not a plan of dpsco: (tail|step) must be"):
+        dp.load_plan(json.dumps({**record, **change}))
+
+
+def test_plans_that_say_something_twice_are_no_plans():
+    text = make().to_json()
+    assert dp.load_plan(text) == make()
+    with pytest.raises(ParameterError, match="a field is given twice"):
+        dp.load_plan(text[:-1] + ', "n": 300}')
+
+
 def test_deep_texts_are_no_plans():
     text = '{"solver": "noisy_gd", "n": ' + "[" * 100_000 + "]" * 100_000 + "}"
     with pytest.raises(ParameterError, match="not a plan"):

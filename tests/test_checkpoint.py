@@ -170,6 +170,20 @@ def test_rows_may_come_from_anywhere(table, order, tmp_path):
     assert last.weights.tobytes() == whole.weights.tobytes()
 
 
+def test_a_secret_order_is_found_again_by_the_same_kind_of_table_only(tmp_path):
+    plan, path, parquet = make(), tmp_path / "run", as_parquet(tmp_path)
+    bounds, orders = PROBLEM.bounds, []
+    for table in (parquet, dp.data.from_arrays(X, Y)):
+        source = table.bounded(bounds, order="secret", randomness=dp.Randomness.seeded(8))
+        orders.append(source.rows().rows)
+    assert not np.array_equal(*orders)  # rows would take part twice
+    for first, second in ((parquet, (X, Y)), ((X, Y), parquet)):
+        interrupted(plan, first, 2, checkpoint=path)
+        with pytest.raises(CheckpointError, match=r"begun with order='secret.* would come twice"):
+            dp.run(plan, second, checkpoint=path)
+        path.unlink()
+
+
 def test_secure_runs_find_their_noise_again(tmp_path):
     plan, path, copy = make(), tmp_path / "run", tmp_path / "copy"
     interrupted(plan, (X, Y), 1, checkpoint=path)
@@ -679,7 +693,7 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
     with pytest.raises(InterruptError):
         dp.run(plan, Untouchable(), checkpoint=tmp_path / "a", randomness=root, odometer=failing)
     for more in ({"checkpoint": tmp_path / "b"}, {}):  # its noise waits in the first file
-        with pytest.raises(RandomnessError, match="has been used|was stored for a run"):
+        with pytest.raises(RandomnessError, match=r"has been used|was stored for a run"):
             dp.run(plan, OTHER, randomness=root, **more)
     assert not (tmp_path / "b").exists()
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from . import _validate
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, sequence
 from .data.source import Source
 from .data.table import Order, Table, from_arrays
 from .errors import AssumptionError, DataError, ParameterError
@@ -110,8 +110,9 @@ def run(
     if checkpoint is not None:
         stepper = _check_resumable(plan, table, order)
         purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+        found = sequence(table, order)
         with Checkpoint(
-            checkpoint, plan, order=order, randomness=randomness, odometer=purse
+            checkpoint, plan, order=found, randomness=randomness, odometer=purse
         ) as kept:
             return _go_on(plan, table, stepper, kept, order=order, progress=progress)
     randomness = Randomness.secure() if randomness is None else randomness

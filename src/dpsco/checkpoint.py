@@ -26,6 +26,9 @@ import numpy as np
 
 from .checkpoint_file import AWAITED, NONE, PAID, Store, digest_of
 from .codec import encode
+from .data.source import Source
+from .data.stream import StreamTable
+from .data.table import Order, Table
 from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
 from .plans import BasePlan, Result
 from .privacy.certificate import Certificate
@@ -197,6 +200,13 @@ class Checkpoint(Unique):
             return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
         except (DpscoError, ValueError, KeyError) as problem:
             raise self._store.damaged(f"its result cannot be read ({problem})") from None
+
+
+def sequence(table: Table | Source, order: Order) -> str:
+    """Return how the rows come, in a word; one key gives two kinds of shuffle different orders."""
+    if order == "secret" and isinstance(table, StreamTable):
+        return f"secret, shuffled on disk as {table.dtype}"  # the type says which rows go together
+    return order
 
 
 def identity(plan: BasePlan) -> str:

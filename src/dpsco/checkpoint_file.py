@@ -119,7 +119,7 @@ class Store:
         if sequence != order:
             raise CheckpointError(
                 f"{self._path} was begun with order={sequence!r}, not {order!r}: rows would come "
-                "twice. Resume it with its own order, or choose another file."
+                "twice. Resume it with its own table and order, or choose another file."
             )
         if version != __version__ and self.certificate() is None:
             raise CheckpointError(

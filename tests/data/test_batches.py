@@ -442,6 +442,6 @@ def test_solvers_of_several_passes_are_refused_before_anything_is_paid(tmp_path)
     budget = dp.ApproxDP(1.0, 1e-6)
     plan = dp.plan(problem, n=100, d=D, budget=budget, solver="noisy_gd", options={"rounds": 2})
     odometer = dp.Odometer(tmp_path / "odometer", budget)
-    with pytest.raises(ParameterError, match="Solvers of one pass: .*acc_srgd"):
+    with pytest.raises(ParameterError, match=r"Solvers of one pass: .*acc_srgd"):
         dp.run(plan, from_batches([(X, y)], n=100, d=D), order="stream", odometer=odometer)
     assert not odometer.entries()

@@ -424,6 +424,11 @@ def test_the_certificate_says_who_is_trusted_and_protected(setting):
     assert certificate.trust_model == Trust.TRUSTED_COORDINATOR.model
     assert any("clipping" in line for line in certificate.enforced)
     assert set(Trust.TRUSTED_COORDINATOR.trusted("row")) <= set(certificate.trusted)
+    assert any("floats drown in larger ones" in line for line in certificate.trusted)
+    encoded = Coordinator(setting.plan(), encoding=FixedPoint.choose(setting.plan()))
+    for _ in range(3):
+        encoded.receive([])
+    assert not any("drown" in line for line in encoded.result().certificate.trusted)
     assert "protects    one row" in str(certificate)
     again = dp.Certificate.from_json(certificate.to_json())
     assert again.verify().ok

@@ -18,6 +18,7 @@ Symbols    T, B_t, beta, C, M_F, eta_t, tau_t, b_t -> rounds, batches(), beta, c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ from .few_rounds_plan import (
     public_scales,
     published_schedule,
 )
+from .few_rounds_schedules import Scales
 from .few_rounds_steps import (
     AcceleratedStepper,
     BatchStepper,
@@ -150,7 +152,7 @@ def plan_independent(
         rounds=rounds,
         clip=bound,
         sigma=gaussian_sigma(budget, bound=bound, rows=(0, n)),
-        beta=schedules.independent_beta(scales, rounds) + facts.ridge if beta is None else beta,
+        beta=_beta(INDEPENDENT, facts, scales, rounds) if beta is None else beta,
         z_factor=z_factor,
         smoothing=default_smoothing(facts, scales.alpha),
         certified=False,
@@ -180,9 +182,7 @@ def _plan_recursive(
     stream = chosen_mechanism(asked.noise, check_rounds(rounds, n), facts)
     smoothing = default_smoothing(facts, scales.alpha)
     clip = chosen_clip(facts, smoothing, asked)
-    # Without acceleration more rounds are not worth shorter steps.
-    pace = min(few, stream.rounds) if solver == PLAIN else stream.rounds
-    beta = schedules.recursive_beta(scales, pace) + facts.ridge
+    beta = _beta(solver, facts, scales, stream.rounds)
     return Plan(
         solver=solver,
         problem=problem,
@@ -200,6 +200,27 @@ def _plan_recursive(
         certified=asked.certified,
         population_smoothness=scales.smoothness,
     )
+
+
+def _beta(solver: str, facts: Facts, scales: Scales, rounds: int) -> float:
+    """Return the inverse step for so many rounds, be they fewer or more than are enough."""
+    power = schedules.HASTE_PLAIN
+    if solver == INDEPENDENT:
+        enough = schedules.best_independent_rounds(scales)
+        beta = schedules.independent_beta(scales, max(rounds, enough))
+    elif solver == PLAIN:  # without acceleration more rounds are not worth shorter steps
+        few = schedules.best_rounds(scales)
+        enough = schedules.within(schedules.PLAIN * few, facts.n)
+        beta = schedules.recursive_beta(scales, few)
+    else:
+        enough, power = schedules.best_rounds(scales), schedules.HASTE
+        beta = schedules.recursive_beta(scales, max(rounds, enough))
+    everywhere = facts.problem.loss.constants(
+        feature=facts.feature, label=facts.label, radius=math.inf
+    )
+    if not math.isfinite(everywhere.lipschitz):  # the curvature is the same everywhere
+        power = 0.0
+    return schedules.hastened(beta, rounds, enough, power) + facts.ridge
 
 
 def _risk(solver: str) -> Callable[[Facts, Budget], float]:

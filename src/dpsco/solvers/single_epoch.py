@@ -47,6 +47,14 @@ class Plan(BatchPlan):
     falling: bool  # dp_sgd_single_epoch: whether steps fall linearly towards 0
     tail: int  # how many of the last iterates are averaged
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        super().__post_init__()
+        check_rounds(self.rounds, self.n)
+        _validate.positive("step", self.step)
+        _flag("falling", self.falling)
+        _tail(self.tail, self.rounds)
+
     def steps(self) -> Floats:
         """Return the step of each round."""
         shares = np.ones(self.rounds)
@@ -96,8 +104,8 @@ def plan_sgd(
         clip=bound,
         sigma=sigma,
         step=_step(SGD, step, theory, facts),
-        falling=_flag("falling", falling),
-        tail=_tail(tail, rounds),
+        falling=falling,
+        tail=tail,
     )
 
 
@@ -136,7 +144,7 @@ def plan_ftrl(
         sigma=sigma,
         step=_step(FTRL, step, theory, facts),
         falling=False,
-        tail=_tail(rounds - rounds // 2 if tail is None else tail, rounds),
+        tail=rounds - rounds // 2 if tail is None else tail,
         mechanism=stream,
     )
 
@@ -245,16 +253,14 @@ def _landau(rounds: int) -> float:
     return 1.0663 + math.log(rounds) / math.pi
 
 
-def _flag(name: str, value: bool) -> bool:
+def _flag(name: str, value: bool) -> None:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be True or False, got {value!r}.")
-    return value
 
 
-def _tail(tail: int, rounds: int) -> int:
+def _tail(tail: int, rounds: int) -> None:
     if _validate.integer("tail", tail) > rounds:
         raise ParameterError(f"tail must be at most rounds = {rounds}, got {tail}.")
-    return int(tail)
 
 
 def _single(facts: Facts, budget: Budget) -> tuple[float, float, float]:
