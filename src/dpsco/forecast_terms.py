@@ -43,9 +43,7 @@ class Calibration:
     factors: Mapping[str, Factors]
     half: float  # half of the measurements are within this ratio of the forecast
     most: float  # and nine of ten within this one
-    ratio_half: (
-        float  # likewise for the ratio of two numbers of rounds, one up to 4 times the other
-    )
+    ratio_half: float  # likewise for ratios of numbers of rounds, up to 4 times apart
     ratio_most: float
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.privacy import gaussian
 from dpsco.privacy.budget import ApproxDP
@@ -229,3 +230,29 @@ def test_published_noise_against_ours(rounds, published, tight):
     assert schedules.tree_sigma(rounds, 1.0, 1.0, 1e-6) * tree == pytest.approx(published, rel=1e-3)
     ours = np.max(mechanism(rounds=rounds).prefix_std()) / ApproxDP(1.0, 1e-6).mu_per_row()
     assert ours == pytest.approx(tight, rel=2e-3)
+
+
+def test_fewer_rounds_than_enough_take_longer_steps():
+    problem = dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"), domain=dp.domains.L2Ball(10)
+    )
+
+    def beta(rounds, loss=None, solver="acc_srgd"):
+        asked = problem if loss is None else dataclasses.replace(problem, **loss)
+        options = {"population_smoothness": 0.0125, **({"rounds": rounds} if rounds else {})}
+        made = dp.plan(
+            asked, n=16_384, d=20, budget=dp.ApproxDP(1.0, 1e-6), solver=solver, options=options
+        )
+        return made.beta
+
+    own = beta(None)
+    assert beta(8) == own  # its own number of rounds
+    assert [beta(rounds) / own for rounds in (1, 2, 4)] == pytest.approx([1 / 8, 1 / 4, 1 / 2])
+    assert beta(16) > own
+    # plain steps have 32 rounds of their own
+    plain = {rounds: beta(rounds, solver="srg_sgd") for rounds in (2, 8, 32, 64)}
+    assert plain[2] / plain[32] == pytest.approx(1 / 4)
+    assert plain[32] == plain[64]
+    # a parabola is as curved everywhere: longer steps would leave it
+    square = {"loss": dp.losses.Squared(), "bounds": dp.Bounds(1.0, label=1.0)}
+    assert beta(1, square) == beta(4, square)
