@@ -803,6 +803,32 @@ def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, 
     assert ask(path, "SELECT run FROM about") == [(first[0].run,)]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_goes_away_ends_the_run_before_the_next_round_is_reported(replaced, tmp_path):
+    plan, path, seen = make(), tmp_path / "run", []
+
+    def progress(done, total):
+        seen.append(done)
+        if done == 2:
+            path.rename(tmp_path / "moved")
+            if replaced:
+                shutil.copy(tmp_path / "moved", path)
+
+    with pytest.raises(CheckpointError, match="moved, removed or replaced during the run"):
+        dp.run(plan, (X, Y), checkpoint=path, progress=progress)
+    assert seen == [1, 2]
+    (tmp_path / "moved").replace(path)
+    assert dp.run(plan, (X, Y), checkpoint=path).weights.shape == (D + 1,)
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    dp.run(make(), (X, Y), checkpoint="run", progress=lambda *_: os.chdir(tmp_path / "elsewhere"))
+    assert [file.name for file in (tmp_path / "elsewhere").iterdir()] == []
+    assert dp.run(make(), Untouchable(), checkpoint=tmp_path / "run").weights.shape == (D + 1,)
+
+
 def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     plan, path = make(), tmp_path / "run"
     with Checkpoint(path, plan, order="stream") as kept:

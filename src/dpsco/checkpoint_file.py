@@ -52,11 +52,12 @@ class Store:
     """The file: what is in it, in transactions that are on the disk when they return."""
 
     def __init__(self, path: Path) -> None:
+        path = path.absolute()  # whatever the folder of the process is later
         self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
         made = _create(path)
         with self._explained():
             self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw",
+                f"{path.as_uri()}?mode=rw",
                 uri=True,
                 timeout=_PATIENCE,
                 isolation_level=None,
@@ -67,6 +68,7 @@ class Store:
                     self._database.execute(setting)
                 self._database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
                 self._database.execute("COMMIT")
+                self._place = _place(path)
             except BaseException as problem:
                 if made and "locked" not in str(problem):  # else another run has begun in it
                     self._unlink()
@@ -221,6 +223,11 @@ class Store:
         """Write all or nothing; on the disk when it is left."""
         if os.getpid() != self._process:
             raise CheckpointError(f"{self._path} must stay in the process that opened it.")
+        if _place(self._path) != self._place:
+            raise CheckpointError(
+                f"{self._path} was moved, removed or replaced during the run, and nobody could go "
+                "on from what is written now. If it was moved, put it back and resume."
+            )
         with self._lock, self._explained():
             self._database.execute("BEGIN EXCLUSIVE")
             try:
@@ -289,6 +296,15 @@ def _create(path: Path) -> bool:
         raise CheckpointError(
             f"cannot make the checkpoint {path}: {problem.strerror}. Nothing was released."
         ) from None
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at a path from any other; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _difference(known: str, plan: str) -> str:
