@@ -1,5 +1,6 @@
 """The moves of the few-round solvers, on exact sums: known runs, identities, bounds on rows."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,15 @@ from scipy.optimize import minimize
 
 import dpsco as dp
 from dpsco.data.queries import ClippedDifference, ClippedGradient
-from dpsco.losses import CustomLoss, L1Penalty, L2Penalty, Logistic, Squared, SquaredDistance
+from dpsco.losses import (
+    CustomLoss,
+    Hinge,
+    L1Penalty,
+    L2Penalty,
+    Logistic,
+    Squared,
+    SquaredDistance,
+)
 from dpsco.privacy import gaussian
 from dpsco.privacy.budget import GDP
 from dpsco.solvers import get
@@ -361,6 +370,29 @@ def test_certified_moves_never_meet_the_clip(key, scale):
     free = [reached(key, 5.0, scale, seed, beta=0.05, clip=2.0)[0] for seed in range(6)]
     if key == "acc_srgd" and scale:
         assert np.max(free) > 2.5  # the limit on moves is what keeps it
+
+
+@pytest.mark.parametrize("key", RECURSIVE)
+@pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
+def test_certified_moves_of_longer_rows(key, loss):
+    """Rows of length 3, and a kink that is smoothed: the constants of both count."""
+    bounds, domain = dp.Bounds(3.0, label="sign"), dp.domains.L2Ball(2.0)
+    problem = dp.Problem(loss=loss, bounds=bounds, domain=domain)
+    n = 21_000  # enough for an envelope that is sharp
+    plan = make(key, problem, n, 2, rounds=21, beta=0.05, certified=True)
+    angles = np.arange(48) * math.pi / 24
+    directions = 3.0 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    everyone = opened(plan, np.tile(directions, (2, 1)), np.repeat([1.0, -1.0], 48))
+    found = []
+
+    def look(stepper, query):
+        free = dataclasses.replace(query, clip=WIDE)
+        sums = [everyone.sum(free, row, row + 1) for row in range(96)]
+        found.append(np.linalg.norm(sums, axis=1).max())
+
+    noise = 30.0 * np.random.default_rng(1).standard_normal((21, 2))
+    drive(plan, np.resize(directions, (n, 2)), np.ones(n), noise=noise, look=look)
+    assert 0.6 * plan.clip < max(found) <= plan.clip * (1 + 1e-9)
 
 
 # -- public penalties ------------------------------------------------------------------------------

@@ -116,6 +116,18 @@ def test_the_divisor_is_the_planned_size(key):
     assert means[1] == pytest.approx(np.array([0.6, 0.8]) / -2 / 3, abs=1e-9)
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_every_batch_is_divided_by_its_own_size(key):
+    plan, means = make(key, n=5, rounds=2, budget=GDP(1e12)), []  # batches of 3 and 2 rows
+    stepper = get(key).stepper(plan)
+    take = stepper.take
+    stepper.take = lambda mean: (means.append(mean), take(mean))
+    run = RoundRun(plan, stepper, begun_ledger(plan))
+    for _ in range(2):
+        run.commit(np.array([6.0, 12.0]))
+    assert np.allclose(means, [[2.0, 4.0], [3.0, 6.0]], atol=1e-6)
+
+
 def begun_ledger(plan):
     return Ledger(plan.releases(), plan.budget, randomness=Randomness.seeded(0))
 
