@@ -55,7 +55,8 @@ def test_a_table_shows_its_shape_and_nothing_else():
     with pytest.raises(TypeError, match="raw rows"):
         pickle.dumps(table)
     public = {name for name in dir(table) if not name.startswith("_")}
-    assert public == {"n", "d", "dtype", "labels", "bounded", "check", "declare"}
+    facts = {"n", "d", "dtype", "labels", "feature_names", "once"}
+    assert public == {*facts, "bounded", "check", "declare"}
 
 
 @pytest.mark.parametrize(

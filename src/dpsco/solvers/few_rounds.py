@@ -204,8 +204,9 @@ def _plan_recursive(
 
 def _beta(solver: str, facts: Facts, scales: Scales, rounds: int) -> float:
     """Return the inverse step for so many rounds, be they fewer or more than are enough."""
-    power = schedules.HASTE_PLAIN
+    haste = schedules.HASTE
     if solver == INDEPENDENT:
+        haste = schedules.HASTE_INDEPENDENT
         enough = schedules.best_independent_rounds(scales)
         beta = schedules.independent_beta(scales, max(rounds, enough))
     elif solver == PLAIN:  # without acceleration more rounds are not worth shorter steps
@@ -213,14 +214,14 @@ def _beta(solver: str, facts: Facts, scales: Scales, rounds: int) -> float:
         enough = schedules.within(schedules.PLAIN * few, facts.n)
         beta = schedules.recursive_beta(scales, few)
     else:
-        enough, power = schedules.best_rounds(scales), schedules.HASTE
+        enough = schedules.best_rounds(scales)
         beta = schedules.recursive_beta(scales, max(rounds, enough))
     everywhere = facts.problem.loss.constants(
         feature=facts.feature, label=facts.label, radius=math.inf
     )
-    if not math.isfinite(everywhere.lipschitz):  # the curvature is the same everywhere
-        power = 0.0
-    return schedules.hastened(beta, rounds, enough, power) + facts.ridge
+    if math.isfinite(everywhere.lipschitz):  # else the curvature is the same everywhere
+        beta = schedules.hastened(beta, rounds, enough, haste)
+    return beta + facts.ridge
 
 
 def _risk(solver: str) -> Callable[[Facts, Budget], float]:

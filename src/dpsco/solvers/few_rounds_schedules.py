@@ -20,8 +20,8 @@ BETA = 0.25  # times (L/R) T^2 alpha
 INDEPENDENT = 0.25  # times T^1.5 V/R, for independent noise; the best of a grid likewise
 PLAIN = 4.0  # times as many rounds where steps are not accelerated
 FEWEST, SMALLEST_BATCH = 4, 32
-HASTE = 1.0  # power of the share of the rounds by which beta falls if there are too few; measured
-HASTE_PLAIN = 0.5  # the same for plain steps and for independent noise, which bear less
+HASTE = (0.5, 0.5)  # beta falls with this power of the share of rounds, to this part; measured
+HASTE_INDEPENDENT = (0.25, 0.7)  # the same for independent noise, which bears less
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,14 @@ def independent_beta(scales: Scales, rounds: int) -> float:
     return max(scales.smoothness, INDEPENDENT * math.pow(rounds, 1.5) * spread / scales.distance)
 
 
-def hastened(beta: float, rounds: int, enough: int, power: float) -> float:
-    """Return the inverse step for fewer rounds than are enough: longer steps.
+def hastened(beta: float, rounds: int, enough: int, haste: tuple[float, float]) -> float:
+    """Return the inverse step for fewer rounds than are enough: longer steps, within limits.
 
     The smoothness bounds the curvature at its worst. Where slopes are bounded the curvature falls
     along the way, and steps that would not bear the worst beat steps that do not arrive.
     """
-    return beta * math.pow(min(1.0, rounds / enough), power)
+    power, least = haste
+    return beta * max(least, math.pow(min(1.0, rounds / enough), power))
 
 
 def recursive_excess(scales: Scales, rounds: int, beta: float, error: float) -> float:
