@@ -8,12 +8,15 @@ import subprocess
 import sys
 import textwrap
 import threading
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco.checkpoint import CAVEAT, Checkpoint
+from dpsco.checkpoint import CAVEAT, Checkpoint, glance
+from dpsco.checkpoint_file import Glance
 from dpsco.errors import (
     BudgetError,
     CheckpointError,
@@ -63,6 +66,14 @@ def stop_after(rounds):
             raise InterruptError
 
     return progress
+
+
+def stored(plan, data, **arguments):
+    """Run from a checkpoint whose run is over: a warning says that nothing is done."""
+    with pytest.warns(UserWarning, match=r"is over, since .*stored result is returned") as seen:
+        result = dp.run(plan, data, **arguments)
+    assert [Path(warning.filename) for warning in seen] == [Path(__file__)]
+    return result
 
 
 def interrupted(plan, data, rounds, **arguments):
@@ -132,8 +143,10 @@ def as_parquet(folder):
     import pyarrow.parquet as pq
 
     columns = {f"x{k}": X[:, k] for k in range(D)} | {"y": Y}
-    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=50)
-    return dp.data.from_parquet(folder / "rows.parquet", label="y", spill=folder)
+    path = folder / "rows.parquet"
+    if not path.exists():  # a file that is written again is another one
+        pq.write_table(pa.table(columns), path, row_group_size=50)
+    return dp.data.from_parquet(path, label="y", spill=folder)
 
 
 def as_batches(folder):
@@ -224,23 +237,122 @@ def test_a_finished_run_gives_its_result_and_no_more(tmp_path):
     plan, path = make(), tmp_path / "run"
     odometer = dp.Odometer(tmp_path / "odometer", BUDGET)
     first = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
-    content, root = path.read_bytes(), dp.Randomness.seeded(2)
-    root.child("used elsewhere")
-    for randomness in (None, root):
-        again = dp.run(
-            plan,
-            Untouchable(),
-            checkpoint=path,
-            odometer=odometer,
-            randomness=randomness,
-            progress=stop_after(1),
-        )
-        assert again.weights.tobytes() == first.weights.tobytes()
-        assert again.certificate == first.certificate
-        assert again.trace == first.trace
-        assert again.plan is plan
+    content = path.read_bytes()
+    again = stored(plan, Untouchable(), checkpoint=path, odometer=odometer, progress=stop_after(1))
+    assert again.weights.tobytes() == first.weights.tobytes()
+    assert again.certificate == first.certificate
+    assert again.trace == first.trace
+    assert again.plan is plan
     assert len(odometer.entries()) == 1
     assert path.read_bytes() == content
+    ended = datetime.fromisoformat(glance(path).ended)
+    assert timedelta(0) <= datetime.now(timezone.utc) - ended < timedelta(minutes=5)
+
+
+def test_a_finished_run_is_given_for_no_other_noise(tmp_path):
+    plan, seeded, secure = make(), tmp_path / "seeded", tmp_path / "secure"
+    first = dp.run(plan, (X, Y), checkpoint=seeded, randomness=dp.Randomness.seeded(2))
+    dp.run(plan, (X, Y), checkpoint=secure)
+    again = stored(plan, Untouchable(), checkpoint=seeded, randomness=dp.Randomness.seeded(2))
+    assert again.weights.tobytes() == first.weights.tobytes()
+    for path, root in (
+        (seeded, dp.Randomness.seeded(3)),
+        (seeded, dp.Randomness.secure()),
+        (secure, dp.Randomness.seeded(2)),
+        (secure, dp.Randomness.secure()),
+    ):
+        with pytest.raises(CheckpointError, match=r"mismatched noise state: the run of .* is over"):
+            dp.run(plan, Untouchable(), checkpoint=path, randomness=root)
+    assert ask(secure, "SELECT seal FROM certificate") == [(None,)]  # nothing of its key is left
+
+
+def test_how_far_a_run_is(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    assert glance(path) is None
+    path.touch(mode=0o600)
+    assert glance(path) is None
+    for rounds in (1, 3):
+        interrupted(plan, (X, Y), rounds, checkpoint=path)
+        assert glance(path) == Glance(N, rounds, None)
+    dp.run(plan, (X, Y), checkpoint=path, progress=lambda *_: refuse_glance(path))
+    assert (glance(path).round, glance(path).ended is None) == (ROUNDS, False)
+    change(path, "UPDATE about SET plan = '{}'")
+    with pytest.raises(CheckpointError, match="its plan cannot be read"):
+        glance(path)
+
+
+def refuse_glance(path):
+    with pytest.raises(CheckpointError, match="is in use"):
+        glance(path)
+
+
+# -- the rows of one table -------------------------------------------------------------------------
+
+
+def file_table(path, rows=X, labels=("y",)):
+    """Write a Parquet file, unless it is there, and return its table."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        columns = {f"x{k}": rows[:, k] for k in range(D)} | {"y": Y, "z": -Y}
+        pq.write_table(pa.table(columns), path)
+    features = [f"x{k}" for k in range(D)]
+    return dp.data.from_parquet(path, features=features, label=labels[0])
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_rows_of_other_files_are_refused(over, tmp_path):
+    plan, path, january = make(), tmp_path / "run", tmp_path / "jan.parquet"
+    odometer = dp.Odometer(tmp_path / "o", BUDGET)
+    how = {"order": "stream", "checkpoint": path, "odometer": odometer}
+    if over:
+        dp.run(plan, file_table(january), **how)
+    else:
+        interrupted(plan, file_table(january), 2, **how)
+    before = path.read_bytes(), len(odometer.entries())
+    file_table(tmp_path / "feb.parquet", -X)
+    (tmp_path / "moved").mkdir()
+    shutil.copy2(january, tmp_path / "moved" / "jan.parquet")
+    why = "its result is about other rows" if over else "its noise would be used on other rows"
+    for table, words in (
+        (file_table(tmp_path / "feb.parquet"), r"begun on .*jan.parquet, and this is .*feb"),
+        (file_table(tmp_path / "moved" / "jan.parquet"), r"this is .*moved.jan.parquet"),
+        (file_table(january, labels=("z",)), "the same files read otherwise: other columns"),
+        ((X, Y), r"begun on .*jan.parquet, and this is rows of no file"),
+    ):
+        with pytest.raises(CheckpointError, match=f"another table, and {why}: .*{words}") as found:
+            dp.run(plan, table, **how)
+        assert "choose another checkpoint" in str(found.value)
+        assert str(january.stat().st_size) not in str(found.value)
+    state = january.stat()
+    os.utime(january, ns=(state.st_atime_ns, state.st_mtime_ns + 1))  # written again
+    with pytest.raises(CheckpointError, match=r"jan.parquet has changed since it was begun"):
+        dp.run(plan, file_table(january), **how)
+    os.utime(january, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert (path.read_bytes(), len(odometer.entries())) == before
+    last = (stored if over else dp.run)(plan, file_table(january), **how)
+    assert last.weights.shape == (D + 1,)
+
+
+def test_rows_of_memory_do_not_become_those_of_a_file(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    interrupted(plan, (X, Y), 2, checkpoint=path, order="stream")
+    table = file_table(tmp_path / "jan.parquet")
+    with pytest.raises(CheckpointError, match=r"begun on rows of no file.*this is .*jan.parquet"):
+        dp.run(plan, table, checkpoint=path, order="stream")
+
+
+def test_what_stays_of_a_finished_run_does_not_tell_how_large_its_files_are(tmp_path):
+    plan, path, table = make(), tmp_path / "run", file_table(tmp_path / "jan.parquet")
+    size = str((tmp_path / "jan.parquet").stat().st_size).encode()
+    interrupted(plan, table, 2, checkpoint=path, order="stream")
+    assert b", %s, " % size in path.read_bytes()
+    dp.run(plan, table, checkpoint=path, order="stream")
+    assert b", %s, " % size not in path.read_bytes()
+    change(path, "UPDATE about SET origin = '?'")
+    with pytest.raises(CheckpointError, match="where its rows lie cannot be read"):
+        dp.run(plan, table, checkpoint=path, order="stream")
 
 
 def test_the_key_is_erased_when_the_run_is_over(tmp_path):
@@ -281,7 +393,7 @@ def test_the_journal_keeps_no_key_when_the_process_dies_at_the_end(tmp_path):
         os._exit(7)  # without closing the file
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert [file for file in tmp_path.iterdir() if key in file.read_bytes()] == []
-    assert dp.run(plan, Untouchable(), checkpoint=path).weights.shape == (D + 1,)
+    assert stored(plan, Untouchable(), checkpoint=path).weights.shape == (D + 1,)
 
 
 def test_plans_with_code_are_told_apart_by_their_names(tmp_path):
@@ -380,7 +492,7 @@ KILLS = """
     def many_lives(solver, seed, folder, chance):
         os.mkdir(folder)
         run = (solver, seed, folder, "run", "odometer")
-        assert not child(*run, row=0)
+        assert not child(*run, row=1)  # in the first round: the first chunk is looked at before
         # The reference: the same root, never interrupted again, with an odometer of its own.
         for name in ("", ".odometer"):
             shutil.copy(f"{folder}/{name[1:] or 'run'}", f"{folder}/whole{name}")
@@ -550,7 +662,7 @@ def test_a_copy_does_not_go_on_behind_the_back_of_its_odometer(rounds, tmp_path)
     assert path.read_bytes() == before
     assert other.entries() == []
     first = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
-    again = dp.run(plan, Untouchable(), checkpoint=path)  # what is over needs nobody's leave
+    again = stored(plan, Untouchable(), checkpoint=path)  # what is over needs nobody's leave
     assert again.weights.tobytes() == first.weights.tobytes()
 
 
@@ -579,9 +691,10 @@ def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
     path, copy = copied(tmp_path, plan, 1, 2, odometer)
     done = []
 
-    def chunks():  # while the copy waits for its first row, the run itself goes on
+    def chunks():  # while the copy waits for its rows, the run itself goes on
+        yield OTHER[0][:1], OTHER[1][:1]
         dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
-        yield OTHER
+        yield OTHER[0][1:], OTHER[1][1:]
 
     def progress(number, total):
         done.append(number)
@@ -701,8 +814,8 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
 @pytest.mark.parametrize(
     ("statement", "values", "error", "words"),
     [
-        ("UPDATE about SET schema = ?", ("dpsco.checkpoint/2",), CheckpointError,
-         "has schema 'dpsco.checkpoint/2', this version"),
+        ("UPDATE about SET schema = ?", ("dpsco.checkpoint/1",), CheckpointError,
+         "has schema 'dpsco.checkpoint/1', this version"),
         ("UPDATE about SET version = ?", ("0.0.1",), CheckpointError, r"begun by dpsco 0\.0\.1"),
         ("UPDATE about SET plan = ?", ("?",), CheckpointError, "another plan: it cannot be read"),
         ("UPDATE progress SET round = ?", (1,), CheckpointError, "digest does not match"),
@@ -715,7 +828,8 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
         ("DELETE FROM root", (), CheckpointError, "damaged, or no checkpoint"),
         ("UPDATE root SET secret = ?", ("words",), CheckpointError, "its key cannot be read"),
         ("UPDATE root SET secret = zeroblob(?)", (49,), RandomnessError, "root is damaged"),
-        ("INSERT INTO certificate VALUES (?)", ("{}",), CheckpointError, "result cannot be read"),
+        ("INSERT INTO certificate VALUES (?, '', NULL)", ("{}",), CheckpointError,
+         "result cannot be read"),
     ],
 )  # fmt: skip
 def test_damaged_files_are_refused(statement, values, error, words, begun):
@@ -826,7 +940,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     dp.run(make(), (X, Y), checkpoint="run", progress=lambda *_: os.chdir(tmp_path / "elsewhere"))
     assert [file.name for file in (tmp_path / "elsewhere").iterdir()] == []
-    assert dp.run(make(), Untouchable(), checkpoint=tmp_path / "run").weights.shape == (D + 1,)
+    assert stored(make(), Untouchable(), checkpoint=tmp_path / "run").weights.shape == (D + 1,)
 
 
 def test_an_open_checkpoint_stays_in_its_process(tmp_path):

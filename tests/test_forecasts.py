@@ -9,7 +9,6 @@ import pytest
 import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.forecast_terms import SOLVERS
-from dpsco.forecasts import choose_one_pass
 from dpsco.solvers import registry
 
 BUDGET = dp.ApproxDP(1.0, 1e-9)
@@ -66,7 +65,8 @@ def test_a_hint_of_the_smoothness_saves_rounds():
     plain, hinted = forecast(), forecast(population_smoothness=0.0125)
     assert hinted.defaults["acc_srgd"] < plain.defaults["acc_srgd"] / 2
     few = hinted.defaults["acc_srgd"]
-    assert hinted.at(few, "acc_srgd").excess < forecast(rounds=few).at(few, "acc_srgd").excess / 2
+    known = forecast(rounds=few, population_smoothness=0.0125)
+    assert known.at(few, "acc_srgd").excess < forecast(rounds=few).at(few, "acc_srgd").excess / 2
     assert hinted.defaults["dp_ftrl"] == plain.defaults["dp_ftrl"]
 
 
@@ -119,18 +119,81 @@ def test_what_it_says():
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert all(key in text for key in SOLVERS)
-    assert sum(line.startswith("*") for line in lines) == 1
-    assert re.search(rf"^\* *{found.usual} ", text, flags=re.MULTILINE)
-    assert re.search(r"\d+ rounds instead of \d+: about .* the excess risk \(", text)
+    assert sum(line.startswith("*") for line in lines) == 2  # the row, and what it means
+    assert re.search(rf"^\* +{found.usual} ", text, flags=re.MULTILINE)
+    assert re.search(r"\d+ rounds of \w+ instead of \d+: about .* the excess risk", text)
+    leader = min(found.own, key=lambda point: point.excess).solver
+    assert f"\n* what {leader} takes by itself" in text
+    assert found.defaults[leader] == found.usual
     assert found.accuracy in " ".join(lines)
     assert found.rounds[0] == 1
     assert found.rounds[-1] <= 4 * found.usual
     asked = forecast(rounds=[32, 8])
-    assert asked.answer.startswith("8 rounds instead of 32: about ")
+    assert asked.answer.startswith("8 rounds of acc_srgd instead of 32: about ")
     single = forecast(rounds=1).answer
-    assert single.startswith("1 round: an excess risk of about ")
+    assert re.fullmatch(r"1 round of \w+: an excess risk of about \S+\.", single)
+    assert "by itself" not in str(asked)  # neither number is a default
+    assert "*" not in str(asked)
     same = forecast(n=10**7, rounds=[500, 2000], solvers="acc_srgd").answer
     assert "about the same excess risk" in same
+
+
+def test_each_number_that_is_asked_for_is_compared_with_the_largest():
+    usual = forecast().usual
+    asked = forecast(rounds=[4, usual, 8, 2 * usual])
+    lines = str(asked).splitlines()
+    sentences = asked.answer.split(". ")
+    assert len(sentences) == 3
+    many = asked.at(2 * usual)
+    for rounds, sentence in zip((4, 8, usual), sentences, strict=True):
+        few = asked.at(rounds)
+        other = "" if few.solver == many.solver else f" of {many.solver}"
+        start = f"{rounds} rounds of {few.solver} instead of {many.rounds}{other}: about "
+        assert sentence.startswith(start)
+        assert sum(line.startswith(start) for line in lines) == 1
+    told = asked.times(8, instead_of=2 * usual)
+    assert f"about {told:.2g} times the excess risk" in sentences[1]
+    assert f"\n*{usual:>6} " in str(asked)
+    assert max(map(len, lines)) <= 100
+    assert asked.at(4).solver != many.solver == asked.at(8).solver  # both sentences were seen
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        (dp.losses.Squared(), "Squared"),
+        (dp.losses.Logistic(), None),
+        (dp.losses.Huber(0.2), None),
+        (dp.losses.Pinball(0.75), None),
+        (
+            dp.losses.CustomLoss(
+                value=lambda m, y: np.log(np.cosh(m - y)),
+                slope=lambda m, y: np.tanh(m - y),
+                slope_bound=1.0,
+                curvature_bound=1.0,
+                convex=True,
+                labels="real",
+                name="log-cosh",
+            ),
+            "log-cosh",
+        ),
+    ],
+)
+def test_losses_that_were_not_measured_are_named(loss, name):
+    label = 1.0 if loss.labels == "real" else "sign"
+    told = dp.forecast(
+        dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=label), domain=dp.domains.L2Ball(1.0)),
+        N,
+        D,
+        BUDGET,
+        rounds=[8, 32],
+    )
+    words = " ".join(str(told).split())
+    assert ("was not measured" in words) == (name is not None)
+    assert told.to_json()["measured"] == (name is None)
+    if name is not None:
+        assert f"The loss {name} was not measured" in words
+        assert "Those measured: Logistic, Huber, Hinge, Absolute, Pinball." in words
 
 
 def test_json():
@@ -177,22 +240,6 @@ def test_what_does_not_apply_is_refused():
         forecast(rounds=8).at(7)
     with pytest.raises(ParameterError, match="no 8 rounds of noisy_gd"):
         forecast(rounds=8).times(8, 8, "noisy_gd")
-
-
-def test_the_choice_of_a_solver_of_one_pass():
-    facts = {"n": N, "d": D, "budget": BUDGET}
-    key = choose_one_pass(problem(), **facts)
-    found = forecast()
-    least = min(point.excess for point in found.own)
-    chosen = next(point for point in found.own if point.solver == key)
-    assert chosen.excess <= 1.25 * least
-    few = choose_one_pass(problem(), **facts, options={"rounds": 8})
-    assert few in SOLVERS
-    assert choose_one_pass(problem(), **facts, options={"tail": 3}) in (
-        "dp_sgd_single_epoch",
-        "dp_ftrl",
-    )
-    assert choose_one_pass(problem(), **facts, calibration="paper") == "acc_srgd"
 
 
 def test_it_is_fast():

@@ -8,7 +8,8 @@ import pytest
 import dpsco as dp
 from dpsco import select
 from dpsco.errors import AssumptionError
-from dpsco.solvers import registry
+from dpsco.select import ONE_PASS, choose_one_pass
+from dpsco.solvers import get, registry
 
 BUDGET = dp.ApproxDP(1.0, 1e-8)
 
@@ -143,3 +144,13 @@ def test_many_weights_and_few_rows_favour_gradients():
     """Where every direction is flat, a ridge cannot tell noise from signal."""
     assert dp.recommend(problem(), 4_500, 1_024, BUDGET).best == "noisy_gd"
     assert dp.recommend(problem(), 40_000, 50, BUDGET).best == "approx_objective_perturbation"
+
+
+def test_the_choice_for_rows_that_are_seen_once():
+    assert choose_one_pass() == "acc_srgd"
+    assert choose_one_pass(options={"rounds": 8, "certified": True}) == "acc_srgd"
+    assert choose_one_pass(options={"tail": 3}) == "dp_ftrl"
+    assert choose_one_pass(options={"falling": False}) == "dp_sgd_single_epoch"
+    assert choose_one_pass(calibration="paper") == "acc_srgd"
+    assert choose_one_pass(options={"no such": 1}) == "acc_srgd"
+    assert all(get(key).stepper is not None for key in ONE_PASS)

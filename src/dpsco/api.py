@@ -99,7 +99,8 @@ def run(
         progress: called with (rounds done, rounds in all); it sees public numbers only.
         checkpoint: a file that brings the run over a crash. If it is not there the run begins, and
             makes it; if it is there the run goes on where it stopped, on the same rows in the same
-            order; if that run was over its result is returned. It is secret while the run lasts.
+            order; if that run was over its result is returned, with a warning. A table of files
+            must be of those it was begun on, unchanged. It is secret while the run lasts.
 
     Raises:
         CheckpointError: the checkpoint cannot be used, is in use, or is another run's.
@@ -110,9 +111,13 @@ def run(
     if checkpoint is not None:
         stepper = _check_resumable(plan, table, order)
         purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
-        found = sequence(table, order)
         with Checkpoint(
-            checkpoint, plan, order=found, randomness=randomness, odometer=purse
+            checkpoint,
+            plan,
+            order=sequence(table, order),
+            origin=table.origin if isinstance(table, Table) else None,
+            randomness=randomness,
+            odometer=purse,
         ) as kept:
             return _go_on(plan, table, stepper, kept, order=order, progress=progress)
     randomness = Randomness.secure() if randomness is None else randomness
@@ -192,8 +197,8 @@ def _go_on(
     progress: Progress | None,
 ) -> Result:
     """Carry out the rounds of a plan that its checkpoint has not seen, and keep the result."""
-    if kept.result is not None:
-        return kept.result
+    if (stored := kept.stored_result()) is not None:
+        return stored
     ledger = kept.open_ledger()
     if isinstance(table, Table):
         table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)

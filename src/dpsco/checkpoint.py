@@ -15,19 +15,21 @@ twice nor lets unpaid noise out. `dpsco.checkpoint_file` says what the file is.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import hmac
 import json
 import re
+import warnings
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .checkpoint_file import AWAITED, NONE, PAID, Store, digest_of
+from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store, digest_of
 from .codec import encode
 from .data.source import Source
-from .data.stream import StreamTable
 from .data.table import Order, Table
 from .errors import BudgetError, CheckpointError, DpscoError, LedgerError, ParameterError
 from .plans import BasePlan, Result
@@ -54,8 +56,9 @@ class Checkpoint(Unique):
         path: of the file. If it is not there, a new run begins.
         plan: of the run; a file of another plan is refused.
         order: how the rows come, in a word, likewise.
+        origin: which files the rows lie in (`dpsco.data.Table.origin`), likewise; None for others.
         randomness: of a new run, not used before; secure by default. A run that goes on takes its
-            own from the file, and another seed than its own is refused.
+            own from the file; another one than its own is refused, also if the run is over.
         odometer: pays for the run, once, and sees to it that no noise is used twice.
 
     Raises:
@@ -70,6 +73,7 @@ class Checkpoint(Unique):
         plan: BasePlan,
         *,
         order: str,
+        origin: str | None = None,
         randomness: Randomness | None = None,
         odometer: RunPurse | None = None,
     ) -> None:
@@ -83,23 +87,40 @@ class Checkpoint(Unique):
         self.path, self._plan, self._odometer = Path(path), plan, odometer
         self._store = Store(self.path)
         self._new = False
+        facts = Facts(identity(plan), order, origin)
         try:
             if self._store.is_new:
                 self._store.check_private()
                 self._new = True
                 root = Randomness.secure() if randomness is None else randomness
                 purse = NONE if odometer is None else AWAITED
-                self._store.begin(identity(plan), order, root.stored(), purse)
-            self.run = self._store.check(identity(plan), order)
+                self._store.begin(facts, root.stored(), purse)
+            self.run = self._store.check(facts)
             self.round, self._state = self._store.progress(self.run)
-            self.result = self._finished()
-            if self.result is None:
-                given = None if self._new else randomness  # of a new run it is in the file by now
-                self.randomness = _root(self._store.root(), given, self.path)
+            ending = self._store.ending()
+            self.ended = None if ending is None else ending.time
+            given = None if self._new else randomness  # of a new run it is in the file by now
+            if ending is None:
+                self.result, secret = None, self._store.root()
+                self.randomness = _root(secret, given, self.path)
+                self._seal = _seal(secret) if self.randomness.reproducible else None
+            else:
+                self.result = self._finished(ending.certificate)
+                _check_seal(ending.seal, given, self.path)
         except BaseException:
             self._store.remove() if self._new else self._store.close()
             raise
         self._used: dict[int, str] = {}  # what earlier rounds let out, as the odometer knows it
+
+    def stored_result(self) -> Result | None:
+        """Return the result of a run that is over, and warn that it is no new one; else None."""
+        if self.result is not None:
+            warnings.warn(
+                f"the run of {self.path} is over, since {self.ended}: its stored result is "
+                "returned, and no row was used. Choose another checkpoint for a new run.",
+                stacklevel=4,  # whoever called dpsco.run
+            )
+        return self.result
 
     def open_ledger(self, *, enforced: Iterable[str] = (), trusted: Iterable[str] = ()) -> Ledger:
         """Return the run's ledger, paid for once; with sentences beside those of the plan.
@@ -157,9 +178,9 @@ class Checkpoint(Unique):
         weights = np.asarray(run.weights(), dtype=float)
         certificate = ledger.close()
         kept = {"weights": weights}
-        self._store.finish(
-            kept, digest_of(self.run, self.round, kept), json.dumps(certificate.to_json())
-        )
+        self.ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        ending = Ending(json.dumps(certificate.to_json()), self.ended, self._seal)
+        self._store.finish(kept, digest_of(self.run, self.round, kept), ending)
         self.result = Result(weights, certificate, self._plan, self._plan.trace())
         return self.result
 
@@ -178,7 +199,8 @@ class Checkpoint(Unique):
         if purse != NONE and self._odometer is None:
             raise CheckpointError(
                 f"the run of {self.path} has an odometer, which sees to it that it is "
-                "paid for and that no noise is used twice. Pass that odometer to go on."
+                "paid for and that no noise is used twice. Pass that odometer to go on (on the "
+                "command line --odometer)."
             )
         if purse == PAID and self._odometer is not None and not self._odometer.paid(self.run):
             raise CheckpointError(
@@ -190,11 +212,8 @@ class Checkpoint(Unique):
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
 
-    def _finished(self) -> Result | None:
+    def _finished(self, record: str) -> Result:
         """Return the result of a run that is over."""
-        record = self._store.certificate()
-        if record is None:
-            return None
         try:
             certificate = Certificate.from_json(json.loads(record))
             return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
@@ -204,9 +223,22 @@ class Checkpoint(Unique):
 
 def sequence(table: Table | Source, order: Order) -> str:
     """Return how the rows come, in a word; one key gives two kinds of shuffle different orders."""
-    if order == "secret" and isinstance(table, StreamTable):
-        return f"secret, shuffled on disk as {table.dtype}"  # the type says which rows go together
-    return order
+    return table.shuffle if order == "secret" and isinstance(table, Table) else order
+
+
+def glance(path: str | Path) -> Glance | None:
+    """Return how far the run of a checkpoint is; None if there is no file, or nothing in it yet.
+
+    Raises:
+        CheckpointError: the file is in use, damaged, or no checkpoint.
+    """
+    if not Path(path).exists():
+        return None
+    store = Store(Path(path))
+    try:
+        return None if store.is_new else store.glance()
+    finally:
+        store.close()
 
 
 def identity(plan: BasePlan) -> str:
@@ -244,6 +276,24 @@ def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
     if given is not None and not hmac.compare_digest(secret, given.stored()):
         raise CheckpointError(
             f"mismatched noise state: {path} was begun with another randomness than the one given. "
-            "Leave randomness out: a run that goes on takes its own from the checkpoint."
+            "Leave randomness out (on the command line --seed): a run that goes on takes its own "
+            "from the checkpoint."
         )
     return Randomness.restored(secret)
+
+
+def _seal(secret: bytes) -> str:
+    """Return what tells the root of a seed from others, once the root itself is erased."""
+    return hashlib.blake2b(secret, digest_size=32, person=b"dpsco seal").hexdigest()
+
+
+def _check_seal(seal: str | None, given: Randomness | None, path: Path) -> None:
+    """Refuse a root that is not that of a run that is over: its result would not be the stored."""
+    if given is None:
+        return
+    if seal is None or not given.reproducible or seal != _seal(given.stored()):
+        raise CheckpointError(
+            f"mismatched noise state: the run of {path} is over, and was not made with the "
+            "randomness given. Leave randomness out (on the command line --seed) to get its "
+            "result, or choose another checkpoint for a new run."
+        )

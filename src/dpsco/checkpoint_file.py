@@ -15,6 +15,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._version import __version__
+from .data.origin import difference, shareable
 from .errors import CheckpointError
 from .privacy.randomness import fresh_name
 
 Floats = NDArray[np.float64]
 
-SCHEMA = "dpsco.checkpoint/1"
+SCHEMA = "dpsco.checkpoint/2"
 NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _EXACT = "<f8"
 _TABLES = (
-    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT)",
+    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
+    "origin TEXT)",
     "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
-    "CREATE TABLE certificate (record TEXT)",
+    "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
 )
 _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
@@ -46,6 +49,33 @@ _SETTINGS = (
     "PRAGMA fullfsync = ON",
     "PRAGMA secure_delete = ON",
 )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What tells a run from others."""
+
+    plan: str
+    order: str
+    origin: str | None  # of the rows, where they lie in files
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is kept of a run that is over, besides its weights."""
+
+    certificate: str
+    time: str
+    seal: str | None  # of a root that a seed made; a secure one leaves nothing behind
+
+
+@dataclass(frozen=True)
+class Glance:
+    """How far the run of a checkpoint is: ``ended`` is a time, or None if it is not over."""
+
+    rows: int
+    round: int
+    ended: str | None
 
 
 class Store:
@@ -91,44 +121,82 @@ class Store:
                 "If nobody has, make it private (chmod 600) and resume."
             )
 
-    def begin(self, plan: str, order: str, secret: bytes, purse: str) -> None:
+    def begin(self, facts: Facts, secret: bytes, purse: str) -> None:
         """Write all that a run begins with; ``purse`` is NONE or AWAITED."""
         with self._transaction() as database:
             for table in _TABLES:
                 database.execute(table)
             run = fresh_name()
             database.execute(
-                "INSERT INTO about VALUES (?, ?, ?, ?, ?)", (SCHEMA, __version__, run, plan, order)
+                "INSERT INTO about VALUES (?, ?, ?, ?, ?, ?)",
+                (SCHEMA, __version__, run, facts.plan, facts.order, facts.origin),
             )
             database.execute("INSERT INTO root VALUES (?)", (secret,))
             database.execute("INSERT INTO purse VALUES (?)", (purse,))
             database.execute("INSERT INTO progress VALUES (0, ?)", (digest_of(run, 0, {}),))
 
-    def check(self, plan: str, order: str) -> str:
+    def check(self, facts: Facts) -> str:
         """Return the name of the run; refuse the file of another one."""
+        self._check_schema()
+        version, run, known, sequence = self._row("SELECT version, run, plan, sequence FROM about")
+        if known != facts.plan:
+            raise CheckpointError(
+                f"{self._path} is the checkpoint of another plan: "
+                f"{_difference(known, facts.plan)}. Resume it with its own plan, or choose another "
+                "file for this one."
+            )
+        if sequence != facts.order:
+            raise CheckpointError(
+                f"{self._path} was begun with order={sequence!r}, not {facts.order!r}: rows would "
+                "come twice. Resume it with its own table and order, or choose another file."
+            )
+        over = self.ending() is not None
+        self._check_origin(facts.origin, over)
+        if version != __version__ and not over:
+            raise CheckpointError(
+                f"{self._path} was begun by dpsco {version}, this is {__version__}, which may draw "
+                "other noise. Resume it with the version that began it."
+            )
+        return str(run)
+
+    def _check_schema(self) -> None:
+        """Refuse a file that another version of dpsco wrote in another way."""
         (schema,) = self._row("SELECT schema FROM about")
         if schema != SCHEMA:
             raise CheckpointError(
                 f"{self._path} has schema {schema!r}, this version of dpsco reads {SCHEMA!r}. "
                 "Resume it with the version that wrote it."
             )
-        version, run, known, sequence = self._row("SELECT version, run, plan, sequence FROM about")
-        if known != plan:
-            raise CheckpointError(
-                f"{self._path} is the checkpoint of another plan: {_difference(known, plan)}. "
-                "Resume it with its own plan, or choose another file for this one."
-            )
-        if sequence != order:
-            raise CheckpointError(
-                f"{self._path} was begun with order={sequence!r}, not {order!r}: rows would come "
-                "twice. Resume it with its own table and order, or choose another file."
-            )
-        if version != __version__ and self.certificate() is None:
-            raise CheckpointError(
-                f"{self._path} was begun by dpsco {version}, this is {__version__}, which may draw "
-                "other noise. Resume it with the version that began it."
-            )
-        return str(run)
+
+    def _check_origin(self, given: str | None, over: bool) -> None:
+        """Refuse rows of other files: the noise that is left was to hide the rows of these."""
+        (known,) = self._row("SELECT origin FROM about")
+        given = shareable(given) if over else given
+        if known == given:
+            return
+        try:
+            words = difference(known, given)
+        except (ValueError, TypeError, LookupError):
+            raise self.damaged("where its rows lie cannot be read") from None
+        why = "its result is about other rows" if over else "its noise would be used on other rows"
+        raise CheckpointError(
+            f"{self._path} is the checkpoint of another table, and {why}: {words}. A file that was "
+            "moved, copied or written again counts as another one. Put the old one back, with its "
+            "time of change, or choose another checkpoint for a new run."
+        )
+
+    def glance(self) -> Glance:
+        """Return how far the run is, without a look at its key."""
+        self._check_schema()
+        (plan,), (round,) = (
+            self._row(f"SELECT {name}") for name in ("plan FROM about", "round FROM progress")
+        )
+        ending = self.ending()
+        ended = None if ending is None else ending.time
+        try:
+            return Glance(int(json.loads(plan)["n"]), int(round), ended)
+        except (ValueError, TypeError, KeyError):
+            raise self.damaged("its plan cannot be read") from None
 
     def progress(self, run: str) -> tuple[int, dict[str, Floats]]:
         """Return the round and its vectors, as they were committed."""
@@ -160,11 +228,11 @@ class Store:
         with self._transaction() as database:
             database.execute("UPDATE purse SET state = ?", (PAID,))
 
-    def certificate(self) -> str | None:
-        """Return the certificate of a run that is over."""
+    def ending(self) -> Ending | None:
+        """Return what is kept of a run that is over, besides its weights."""
         with self._explained():
-            found = self._database.execute("SELECT record FROM certificate").fetchone()
-        return None if found is None else str(found[0])
+            found = self._database.execute("SELECT record, ended, seal FROM certificate").fetchone()
+        return None if found is None else Ending(*found)
 
     def commit(self, round: int, state: Mapping[str, Floats], digest: str) -> None:
         """Put a round and its vectors in the place of the last ones."""
@@ -172,14 +240,19 @@ class Store:
             _write(database, state)
             database.execute("UPDATE progress SET round = ?, digest = ?", (round, digest))
 
-    def finish(self, kept: Mapping[str, Floats], digest: str, certificate: str) -> None:
-        """Put the result in the place of the state, and erase the key."""
+    def finish(self, kept: Mapping[str, Floats], digest: str, ending: Ending) -> None:
+        """Put the result in the place of the state; erase the key, and how large the files are."""
+        (origin,) = self._row("SELECT origin FROM about")
         with self._transaction() as database:
             database.execute("DELETE FROM root")
             database.execute("DELETE FROM vectors")
             _write(database, kept)
             database.execute("UPDATE progress SET digest = ?", (digest,))
-            database.execute("INSERT INTO certificate VALUES (?)", (certificate,))
+            database.execute("UPDATE about SET origin = ?", (shareable(origin),))
+            database.execute(
+                "INSERT INTO certificate VALUES (?, ?, ?)",
+                (ending.certificate, ending.time, ending.seal),
+            )
 
     def remove(self) -> None:
         """Remove the file; only while nothing was paid for and drawn from its root."""

@@ -8,13 +8,14 @@ were measured on made-up problems. It compares numbers of rounds. It promises no
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _validate
 from .errors import AssumptionError, ParameterError
 from .forecast_terms import KINKED, SMOOTH, SOLVERS, Calibration, terms
+from .losses import Absolute, Hinge, Huber, Logistic, Pinball
 from .privacy.budget import Budget
 from .problem import Problem
 from .solvers import get
@@ -23,7 +24,7 @@ from .solvers.rounds import BatchPlan
 
 FARTHEST = 4  # times the usual number of rounds: where a table ends unless rounds are given
 CLOSE = 1.05  # ratios below count as no difference
-SIMILAR = 1.25  # up to so many times the least excess, fewer rounds are the better choice
+MEASURED = (Logistic, Huber, Hinge, Absolute, Pinball)  # the losses of `benchmarks.forecasts`
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Forecast:
     points: tuple[Expected, ...]  # by rounds, then by solver
     own: tuple[Expected, ...]  # each solver with the number of rounds that it takes by itself
     calibration: Calibration
+    asked: bool = False  # whether the numbers of rounds were given
+    unmeasured: str | None = None  # the loss, if the factors were measured on others alone
 
     @property
     def defaults(self) -> dict[str, int]:
@@ -53,7 +56,12 @@ class Forecast:
     @property
     def usual(self) -> int:
         """The number of rounds of the solver that is best by itself."""
-        return min(self.own, key=lambda point: point.excess).rounds
+        return self._leader.rounds
+
+    @property
+    def _leader(self) -> Expected:
+        """The solver that is best by itself."""
+        return min(self.own, key=lambda point: point.excess)
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -95,24 +103,43 @@ class Forecast:
 
     @property
     def answer(self) -> str:
-        """What fewer rounds cost, in a sentence; of a single number of rounds, what it promises."""
-        more = self.usual if self.usual in self.rounds else self.rounds[-1]
-        below = [rounds for rounds in self.rounds if 2 * rounds <= more]
-        fewer = below[-1] if below else self.rounds[0]
-        if fewer >= more:
+        """What fewer rounds cost, in words; of a single number of rounds, what it promises.
+
+        Each number that was asked for is compared with the largest one, each with the solver that
+        is best for it. If none was, about half of the usual number is compared with that.
+        """
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> list[str]:
+        """Return the answer, a sentence for each number of rounds that is compared."""
+        more, fewer = self.rounds[-1], list(self.rounds[:-1])
+        if not self.asked:
+            more = self.usual
+            below = [rounds for rounds in self.rounds if 2 * rounds <= more]
+            fewer = below[-1:] or [rounds for rounds in self.rounds[:1] if rounds < more]
+        if not fewer:
             found = self.at(more)
-            return f"{_rounds(more)}: an excess risk of about {found.excess:.2g} ({found.solver})."
-        return _comparison(self.at(fewer), self.at(more))
+            return [
+                f"{_rounds(more)} of {found.solver}: an excess risk of about {found.excess:.2g}."
+            ]
+        return [_comparison(self.at(rounds), self.at(more)) for rounds in fewer]
 
     @property
     def accuracy(self) -> str:
         """How far measurements on made-up problems lay from such forecasts."""
         found = self.calibration
+        doubt = ""
+        if self.unmeasured is not None:
+            names = ", ".join(loss.__name__ for loss in MEASURED)
+            doubt = (
+                f" The loss {self.unmeasured} was not measured: how far forecasts lie from it is "
+                f"unknown. Those measured: {names}."
+            )
         return (
             f"On made-up problems half of the measurements were within {found.half:g} times the "
             f"forecast and nine of ten within {found.most:g} times; ratios between numbers of "
             f"rounds up to four times apart within {found.ratio_half:g} and {found.ratio_most:g} "
-            "times."
+            f"times.{doubt}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -135,6 +162,7 @@ class Forecast:
             ],
             "answer": self.answer,
             "accuracy": self.accuracy,
+            "measured": self.unmeasured is None,
         }
 
     def __str__(self) -> str:
@@ -144,10 +172,15 @@ class Forecast:
         lines = [
             f"one pass over {self.n:,} rows of {self.d:,} features: the excess risk to expect, as "
             "so many times",
-            f"the least of all, {least:.3g} ({self.best.solver}, {_rounds(self.best.rounds)}); "
-            f"* is the usual number",
-            f"{'rounds':>7} {'least':>8} {head}",
+            f"the least of this table, {least:.3g} ({self.best.solver}, "
+            f"{_rounds(self.best.rounds)})",
         ]
+        if self.usual in self.rounds:
+            lines.append(
+                f"* what {self._leader.solver} takes by itself, which is the best of the default "
+                "rounds"
+            )
+        lines.append(f"{'rounds':>7} {'least':>8} {head}")
         for rounds in self.rounds:
             cells = (self.at(rounds, key).excess / least for key in keys)
             shown = (f"{_times(cell):>{width}}" for cell, width in zip(cells, widths, strict=True))
@@ -156,7 +189,7 @@ class Forecast:
             lines.append(f"{mark}{rounds:>6,} {excess:>8} {' '.join(shown)}")
         own = (f"{self.defaults[key]:>{width}}" for key, width in zip(keys, widths, strict=True))
         lines += [f"{'default rounds':>16} {' '.join(own)}", ""]
-        lines += [self.answer, textwrap.fill(self.accuracy, 100)]
+        lines += [textwrap.fill(text, 100) for text in (*self._sentences(), self.accuracy)]
         return "\n".join(lines)
 
 
@@ -218,40 +251,12 @@ def forecast(
     usual = min(own, key=lambda point: point.excess).rounds
     numbers = _grid(usual, n) if rounds is None else _numbers(rounds, n)
     points = tuple(expected(key, planned(key, number)) for number in numbers for key in keys)
-    return Forecast(n, d, points, own, found)
+    return Forecast(n, d, points, own, found, rounds is not None, _unmeasured(problem))
 
 
-def choose_one_pass(
-    problem: Problem,
-    *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
-    options: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the solver of one pass with the least excess to expect; of similar ones, few rounds.
-
-    Args:
-        problem, n, d, budget, calibration: as in `dpsco.plan`.
-        options: of the solver; those that all of them have count, such as the rounds.
-    """
-    given = {} if options is None else options
-    keys = [key for key in SOLVERS if calibration in get(key).calibrations]
-    known = [key for key in keys if set(given) <= set(get(key).options)]
-    found = forecast(
-        problem,
-        n,
-        d,
-        budget,
-        rounds=given.get("rounds"),
-        solvers=known or keys or SOLVERS,
-        population_smoothness=given.get("population_smoothness"),
-    )
-    points = found.own if given.get("rounds") is None else found.points
-    least = min(point.excess for point in points)
-    similar = [point for point in points if point.excess <= SIMILAR * least]
-    return min(similar, key=lambda point: (point.rounds, point.excess)).solver
+def _unmeasured(problem: Problem) -> str | None:
+    """Return the name of a loss on which no factor was measured."""
+    return None if type(problem.loss) in MEASURED else problem.loss.name
 
 
 def _keys(solvers: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -284,13 +289,11 @@ def _numbers(rounds: int | Iterable[int], n: int) -> list[int]:
 def _comparison(fewer: Expected, more: Expected) -> str:
     """Return in a sentence what fewer rounds cost."""
     ratio = fewer.excess / more.excess
-    who = more.solver
-    if fewer.solver != more.solver:
-        who = f"{fewer.solver} instead of {more.solver}"
     cost = f"about {ratio:.2g} times the excess risk"
     if 1.0 / CLOSE < ratio < CLOSE:
         cost = "about the same excess risk"
-    return f"{_rounds(fewer.rounds)} instead of {more.rounds:,}: {cost} ({who})."
+    other = "" if fewer.solver == more.solver else f" of {more.solver}"
+    return f"{_rounds(fewer.rounds)} of {fewer.solver} instead of {more.rounds:,}{other}: {cost}."
 
 
 def _rounds(number: int) -> str:

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv
 
 import dpsco as dp
-from dpsco.cli import fitting, tables
+from dpsco.cli import fitting, parser, tables
 from dpsco.models import SavedModel
 
 QUICK = ["--solver", "noisy_gd", "--option", "rounds=4"]
@@ -126,18 +126,18 @@ def test_large_tables_are_shuffled_on_disk(
     command, dpsco, refused, home, tmp_path, monkeypatch, kind
 ):
     seen = []
-    real = tables.from_csv if kind == "csv" else tables.from_parquet
+    real = tables.StreamTable
 
-    def spy(path, *, encoder, spill=None):
+    def spy(name, files, decoder, spill):
         seen.append(spill)
-        return real(path, encoder=encoder, spill=spill)
+        return real(name, files, decoder, spill)
 
     if kind == "parquet":
         table = csv.read_csv(home / "people.csv")
         owner = pa.array([value == "yes" for value in table.column("owner").to_pylist()])
         command[1] = tmp_path / "people.parquet"
         pq.write_table(table.set_column(2, "owner", owner), command[1])
-    monkeypatch.setattr(tables, f"from_{kind}", spy)
+    monkeypatch.setattr(tables, "StreamTable", spy)
     spill = tmp_path / "spill"
     spill.mkdir()
     assert dpsco(*command, *QUICK, "--spill", spill)[0] == 0
@@ -507,3 +507,17 @@ def test_progress_goes_to_the_terminal(command, dpsco, monkeypatch):
     assert "fitting by noisy_gd" in screen.getvalue()
     assert "100 %" in screen.getvalue()
     assert "reading" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (".9", 0.9), ("0.9", 0.9), ("9.", 9.0), ("+.5e1", 5.0), ("-.25", -0.25), ("3", 3),
+        ("true", True), ("[1, 2]", [1, 2]), ("tree", "tree"), (".", "."), ("1_0", "1_0"),
+        ("1.2.3", "1.2.3"),
+    ],
+)  # fmt: skip
+def test_settings_are_read_like_other_numbers(text, value):
+    given = ["fit", "a.csv", "--schema", "s.json", "-o", "m.json", "--setting", f"quantile={text}"]
+    ((name, found),) = parser().parse_args(given).setting
+    assert (name, found, type(found)) == ("quantile", value, type(value))

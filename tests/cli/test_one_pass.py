@@ -64,10 +64,94 @@ def test_a_finished_checkpoint_gives_the_same_model(command, dpsco, home, tmp_pa
     again = [*command, *ONE_PASS, "--checkpoint", kept, "--odometer", ledger]
     assert dpsco(*again)[0] == 0
     first = command[5].read_text()
-    assert dpsco(*again, "--force")[0] == 0
+    code, out, err = dpsco(*again, "--force")
+    assert (code, err) == (0, "")
+    assert "stored result of the run that ended 20" in out
+    assert f"{command[1]} was not read" in out
     assert command[5].read_text() == first
+    record = json.loads(dpsco(*again, "--force", "--json")[1])
+    assert (record["resumed_after"], record["stored_since"][:2]) == (8, "20")
     assert len(dp.Odometer(ledger).entries()) == 1
     assert os.stat(kept).st_mode & 0o777 == 0o600
+
+
+def as_parquet(home, path):
+    """Write the people to a Parquet file in small row groups."""
+    table = csv.read_csv(home / "people.csv")
+    owner = pa.array([value == "yes" for value in table.column("owner").to_pylist()])
+    pq.write_table(table.set_column(2, "owner", owner), path, row_group_size=90)
+    return path
+
+
+@pytest.mark.parametrize("order", ["stream", "secret"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_finished_fit_reads_nothing_and_speaks_for_its_own_file_only(
+    command, dpsco, refused, home, tmp_path, monkeypatch, order, kind, large
+):
+    if large:
+        monkeypatch.setattr(tables, "IN_MEMORY", 100)
+    january, february = tmp_path / f"jan.{kind}", tmp_path / f"feb.{kind}"
+    for path in (january, february):
+        if kind == "csv":
+            path.write_bytes((home / "people.csv").read_bytes())
+        else:
+            as_parquet(home, path)
+    command[1] = january
+    kept = ["--checkpoint", tmp_path / "run.checkpoint", "--order", order, *ONE_PASS]
+    seed = ["--seed", 4]
+    code, out, _ = dpsco(*command, *kept, *seed)
+    assert (code, "8 rounds, each row in one of them" in out) == (0, True)
+    first = command[5].read_text()
+    with monkeypatch.context() as patch:
+        for name in ("CsvFile", "read_footers", "from_parquet", "csv_header"):
+            patch.setattr(tables, name, lambda *_, **__: pytest.fail("the file is opened"))
+        for more in (seed, []):
+            assert dpsco(*command, *kept, *more, "--force")[0] == 0
+            assert command[5].read_text() == first
+        other = ["--force", "-o", command[5]]
+        text = refused(*command, *kept, "--seed", 5, *other)
+        assert "mismatched noise state" in text
+        assert "--seed" in text
+        assert "another plan" in refused(*command, *kept, "--option", "beta=3", *other)
+        command[1] = february
+        text = refused(*command, *kept, *other)
+        assert "begun on" in text
+        assert "this is" in text
+        command[1] = january
+        os.utime(january, ns=(1, 1))
+        assert "has changed since it was begun" in refused(*command, *kept, *other)
+        january.unlink()
+        refused(*command, *kept, *other)
+    assert command[5].read_text() == first
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_stream_of_one_pass_stays_on_disk(command, dpsco, home, tmp_path, monkeypatch, kind):
+    if kind == "parquet":
+        command[1] = as_parquet(home, tmp_path / "people.parquet")
+    stream = ["--order", "stream", "--seed", 3]
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "encoded", lambda *_: pytest.fail("the table is loaded"))
+        for more in ([], ["--checkpoint", tmp_path / "run.checkpoint"]):
+            assert dpsco(*command, *ONE_PASS, *stream, *more, "--force")[0] == 0
+    on_disk = SavedModel.load(command[5])
+    table = dp.data.from_csv(home / "people.csv", encoder=dp.data.TableEncoder(on_disk.schema))
+    monkeypatch.setattr(tables, "from_arrays", lambda *_: pytest.fail("the table is loaded"))
+    with pytest.raises(pytest.fail.Exception):  # rows that are read again and again
+        dpsco(*command, "--solver", "noisy_gd", *stream, "--force")
+    result = dp.run(on_disk.plan, table, order="stream", randomness=dp.Randomness.seeded(3))
+    assert np.array_equal(on_disk.model.coef.ravel(), result.weights[: on_disk.model.coef.size])
+
+
+def test_messages_speak_of_the_terminal(command, refused, dpsco, tmp_path, monkeypatch):
+    text = refused(*command, "--option", "population_smoothness=0.1")
+    assert "has no option 'population_smoothness'" in text
+    assert "--solver: of one pass acc_srgd, acc_independent, srg_sgd, srg_online_to_batch" in text
+    assert "See `dpsco solvers`" in refused(*command, "--option", "magic=1")
+    text = refused(*command, "--delta", 0, *ONE_PASS)
+    assert "--delta 0: leave --delta out" in text
+    assert "ApproxDP" not in text
 
 
 def test_without_a_solver_the_best_of_one_pass_is_taken(command, dpsco, tmp_path):
@@ -114,8 +198,9 @@ def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
     code, _, err = dpsco(*again[:-2])
     assert (code, "Pass that odometer to go on" in err) == (2, True)
     assert not command[5].exists()
-    code, _, err = dpsco(*again)
+    code, out, err = dpsco(*again)
     assert (code, err) == (0, "")
+    assert "went on after round 6 of 8" in out
     final = rounds_of(ledger)
     assert sorted(final) == list(range(1, 9))
     assert {number: final[number] for number in seen} == seen

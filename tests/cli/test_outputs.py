@@ -1,6 +1,8 @@
 """Files that appear together or not at all."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -89,3 +91,37 @@ def test_places_that_are_taken(tmp_path):
     ):
         outputs.reserve(tmp_path / "same")
     assert (tmp_path / "old").read_text() == "old"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dpsco.cli.outputs import Outputs
+with Outputs() as outputs:
+    outputs.reserve(Path(sys.argv[1]))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_what_a_killed_command_left_is_removed_by_the_next_that_succeeds(tmp_path):
+    place = tmp_path / "model.json"
+    subprocess.run([sys.executable, "-c", KILLED, str(place)], timeout=60)
+    (stale,) = names(tmp_path)
+    assert stale.startswith(".model.json.")
+    (tmp_path / ".model.json.settings").write_text("somebody's own")
+    (tmp_path / ".other.json.abc.dpsco-draft").write_text("of another file")
+    kept = [".model.json.settings", ".other.json.abc.dpsco-draft"]
+    with Outputs() as running:  # another command that is not over
+        draft = running.reserve(place)
+        with Outputs() as failing:
+            failing.reserve(place)
+        assert names(tmp_path) == sorted([*kept, stale, draft.name])
+        with Outputs() as outputs:
+            outputs.text(outputs.reserve(place), "first")
+            outputs.commit()
+        assert names(tmp_path) == sorted([*kept, draft.name, "model.json"])
+        running.text(draft, "second")
+        running.commit()
+    assert names(tmp_path) == [*kept, "model.json"]
+    assert place.read_text() == "second"

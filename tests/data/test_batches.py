@@ -1,8 +1,10 @@
 """Rows from an iterator: the same sums as in memory, each row once, and what is refused."""
 
+import gc
 import itertools
 import threading
 import tracemalloc
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -201,7 +203,10 @@ def test_an_empty_range_reads_nothing():
 @pytest.mark.parametrize("facts", [{"sparse": True}, {"labels": "text"}, {"labels": "none"}])
 def test_an_empty_range_of_any_table(facts):
     label = {"text": Classes("a", "b"), "none": None}.get(facts.get("labels"), "sign")
-    block = streamed([], Bounds(1.0, label=label), **facts).rows(0, 0)
+    X = scipy.sparse.csr_array((2, D)) if facts.get("sparse") else np.ones((2, D))
+    y = np.array(["a", "b"]) if facts.get("labels") == "text" else np.ones(2)
+    chunk = X if facts.get("labels") == "none" else (X, y)
+    block = streamed([chunk], Bounds(1.0, label=label), **facts).rows(0, 0)
     assert (len(block), block.d) == (0, D)
 
 
@@ -243,7 +248,7 @@ def test_a_secret_order_is_refused():
     table.bounded(SIGN, order="stream")  # the refusal has used nothing up
 
 
-def test_nothing_is_read_before_it_is_needed():
+def test_only_the_first_chunk_is_fetched_before_it_is_needed():
     X, y = make()
     read = []
 
@@ -252,8 +257,10 @@ def test_nothing_is_read_before_it_is_needed():
             read.append((k, threading.get_ident()))
             yield X[k : k + 1000], y[k : k + 1000]
 
-    source = streamed(chunks())
+    table = from_batches(chunks(), n=N, d=D)
     assert read == []
+    source = table.bounded(SIGN, order="stream")
+    assert len(read) == 1
     source.sum(query(D), 0, 1000)
     assert len(read) == 1
     source.sum(query(D), 1000, N)
@@ -301,7 +308,7 @@ def test_memory_does_not_grow_with_the_rows():
 # -- streams that are too short or too long --------------------------------------------------------
 
 
-@pytest.mark.parametrize("have", [0, 1, SUM_LEAF, N - 1])
+@pytest.mark.parametrize("have", [1, SUM_LEAF, N - 1])
 def test_a_short_stream_is_refused(have):
     X, y = make()
     source = streamed(cut(X[:have], y[:have], [100]))
@@ -316,7 +323,7 @@ def test_a_short_stream_is_refused(have):
 @pytest.mark.parametrize("more", ["in the chunk", "in the next chunk", "after empty chunks"])
 def test_a_long_stream_is_refused_before_its_last_leaf(n, sizes, more):
     X, y = make(N + 1)
-    chunks = list(cut(X[:n], y[:n], sizes))
+    chunks = list(cut(X[:n], y[:n], sizes)) if sizes else [(X[:1], y[:1]), (X[1:n], y[1:n])]
     extra = (X[n : n + 1], y[n : n + 1])
     if more == "in the chunk":
         ends = [np.concatenate(pair) for pair in zip(chunks[-1], extra, strict=True)]
@@ -398,6 +405,14 @@ def test_a_single_table_is_no_stream():
     for single in tables:
         with pytest.raises(DataError, match=r"from_arrays|list of chunks"):
             from_batches(single, n=8, d=D)
+    for pair in ((X, y), [X, y], (X.tolist(), y.tolist()), (pd.DataFrame(X), pd.Series(y))):
+        with pytest.raises(DataError, match=r"list of chunks: \[\(X, y\)\]"):
+            from_batches(pair, n=8, d=D)
+    with pytest.raises(DataError, match=r"one pair \(X, y\)"):
+        from_batches((X, y), n=8, d=D, labels="none")
+    for several in (((X[:4], y[:4]), (X[4:], y[4:])), [(X[:4], y[:4]), (X[4:], y[4:])]):
+        assert len(streamed(several, n=8).rows()) == 8
+    assert len(streamed((X[:4], X[4:]), Bounds(1.0), n=8, labels="none").rows()) == 8
     with pytest.raises(DataError, match="got int"):
         from_batches(8, n=8, d=D)
     with pytest.raises(DataError, match=r"must return an iterator.*int"):
@@ -429,9 +444,12 @@ def test_the_bounds_must_fit():
         table.bounded(SIGN, order="stream")
     with pytest.raises(DataError, match="label"):
         from_batches([], n=8, d=D).bounded(Bounds(1.0), order="stream")
-    with pytest.raises(DataError, match="strings"):
+    with pytest.raises(DataError, match=r"reads numbers.*labels='number'\).*of strings"):
         from_batches([], n=8, d=D, labels="text").bounded(SIGN, order="stream")
-    source = from_batches([], n=8, d=D).bounded(Bounds(1.0, label=2.0), order="stream")
+    classes = Bounds(1.0, label=Classes("no", "yes"))
+    with pytest.raises(DataError, match=r"reads strings.*labels='text'\).*of numbers"):
+        from_batches([], n=8, d=D).bounded(classes, order="stream")
+    source = from_batches([GOOD], n=8, d=D).bounded(Bounds(1.0, label=2.0), order="stream")
     with pytest.raises(ParameterError, match="weights"):  # before anything is read
         source.sum(ClippedGradient(Squared(), np.zeros(D + 1), 1.0))
 
@@ -444,4 +462,207 @@ def test_solvers_of_several_passes_are_refused_before_anything_is_paid(tmp_path)
     odometer = dp.Odometer(tmp_path / "odometer", budget)
     with pytest.raises(ParameterError, match=r"Solvers of one pass: .*acc_srgd"):
         dp.run(plan, from_batches([(X, y)], n=100, d=D), order="stream", odometer=odometer)
+    assert not odometer.entries()
+
+
+# -- the first chunk, before anything is paid ------------------------------------------------------
+
+EARLY = {
+    "width": (lambda X, y: iter([(X[:, 1:], y)]), {}, f"chunk 0 .*{D - 1} columns"),
+    "text": (lambda X, y: iter([(X.astype(str), y)]), {}, "chunk 0 .*must hold numbers"),
+    "text as labels": (lambda X, y: iter([(X, words(y))]), {}, r"chunk 0 .*labels='text'\)"),
+    "no labels": (lambda X, y: iter([X]), {}, "chunk 0 .*pair"),
+    "labels": (lambda X, y: iter([(X, y)]), {"labels": "none"}, "no labels"),
+    "after empty chunks": (
+        lambda X, y: iter([([], []), (X[:0], y[:0]), (X[:, 1:], y)]),
+        {},
+        f"chunk 2 .*{D - 1} columns",
+    ),
+    "too long": (lambda X, y: iter([(X.repeat(2, axis=0), y.repeat(2))]), {}, "200 rows.*n = 100"),
+    "empty": (lambda X, y: iter([]), {}, "has no rows, but n = 100"),
+    "empty list": (lambda X, y: [], {}, "has no rows, but n = 100"),
+    "empty chunks": (lambda X, y: [(X[:0], y[:0])] * 2, {}, "has no rows, but n = 100"),
+    "used up": (lambda X, y: used_up(cut(X, y, [10])), {}, "read before: such a one serves once"),
+    "a wrong list": (lambda X, y: [(X[:, 1:], y)], {}, f"chunk 0 .*{D - 1} columns"),
+    "a wrong function": (lambda X, y: lambda: [(X[:, 1:], y)], {}, f"chunk 0 .*{D - 1} columns"),
+}
+
+
+def used_up(chunks):
+    list(chunks)
+    return chunks
+
+
+def one_pass(n):
+    problem = dp.Problem(loss=Logistic(), bounds=SIGN, domain=dp.domains.L2Ball(1.0))
+    budget = dp.ApproxDP(1.0, 1e-6)
+    return dp.plan(problem, n=n, d=D, budget=budget, solver="dp_ftrl", options={"rounds": 5})
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("case", EARLY)
+def test_a_mistake_in_the_first_chunk_costs_nothing(case, checkpoint, tmp_path):
+    X, y = make(100)
+    plan, odometer = one_pass(100), dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
+    how = {"order": "stream", "odometer": odometer}
+    how |= {"checkpoint": tmp_path / "run"} if checkpoint else {}
+    made, facts, said = EARLY[case]
+    table = from_batches(made(X, y), n=100, d=D, **facts)
+    for _ in range(2):  # and the second time as well
+        with pytest.raises(DataError, match=said):
+            dp.run(plan, table, **how)
+        assert not odometer.entries()
+        assert not (tmp_path / "run").exists()
+    dp.run(plan, from_batches(cut(X, y, [30]), n=100, d=D), **how)
+    assert len(odometer.entries()) == 1
+
+
+class Counted:
+    """Chunks that count how often they are begun and fetched; an iterator, but no generator."""
+
+    def __init__(self, X, y, sizes=(0, 7, 30)):
+        self.chunks, self.fetched = cut(X, y, sizes), 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        chunk = next(self.chunks)
+        self.fetched += 1
+        return chunk
+
+
+KINDS = {
+    "a generator": lambda X, y: cut(X, y, [0, 7, 30]),
+    "an iterator": Counted,
+    "a zip": lambda X, y: zip(np.split(X, [7, 37]), np.split(y, [7, 37]), strict=True),
+    "a list": lambda X, y: list(cut(X, y, [0, 7, 30])),
+    "a function": lambda X, y: lambda: cut(X, y, [0, 7, 30]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_looking_loses_no_row(kind):
+    X, y = make(100)
+    inside = from_arrays(X, y).bounded(SIGN, order="stream").rows()
+    table = from_batches(KINDS[kind](X, y), n=100, d=D)
+    other = Bounds(1.0, label=3.0)
+    for bounds in (SIGN, SIGN, other, SIGN):
+        table.check(bounds, order="stream")
+    found = table.bounded(SIGN, order="stream").rows()
+    assert found.rows.tobytes() == inside.rows.tobytes()
+    assert np.array_equal(found.labels, inside.labels)
+
+
+def test_a_chunk_is_fetched_once_and_a_function_called_once_a_fit():
+    X, y = make(100)
+    begun = []
+
+    def function():
+        begun.append(Counted(X, y))
+        return begun[-1]
+
+    table = from_batches(function, n=100, d=D)
+    for fits in (1, 2):
+        for _ in range(3):
+            table.check(SIGN, order="stream")
+        assert (len(begun), begun[-1].fetched) == (fits, 2)  # one without rows, one with
+        table.bounded(SIGN, order="stream").sum(query(D))
+        assert [chunks.fetched for chunks in begun] == [4] * fits
+
+
+@pytest.mark.parametrize("kind", ["a generator", "an iterator"])
+def test_another_table_of_an_iterator_finds_what_the_first_one_looked_at(kind):
+    X, y = make(100)
+    chunks = KINDS[kind](X, words(y))
+    with pytest.raises(DataError, match="labels='text'"):
+        streamed(chunks, n=100)
+    bounds = Bounds(1.0, label=Classes("no", "yes"))
+    found = streamed(chunks, bounds, n=100, labels="text").rows()
+    inside = from_arrays(X, words(y)).bounded(bounds, order="stream").rows()
+    assert found.rows.tobytes() == inside.rows.tobytes()
+    with pytest.raises(DataError, match="used up"):
+        streamed(chunks, bounds, n=100, labels="text")
+
+
+def test_a_chunk_that_fits_one_table_and_its_bounds_may_not_fit_others():
+    X, y = make(100)
+    chunks = cut(X, y > 0, [60])
+    table = from_batches(chunks, n=100, d=D)
+    table.check(Bounds(1.0, label=1.0), order="stream")
+    with pytest.raises(DataError, match=r"chunk 0 .*never -1"):
+        table.check(SIGN, order="stream")
+    for facts, said in (({"d": D + 1}, "columns"), ({"n": 59}, "60 rows, but n = 59")):
+        other = from_batches(chunks, **{"n": 100, "d": D, **facts})
+        with pytest.raises(DataError, match=said):
+            other.check(Bounds(1.0, label=1.0), order="stream")
+
+
+def test_an_iterator_in_use_is_not_read_from_its_middle():
+    X, y = make(100)
+    chunks = cut(X, y, [10, 10, 10])
+    streamed(chunks, n=100).sum(query(D), 0, 15)
+    with pytest.raises(DataError, match="used up"):
+        from_batches(chunks, n=80, d=D).check(SIGN, order="stream")
+
+
+def test_iterators_are_not_kept_alive():
+    X, y = make(100)
+    chunks = cut(X, y, [10])
+    gone = weakref.ref(chunks)
+    table = from_batches(chunks, n=100, d=D)
+    table.check(SIGN, order="stream")
+    del chunks, table
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_array_that_is_used_again_is_not_looked_at_too_late():
+    X, y = make(100)
+    rows, labels = np.empty((10, D)), np.empty(10)
+
+    def chunks():
+        for begin in range(0, 100, 10):
+            rows[:], labels[:] = X[begin : begin + 10], y[begin : begin + 10]
+            yield rows, labels
+
+    table = from_batches(chunks(), n=100, d=D)
+    table.check(SIGN, order="stream")
+    inside = from_arrays(X, y).bounded(SIGN, order="stream")
+    found = table.bounded(SIGN, order="stream").sum(query(D))
+    assert found.tobytes() == inside.sum(query(D)).tobytes()
+
+
+def test_a_run_goes_on_with_the_rows_of_a_table_that_was_checked(tmp_path):
+    X, y = make(100)
+    plan = one_pass(100)
+    whole = dp.run(plan, (X, y), order="stream", randomness=Randomness.seeded(5))
+
+    def stop(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    kept = {"order": "stream", "checkpoint": tmp_path / "run"}
+    first = from_batches(cut(X, y, [7]), n=100, d=D)
+    with pytest.raises(KeyboardInterrupt):
+        dp.run(plan, first, randomness=Randomness.seeded(5), progress=stop, **kept)
+    again = from_batches(cut(X, y, [0, 7]), n=100, d=D)
+    again.check(SIGN, order="stream")
+    assert dp.run(plan, again, **kept).weights.tobytes() == whole.weights.tobytes()
+
+
+def test_what_the_first_fetch_raises_costs_nothing(tmp_path):
+    odometer = dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
+
+    def chunks():
+        raise OSError("no such table")
+        yield
+
+    with pytest.raises(OSError, match="no such table"):
+        dp.run(
+            one_pass(100),
+            from_batches(chunks(), n=100, d=D),
+            order="stream",
+            odometer=odometer,
+        )
     assert not odometer.entries()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsco.data import files, stream
+from dpsco.data.block import join
 from dpsco.data.bounds import Bounds
 from dpsco.data.csvfile import from_csv
 from dpsco.data.encoder import TableEncoder
@@ -171,6 +172,76 @@ def test_row_groups_outside_the_range_are_not_read(tmp_path):
     assert len(source.rows(0, 6000)) == 6000
     with pytest.raises(DataError, match=r"cannot read .*a\.parquet"):
         source.rows(8999, 9001)
+
+
+class Counting:
+    """Files that count the rows they decode."""
+
+    def __init__(self, real):
+        self._real, self.rows, self.stamped, self.decoded = real, real.rows, real.stamped, 0
+
+    def batches(self, *arguments):
+        for batch in self._real.batches(*arguments):
+            self.decoded += len(batch)
+            yield batch
+
+    def reach(self, stop):
+        return self._real.reach(stop)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_ranges_in_order_make_one_pass(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(stream, "_MOST_ROWS", 700)  # rows of a record batch
+    X, y = make(n=9000)
+    path = write(tmp_path / "a.parquet", X, y, row_group_size=2000)
+    schema = Schema(
+        tuple(Number(name, -9, 9) for name in pq.read_schema(path).names if name != "y"),
+        label=SignLabel("y"),
+    )
+    encoder = TableEncoder(schema)
+    if kind == "csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(pq.read_table(path), tmp_path / "a.csv")
+        table = from_csv(tmp_path / "a.csv", encoder=encoder)
+    else:
+        table = from_parquet(path, encoder=encoder)
+    counting = table._files = Counting(table._files)
+    whole = table.bounded(BOUNDS, order="stream").rows()
+    source, counting.decoded = table.bounded(BOUNDS, order="stream"), 0
+    ends = [0, 1, 50, 699, 700, 1999, 2000, 2001, 4000, 8999, 9000]
+    for start, stop in itertools.pairwise(ends):
+        same(source.rows(start, stop), whole[start:stop])
+    assert counting.decoded == 9000
+    for start, stop in [(5, 900), (5, 900), (0, 9000), (8990, 9000), (100, 300), (300, 7000)]:
+        same(source.rows(start, stop), whole[start:stop])
+    source.rows(0, 300)
+    one, other = source.blocks(300, 8900), source.blocks(300, 9000)  # at the same time
+    head = next(one)
+    same(join([*other]), whole[300:])
+    same(join([head, *one]), whole[300:8900])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_file_that_changes_between_two_ranges_is_refused(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(stream, "_MOST_ROWS", 700)
+    X, y = make(n=9000)
+    path = write(tmp_path / "a.parquet", X, y)
+    if kind == "csv":
+        import pyarrow.csv
+
+        monkeypatch.setattr("dpsco.data.csvfile._BLOCK", 1 << 14)
+        schema = Schema(tuple(Number(name, -9, 9) for name in pq.read_schema(path).names))
+        pyarrow.csv.write_csv(pq.read_table(path), tmp_path / "a.csv")
+        path = tmp_path / "a.csv"
+        table, bounds = from_csv(path, encoder=TableEncoder(schema)), Bounds(2.0)
+    else:
+        table, bounds = from_parquet(path, label="y"), BOUNDS
+    source = table.bounded(bounds, order="stream")
+    assert len(source.rows(0, 1000)) == 1000
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match=r"a\.(parquet|csv) changed"):
+        source.rows(1000, 4000)
 
 
 @pytest.mark.parametrize(

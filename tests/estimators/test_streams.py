@@ -112,7 +112,8 @@ def test_a_checkpoint_brings_a_fit_over_a_crash(tmp_path):
     model.fit(stream(), checkpoint=kept)  # secure noise, taken from the checkpoint
     assert len(purse.entries()) == 1
     assert model.certificate_.verify().ok
-    again = clone(model).fit(stream(), checkpoint=kept)
+    with pytest.warns(UserWarning, match=r"is over, since .*its stored result is returned"):
+        again = clone(model).fit(stream(), checkpoint=kept)
     assert np.array_equal(again.coef_, model.coef_)
     assert len(purse.entries()) == 1
 
@@ -184,3 +185,26 @@ def test_a_refused_fit_is_not_paid_for():
     model = logistic(solver="noisy_gd", odometer=Purse())
     with pytest.raises(ParameterError, match="more than once"):
         model.fit(stream())
+
+
+def test_one_row_has_no_delta_by_default():
+    table = dp.data.from_batches([(X[:1], CLASSES[:1])], n=1, d=3, labels="text")
+    with pytest.raises(
+        ParameterError, match=r"1/n\^2 unless it is given.*n = 1 row\. .*give delta"
+    ):
+        logistic().fit(table)
+    model = logistic(delta=1e-6, options={"rounds": 1}).fit(table)  # nothing was used up
+    assert model.certificate_.budget.delta == 1e-6
+
+
+def test_a_mistake_in_the_first_chunk_costs_a_fit_nothing(tmp_path):
+    purse = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.5, 1e-6))
+    model = logistic(**FEW, odometer=purse)
+    narrow = dp.data.from_batches([(X[:, :2], CLASSES)], n=N, d=3, labels="text")
+    numbers = dp.data.from_batches([(X, CLASSES)], n=N, d=3)
+    for table, words in ((narrow, "chunk 0 .*2 columns"), (numbers, r"labels='text'\)")):
+        with pytest.raises(DataError, match=words):
+            model.fit(table)
+        assert not purse.entries()
+    model.fit(stream())
+    assert len(purse.entries()) == 1

@@ -93,7 +93,7 @@ def test_only_the_few_round_solvers_send_two_points(setting):
         coordinator, sent = Coordinator(setting.plan(solver)), []
         while not coordinator.finished:
             sent.append(len(coordinator.task().points))
-            coordinator.receive([])
+            coordinator.receive([], nobody=True)
         assert sent == points
 
 
@@ -121,8 +121,26 @@ def test_who_drops_out_is_a_zero_vector_and_the_divisor_stays(setting):
 def test_rounds_without_any_answer_are_noise_alone(setting):
     coordinator = Coordinator(setting.plan())
     for _ in range(3):
-        coordinator.receive([])
+        coordinator.receive([], nobody=True)
     assert np.isfinite(coordinator.result().weights).all()
+
+
+def test_a_round_without_any_answer_is_lost_only_if_that_is_said(setting):
+    plan = setting.plan()
+    coordinator = Coordinator(plan, randomness=seeded())
+    task = coordinator.task()
+    for none, word in [([], False), (iter(()), False), ([], None), ([], 1), ((), "no")]:
+        with pytest.raises(ParameterError, match=r"round 0 has no answers.*nobody=True"):
+            coordinator.receive(none, nobody=word)
+    answer = setting.workers(plan, 0)[0].answer(task)
+    for wrong in (None, 3, answer):  # the last one without its list
+        with pytest.raises(ParameterError, match="a round takes a list of Answers, got"):
+            coordinator.receive(wrong)
+    with pytest.raises(ParameterError, match="goes with no answers, got 1"):
+        coordinator.receive([answer], nobody=True)
+    assert coordinator.task().to_json() == task.to_json()
+    coordinator.receive([answer])  # nothing was drawn or noted meanwhile
+    assert (finish(setting, coordinator).weights == in_one_place(setting, plan).weights).all()
 
 
 # -- each round once -------------------------------------------------------------------------------
@@ -170,8 +188,8 @@ def test_a_closed_round_takes_no_more(setting):
     with pytest.raises(LedgerError, match="round 1 of 3"):
         coordinator.result()
     coordinator.receive_sum(np.zeros(5), round=1)
-    coordinator.receive([])
-    for late in (coordinator.task, lambda: coordinator.receive([])):
+    coordinator.receive([], nobody=True)
+    for late in (coordinator.task, lambda: coordinator.receive([], nobody=True)):
         with pytest.raises(LedgerError, match="all 3 rounds"):
             late()
     first = coordinator.result()
@@ -410,8 +428,12 @@ def test_a_round_that_is_not_on_the_disk_is_not_heard_of(setting, tmp_path, monk
 
     monkeypatch.setattr(coordinator._kept, "commit", full)
     with pytest.raises(CheckpointError, match="full"):
-        coordinator.receive([])
-    for later in (coordinator.task, coordinator.result, lambda: coordinator.receive([])):
+        coordinator.receive([], nobody=True)
+    for later in (
+        coordinator.task,
+        coordinator.result,
+        lambda: coordinator.receive([], nobody=True),
+    ):
         with pytest.raises(LedgerError, match="nothing more may leave"):
             later()
 
@@ -427,7 +449,7 @@ def test_the_certificate_says_who_is_trusted_and_protected(setting):
     assert any("floats drown in larger ones" in line for line in certificate.trusted)
     encoded = Coordinator(setting.plan(), encoding=FixedPoint.choose(setting.plan()))
     for _ in range(3):
-        encoded.receive([])
+        encoded.receive([], nobody=True)
     assert not any("drown" in line for line in encoded.result().certificate.trusted)
     assert "protects    one row" in str(certificate)
     again = dp.Certificate.from_json(certificate.to_json())
@@ -439,7 +461,7 @@ def test_the_certificate_says_what_a_named_unit_rests_on(setting):
     for unit, words in ((dp.Unit(1, "phone"), "one row"), (dp.Unit(4, "phone"), "4 rows")):
         coordinator = Coordinator(setting.plan(unit=unit))
         for _ in range(3):
-            coordinator.receive([])
+            coordinator.receive([], nobody=True)
         said = coordinator.result().certificate.trusted
         assert any(line.startswith(f"a phone has at most {words} in the run") for line in said)
 

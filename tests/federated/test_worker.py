@@ -27,7 +27,7 @@ def task_of(plan, round=0, **changes):
     """Return the task of a round that asks for long differences."""
     coordinator = Coordinator(plan, encoding=changes.pop("encoding", None))
     for _ in range(round):
-        coordinator.receive([])
+        coordinator.receive([], nobody=True)
     return dataclasses.replace(coordinator.task(), **changes)
 
 

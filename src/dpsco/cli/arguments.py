@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
+_NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
 KINDS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
 
 
@@ -151,5 +153,5 @@ def _pair(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
     try:
         return name, json.loads(value)
-    except ValueError:
-        return name, value
+    except ValueError:  # JSON does not know .9, 5. and +3
+        return name, float(value) if _NUMBER.fullmatch(value) else value

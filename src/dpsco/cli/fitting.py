@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,13 @@ from ..errors import DataError, MissingExtraError, ParameterError
 from .arguments import TABLES, add_budget, add_force, add_json, add_model, add_solver, command
 
 if TYPE_CHECKING:
+    from ..checkpoint_file import Glance
+    from ..data.encoder import TableEncoder
     from ..data.schema import Schema
+    from ..data.table import Table
     from ..models import SavedModel
-    from ..plans import BasePlan
+    from ..plans import BasePlan, Result
+    from .ledgers import Paying
     from .metrics import Metrics
     from .outputs import Outputs
 
@@ -105,6 +110,7 @@ def _fit(options: argparse.Namespace) -> int:
         _check_checkpoint(options, inputs)
         if options.report is not None:
             _require_report()
+        options.found = _found(options.checkpoint)
         saved, metrics = _fitted(options, schema)
         _write(outputs, drafts, saved, metrics)
         outputs.commit()
@@ -119,35 +125,21 @@ def _fit(options: argparse.Namespace) -> int:
 
 def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Metrics | None]:
     """Carry out the fit; nothing of its messages depends on a row."""
-    from ..api import run
     from ..data.encoder import TableEncoder
     from ..models import SavedModel
-    from ..privacy.randomness import Randomness
     from .ledgers import open_purse
-    from .progress import Bar
     from .request import from_plan, from_schema, make_plan
-    from .tables import private_table
 
     encoder = TableEncoder(schema)
     ledger = options.paying = open_purse(options.odometer)
-    randomness = None if options.seed is None else Randomness.seeded(options.seed)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
-    table = private_table(options.data, encoder, options.spill, order=options.order)
-    kept = options.checkpoint is not None
-    plan = loaded or make_plan(options, request, table.n, one_pass=kept)
+    rows, table_for = _rows(options, encoder)
+    plan = loaded or make_plan(options, request, rows, one_pass=options.checkpoint is not None)
+    table = table_for(plan)
     _foretell(plan)
-    with Bar(f"fitting by {plan.solver}") as bar:
-        result = run(
-            plan,
-            table,
-            order=options.order,
-            randomness=randomness,
-            odometer=ledger,
-            progress=bar,
-            checkpoint=options.checkpoint,
-        )
+    result = _run(options, plan, table, ledger)
     saved = SavedModel(
         request.setup.model(result.weights),
         result.certificate,
@@ -160,6 +152,76 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     from .metrics import measure, quantile_of
 
     return saved, measure(saved.model, *test, quantile=quantile_of(plan))
+
+
+def _found(checkpoint: Path | None) -> Glance | None:
+    """Return how far the run of the checkpoint is, if there is one."""
+    from ..checkpoint import glance
+
+    return None if checkpoint is None else glance(checkpoint)
+
+
+def _rows(
+    options: argparse.Namespace, encoder: TableEncoder
+) -> tuple[int, Callable[[BasePlan], Table]]:
+    """Return how many rows there are, and what makes their table once there is a plan.
+
+    If the fit is over, the checkpoint knows the number, and the file is not opened.
+    """
+    from ..solvers import get
+    from .tables import UnreadTable, open_file, private_table
+
+    found: Glance | None = options.found
+    if found is not None and found.ended is not None:
+        unread = UnreadTable(options.data, encoder, found.rows, options.spill)
+        return found.rows, lambda plan: unread
+    file = open_file(options.data, encoder.schema, label=True)
+
+    def table_for(plan: BasePlan) -> Table:
+        once = get(plan.solver).stepper is not None
+        return private_table(file, encoder, options.spill, order=options.order, once=once)
+
+    return file.rows, table_for
+
+
+def _run(
+    options: argparse.Namespace, plan: BasePlan, table: Table, ledger: Paying | None
+) -> Result:
+    """Carry out the plan; what a warning would say of a fit that is over, the summary says."""
+    import warnings
+
+    from ..api import run
+    from ..privacy.randomness import Randomness
+    from .progress import Bar
+
+    over = options.found is not None and options.found.ended is not None
+    with Bar(f"fitting by {plan.solver}") as bar, warnings.catch_warnings():
+        if over:
+            warnings.simplefilter("ignore", UserWarning)
+        return run(
+            plan,
+            table,
+            order=options.order,
+            randomness=None if options.seed is None else Randomness.seeded(options.seed),
+            odometer=ledger,
+            progress=bar,
+            checkpoint=options.checkpoint,
+        )
+
+
+def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
+    """Return, in a line or none, how the fit went from what its checkpoint had before."""
+    from ..solvers import get
+
+    found: Glance | None = options.found
+    if found is not None and found.ended is not None:
+        return [f"stored result of the run that ended {found.ended}; {options.data} was not read"]
+    if get(plan.solver).stepper is None:
+        return []
+    total = f"{plan.total_rounds:,}"
+    if found is not None:
+        return [f"went on after round {found.round:,} of {total}"]
+    return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
 
 
 def _foretell(plan: BasePlan) -> None:
@@ -255,6 +317,9 @@ def _record(
     return {
         "model": saved.model.kind,
         "solver": plan.solver,
+        "rounds": plan.total_rounds,
+        "resumed_after": None if options.found is None else options.found.round,
+        "stored_since": None if options.found is None else options.found.ended,
         "rows": plan.n,
         "features": plan.d,
         "epsilon": epsilon,
@@ -283,6 +348,7 @@ def _summary(
     whom = f", for {owner(plan.budget)}" if plan.budget.unit.rows > 1 else ""
     lines = [
         f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}, in {seconds:.1f} s",
+        *_course(options, plan),
         f"spent: {spent(saved.certificate)}, {plan.budget.adjacency.value}{whom}",
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]

@@ -7,14 +7,18 @@ read or any budget spent, so that a fit is not paid for and then lost to a full 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+
+_ENDING = ".dpsco-draft"
 
 
 class Outputs:
@@ -28,6 +32,7 @@ class Outputs:
     def __init__(self, *, force: bool = False, inputs: Iterable[Path | None] = ()) -> None:
         self._force, self._inputs = force, [path for path in inputs if path is not None]
         self._drafts: dict[Path, Path] = {}  # place -> where it is written until the end
+        self._handles: list[int] = []  # whose locks say that the drafts are in use
 
     def reserve(self, path: Path | None) -> Path | None:
         """Return where to write the file for ``path``; None stays None.
@@ -39,12 +44,12 @@ class Outputs:
             return None
         self._check(path)
         try:
-            handle, draft = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+            handle, draft = _draft(path)
         except OSError as problem:
             raise _cannot(path, problem) from None
-        os.close(handle)
-        self._drafts[path] = Path(draft)
-        return Path(draft)
+        self._handles.append(handle)
+        self._drafts[path] = draft
+        return draft
 
     def text(self, draft: Path | None, text: str) -> None:
         """Write text to a reserved file; nothing if none was asked for."""
@@ -76,7 +81,9 @@ class Outputs:
                 raise _cannot(path, problem) from None
             if new:
                 fresh.append(path)
-        self._drafts = {}
+        places, self._drafts = list(self._drafts), {}
+        for path in places:
+            _remove_stale(path)
 
     def _check(self, path: Path) -> None:
         """Refuse a place that is taken, by a file, a folder, an input or another output."""
@@ -105,6 +112,48 @@ class Outputs:
         for draft in self._drafts.values():
             with contextlib.suppress(OSError):
                 draft.unlink()
+        for handle in self._handles:
+            os.close(handle)
+
+
+def _prefix(path: Path) -> str:
+    """Return how the names of a file's drafts begin."""
+    return f".{path.name[:40]}."
+
+
+def _draft(path: Path) -> tuple[int, Path]:
+    """Make a draft for a file, and lock it: the lock goes with the process, however it ends."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=_ENDING, dir=path.parent)
+        _locked(handle, wait=True)
+        if os.path.exists(name):  # else somebody took it for stale before it was locked
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove drafts of a file whose commands were killed; those that are in use are locked."""
+    for draft in path.parent.glob(f"{glob.escape(_prefix(path))}*{_ENDING}"):
+        with contextlib.suppress(OSError):  # it is gone, or somebody else's
+            handle = os.open(draft, os.O_RDWR)
+            try:
+                if _locked(handle, wait=False):
+                    draft.unlink()
+            finally:
+                os.close(handle)
+
+
+def _locked(handle: int, *, wait: bool) -> bool:
+    """Lock an open file; return whether that went well. Windows has no such locks."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else has it, or the disk knows no locks
+        return False
+    return True
 
 
 def _cannot(path: Path, problem: OSError) -> DataError:

@@ -14,14 +14,14 @@ from .. import api
 from .._validate import choice, integer
 from ..data.encoder import TableEncoder
 from ..data.schema import ClassLabel, Label, NumberLabel, Schema
-from ..errors import DataError, ParameterError
-from ..forecasts import choose_one_pass
+from ..errors import AssumptionError, DataError, ParameterError
 from ..models.kinds import KINDS
 from ..models.setup import Setup, setup_for
 from ..plans import BasePlan
 from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
 from ..problem import Problem
-from ..select import recommend
+from ..select import choose, choose_one_pass, recommend
+from ..solvers import registry
 
 _WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
 
@@ -198,13 +198,36 @@ def in_flags() -> Iterator[None]:
 def make_plan(
     options: argparse.Namespace, request: Request, n: int, *, one_pass: bool = False
 ) -> BasePlan:
-    """Return the plan of a fit on ``n`` rows; if need be, the best of those of one pass."""
-    problem, solver = request.setup.problem(), options.solver
+    """Return the plan of a fit on ``n`` rows; if need be, of a solver of one pass."""
+    problem = request.setup.problem()
     facts: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
-    facts |= {"calibration": options.calibration, "options": dict(options.option)}
-    if one_pass and solver == "auto":
-        solver = choose_one_pass(problem, **facts)
-    return api.plan(problem, solver=solver, **facts)
+    facts |= {"calibration": options.calibration}
+    given, solver = dict(options.option), options.solver
+    if solver == "auto" and one_pass:
+        solver = choose_one_pass(calibration=options.calibration, options=given)
+    elif solver == "auto" and given:
+        solver = choose(problem, **facts)
+    if options.solver == "auto" and given:
+        _check_options(solver, given)
+    try:
+        return api.plan(problem, solver=solver, options=given, **facts)
+    except AssumptionError as refusal:
+        raise AssumptionError(_as_flags(str(refusal))) from None
+
+
+def _check_options(solver: str, given: dict[str, Any]) -> None:
+    """Refuse options that the solver does not have which nobody named; say which ones have them."""
+    found = registry()
+    unknown = [name for name in given if name not in found[solver].options]
+    if not unknown:
+        return
+    have = [key for key, entry in found.items() if set(given) <= set(entry.options)]
+    once = [key for key in have if found[key].stepper is not None]
+    named = f"of one pass {', '.join(once)} have it" if once else f"{', '.join(have)} would do"
+    instead = f"Name one with --solver: {named}." if have else "See `dpsco solvers`."
+    raise ParameterError(
+        f"without --solver {solver} is chosen, which has no option {unknown[0]!r}. {instead}"
+    )
 
 
 def load_plan(path: Path) -> BasePlan:
@@ -282,6 +305,8 @@ def _setup(
 def _as_flags(message: str) -> str:
     """Return a message of the library in the words of the command line."""
     words = {
+        "from PureDP: use ApproxDP(epsilon, delta)": "from --delta 0: leave --delta out for 1/n^2",
+        "ApproxDP(epsilon, delta)": "with a --delta above 0",
         "pure privacy is PureDP(epsilon)": "--delta 0 asks for pure privacy",
         "delta must": "--delta must",
         "epsilon must": "--epsilon must",

@@ -13,16 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.block import join_rows
-from ..data.csvfile import CsvFile, from_csv
+from ..data.bounds import Bounds
+from ..data.csvfile import CsvFile
 from ..data.draft import read_public
 from ..data.encoder import TableEncoder
-from ..data.files import csv_header, is_csv, read_footers
+from ..data.files import csv_header, is_csv, parquet_files, read_footers, stamp
+from ..data.origin import origin_of
 from ..data.parquet import ParquetFiles, from_parquet
 from ..data.schema import Category, Ignore, Label, Schema
-from ..data.stream import Files
+from ..data.source import Source
+from ..data.stream import EncodedColumns, Files, StreamTable
 from ..data.table import Order, Table, from_arrays
 from ..errors import DataError
 from ..kernels.rows import SparseRows
+from ..privacy.randomness import Randomness
 from .progress import Bar
 
 _ENDINGS = (".csv", ".parquet", ".pq")
@@ -134,23 +138,75 @@ def open_text(file: TableFile) -> Files | None:
 
 
 def private_table(
-    path: Path, encoder: TableEncoder, spill: Path | None, *, order: Order = "secret"
+    file: TableFile,
+    encoder: TableEncoder,
+    spill: Path | None,
+    *,
+    order: Order = "secret",
+    once: bool = False,
 ) -> Table:
     """Return the table of a fit: in memory, or where it is large from disk.
 
     The rows of a large table are shuffled through files without a name in the folder ``spill``; in
-    the order of the file they need none.
+    the order of the file they need none, and if they are read ``once`` a table of any size stays on
+    disk.
     """
-    file = open_file(path, encoder.schema, label=True)
-    numbers = 2 * encoder.slots if encoder.sparse else encoder.width
-    if file.rows * numbers * encoder.dtype.itemsize <= IN_MEMORY:
-        return from_arrays(*encoded(file, encoder)).declare(encoder.label_rule)
-    make = from_csv if is_csv(path) else from_parquet
-    if order == "stream":
-        return make(path, encoder=encoder)
-    folder = Path(tempfile.gettempdir()) if spill is None else spill
-    _check_room(folder, 2 * file.rows * (numbers + 4) * 8)
-    return make(path, encoder=encoder, spill=folder)
+    large = _is_large(file.rows, encoder)
+    stays = order == "stream" and once
+    folder = None
+    if large and order == "secret":
+        folder = Path(tempfile.gettempdir()) if spill is None else spill
+        _check_room(folder, 2 * file.rows * (_numbers(encoder) + 4) * 8)
+    table = StreamTable(str(file.path), file.files, EncodedColumns(encoder), folder)
+    if large or stays:
+        return table
+    rows = from_arrays(*encoded(file, encoder))
+    return rows.declare(encoder.label_rule, origin=table.origin)
+
+
+def _numbers(encoder: TableEncoder) -> int:
+    """Return how many numbers an encoded row takes."""
+    return 2 * encoder.slots if encoder.sparse else encoder.width
+
+
+def _is_large(rows: int, encoder: TableEncoder) -> bool:
+    """Return whether so many rows are left on disk, by public numbers."""
+    return rows * _numbers(encoder) * encoder.dtype.itemsize > IN_MEMORY
+
+
+class UnreadTable(Table):
+    """The table of a fit that is over: of its file only the name, size and time are looked at.
+
+    Should its rows be asked for all the same, they are read as `private_table` does.
+
+    Args:
+        path: a CSV file, a Parquet file, or a folder of Parquet files.
+        encoder: reads it.
+        rows: how many there are.
+        spill: as in `private_table`.
+    """
+
+    def __init__(self, path: Path, encoder: TableEncoder, rows: int, spill: Path | None) -> None:
+        decoder = EncodedColumns(encoder)
+        super().__init__(rows, decoder.width, decoder.dtype, decoder.labels)
+        self._path, self._encoder, self._spill = path, encoder, spill
+        self._large = _is_large(rows, encoder)
+        files = [path] if is_csv(path) else parquet_files(path)
+        origin = origin_of(((file, stamp(file)) for file in files), decoder.reading)
+        self.declare(encoder.label_rule, origin=origin)
+
+    @property
+    def shuffle(self) -> str:
+        """How `private_table` has its rows shuffled."""
+        return f"secret, shuffled on disk as {self.dtype}" if self._large else super().shuffle
+
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        file = open_file(self._path, self._encoder.schema, label=True)
+        if file.rows != self.n:
+            raise DataError(f"{self._path} has {file.rows} rows in the place of {self.n}.")
+        order: Order = "stream" if shuffle is None else "secret"
+        table = private_table(file, self._encoder, self._spill, order=order)
+        return table.bounded(bounds, order=order, randomness=shuffle)
 
 
 def _check_room(folder: Path, needed: int) -> None:

@@ -8,7 +8,8 @@
 | table, frames     | `from_arrays`, `from_frame`: raw tables, whose rows are not read   |
 | arrays, columns   | what they read: arrays, lists, sparse matrices; columns of frames  |
 | parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
-| batches           | `from_batches`: rows from an iterator, seen once                   |
+| origin            | which files a table's rows lie in, to know them again              |
+| batches, chunks   | `from_batches`: rows from an iterator, seen once; what a chunk is  |
 | shuffle, stream   | rows on disk in a secret order, or in the given one                |
 | schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |
 | arrow, csvfile    | Arrow columns as arrays; `from_csv`                                |

@@ -7,39 +7,30 @@ nothing but copies is kept: it may hand out the same array again and again, fill
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from .._validate import choice, integer
 from ..errors import DataError, ParameterError
-from ..kernels.rows import Rows, SparseRows
 from ..privacy.randomness import Randomness
 from ..privacy.summation import SUM_LEAF
-from .arrays import is_sparse, numbers_of, words_of
-from .arrow import pyarrow
-from .block import Block, Floats, Indices, Mask, take_rows
+from .block import Block, Floats, Indices, take_rows
 from .bounds import Bounds
-from .columns import from_library
-from .labels import clean_labels, label_kind
+from .chunks import Batches, Chunks, Labels, Layout, check_batches
+from .labels import reads_text
 from .leaves import Group
 from .queries import Query
 from .source import Source
 from .stream import Raw, regroup
-from .table import Order, Table, raw_labels, raw_rows
-
-Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
-Labels = Literal["number", "text", "none"]
-
-_SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
+from .table import Order, Table
 
 
 def from_batches(
-    batches: Chunks,
+    batches: Batches,
     *,
     n: int,
     d: int,
@@ -47,7 +38,7 @@ def from_batches(
     dtype: DTypeLike = np.float64,
     sparse: bool = False,
 ) -> BatchTable:
-    """Return a table of rows that an iterator hands out in chunks. Nothing is read yet.
+    """Return a table of rows that an iterator hands out in chunks. Nothing is fetched yet.
 
     The rows are used in the order in which they come: ``order="stream"``, which must not have been
     chosen by looking at the rows. Each takes part once, so this is for solvers of one pass; reading
@@ -66,19 +57,21 @@ def from_batches(
             memory and time.
         sparse: whether X is a SciPy sparse matrix in every chunk.
 
-    A chunk that does not fit, and a stream of more or fewer than n rows, are refused when they are
-    read, before anything about their rows leaves. What the iterator raises is passed on.
+    The first chunk is fetched, and refused if it does not fit, before a run is paid for. The table
+    keeps it: after an error use the same table again, for an iterator such as ``zip`` has lost it.
+    A later chunk that does not fit, and a stream of more or fewer than n rows, are refused when
+    they are read, before anything about their rows leaves. What the iterator raises is passed on.
 
     Raises:
-        DataError: ``batches`` is a single table, not chunks of one.
+        DataError: ``batches`` is a single table or a pair (X, y), not chunks.
         ParameterError: an argument is out of range.
 
     >>> chunks = ((np.ones((5, 2)), np.ones(5)) for _ in range(4))
     >>> from_batches(chunks, n=20, d=2)
     <BatchTable: 20 x 2, float64, labels: number>
     """
-    _check_iterable(batches)
     choice("labels", labels, ("number", "text", "none"))
+    check_batches(batches, labels)
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -88,119 +81,16 @@ def from_batches(
     if not isinstance(sparse, bool):
         raise ParameterError(f"sparse must be True or False, got {sparse!r}.")
     rows, columns = integer("n", n, at_least=1), integer("d", d, at_least=1)
-    return BatchTable(batches, rows, _Layout(columns, kind, labels, sparse))
-
-
-def _check_iterable(batches: Any) -> None:
-    """Refuse what yields no chunks, and a table whose iterator would yield rows or names."""
-    table = isinstance(batches, (np.ndarray, str, bytes, Mapping)) or is_sparse(batches)
-    if table or (from_library(batches) and not isinstance(batches, Iterator)):
-        raise DataError(
-            f"from_batches reads an iterator of chunks, got one {type(batches).__name__}. Use "
-            "from_arrays(X, y) for a single table, or pass a list of chunks: [(X, y)]."
-        )
-    if not isinstance(batches, Iterable) and not callable(batches):
-        raise DataError(
-            f"from_batches reads an iterator of chunks, got {type(batches).__name__}. Pass a "
-            "generator of pairs (X, y), a list of them, or a function that returns one."
-        )
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """What every chunk of a table looks like; chosen by public facts alone."""
-
-    d: int
-    dtype: np.dtype[Any]
-    labels: Labels
-    sparse: bool
-
-    def decode(self, chunk: Any, bounds: Bounds) -> Raw:
-        """Return the rows of a chunk, every one with the same types.
-
-        Raises:
-            DataError: it is no chunk of this table. No error depends on a value.
-        """
-        if self.labels != "none" and not (isinstance(chunk, tuple) and len(chunk) == 2):
-            raise DataError(
-                f"it must be a pair (X, y), got {type(chunk).__name__}. Without labels: "
-                "from_batches(..., labels='none')."
-            )
-        if self.labels == "none" and isinstance(chunk, tuple):
-            raise DataError(
-                "it is a tuple, but the table has no labels. Hand out X alone, or make the table "
-                "with labels='number' or 'text'."
-            )
-        X, y = (chunk, None) if self.labels == "none" else chunk
-        rows = self._features(X)
-        labels, missing = self._read_labels(y)
-        if labels is not None and len(labels) != len(rows):
-            raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
-        # Of no rows: refuses labels of a type that the bounds do not read.
-        clean_labels(bounds.label, None if labels is None else labels[:0], 0)
-        if labels is not None and self.labels == "number":
-            with np.errstate(all="ignore"):  # a long double may overflow: that row is null
-                labels = np.asarray(labels, dtype=np.float64)
-        return Raw(rows, labels, missing)
-
-    def _features(self, X: Any) -> Rows:
-        """Return the features, of the table's type and width."""
-        if is_sparse(X) != self.sparse:
-            found = "is" if is_sparse(X) else "is not"
-            raise DataError(
-                f"X {found} a sparse matrix, but the table was made with sparse={self.sparse}."
-            )
-        if type(X).__module__.startswith("pyarrow") and type(X).__name__ == "RecordBatch":
-            X = pyarrow().Table.from_batches([X])
-        rows = raw_rows(X)
-        if len(rows) and rows.shape[1] != self.d:
-            raise DataError(f"X has {rows.shape[1]} columns, but the table has d = {self.d}.")
-        with np.errstate(all="ignore"):  # a number too large for float32 makes a null row
-            if isinstance(rows, SparseRows):
-                values = np.asarray(rows.values, dtype=self.dtype)
-                return SparseRows(values, rows.columns, rows.offsets, rows.width)
-            return np.asarray(rows, dtype=self.dtype)
-
-    def _read_labels(self, y: Any) -> tuple[NDArray[Any] | None, Mask | None]:
-        """Return labels of the table's kind; with text always which of them are missing."""
-        if self.labels == "none":
-            return None, None
-        if y is None:
-            raise DataError("y is None, but the table has labels.")
-        found, missing = raw_labels(y)
-        if isinstance(found, tuple):
-            found, missing = words_of(found) if self.labels == "text" else (numbers_of(found), None)
-        if label_kind(found) != self.labels:
-            raise DataError(
-                f"its labels are of the kind {label_kind(found)!r}, but the table was made with "
-                f"labels={self.labels!r}."
-            )
-        if self.labels == "text" and missing is None and found is not None:
-            missing = np.zeros(len(found), dtype=np.bool_)
-        return found, missing
-
-    def no_rows(self) -> Raw:
-        """Return what a chunk without rows holds."""
-        X: Rows = np.empty((0, self.d), dtype=self.dtype)
-        if self.sparse:
-            columns, offsets = np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
-            X = SparseRows(np.empty(0, dtype=self.dtype), columns, offsets, self.d)
-        if self.labels == "none":
-            return Raw(X, None, None)
-        return Raw(X, np.empty(0, dtype=np.str_ if self.labels == "text" else np.float64), None)
-
-    def entries(self) -> int:
-        """Return about how many numbers a row stores, from public facts."""
-        return min(self.d, _SPARSE_ENTRIES) if self.sparse else self.d
+    return BatchTable(batches, rows, Layout(columns, kind, labels, sparse))
 
 
 class BatchTable(Table):
     """Rows from an iterator, with a public shape; made by `from_batches`."""
 
-    def __init__(self, batches: Chunks, n: int, layout: _Layout) -> None:
+    def __init__(self, batches: Batches, n: int, layout: Layout) -> None:
         super().__init__(n, layout.d, layout.dtype, layout.labels)
         self._batches, self._layout = batches, layout
-        self._used = False
+        self._begun: Chunks | None = None  # of which the first one may wait
 
     @property
     def once(self) -> bool:
@@ -208,7 +98,16 @@ class BatchTable(Table):
         return True
 
     def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
-        """Refuse as every table does, a secret order, and an iterator that another source has."""
+        """Refuse as every table does, a secret order, and a first chunk that does not fit.
+
+        That chunk is fetched and kept for the source. Its shape and types decide, no value does.
+
+        Raises:
+            DataError: the bounds or the first chunk do not fit, there is none, or the iterator
+                serves another source.
+            ParameterError: an argument has the wrong type, or the order is secret.
+        """
+        self._check_label_kind(bounds)
         super().check(bounds, order=order)
         if order == "secret":
             raise ParameterError(
@@ -217,25 +116,38 @@ class BatchTable(Table):
                 "not chosen by looking at the rows; otherwise write them to a file, and use "
                 "from_parquet with a folder to shuffle in."
             )
-        if self._used and isinstance(self._batches, Iterator):
+        if self._begun is None:
+            self._begun = Chunks.begin(self._batches)
+        try:
+            self._begun.look(self._layout, bounds, self._n)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _check_label_kind(self, bounds: Any) -> None:
+        """Refuse labels that the rule does not read where another ``labels`` may be the remedy."""
+        rule = bounds.label if isinstance(bounds, Bounds) else None
+        wanted = "text" if reads_text(rule) else "number"
+        if rule is not None and self._labels not in ("none", wanted):
+            words = {"text": "strings", "number": "numbers"}
             raise DataError(
-                "the rows of this iterator are used up: a table of an iterator is bounded once. "
-                "Make a new iterator and a new table, or give from_batches a list, or a function "
-                "without arguments that returns a new iterator."
+                f"label={rule!r} reads {words[wanted]}, but the table was made with "
+                f"labels={self._labels!r}. If the labels are {words[wanted]}, make it with "
+                f"from_batches(..., labels={wanted!r}); otherwise declare Classes(...) of "
+                f"{words[self._labels]}."
             )
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         assert shuffle is None  # `check` has refused a secret order
-        self._used = True
-        chunks = self._batches
-        if not isinstance(chunks, Iterable):
-            chunks = chunks()
-            if not isinstance(chunks, Iterable):
-                raise DataError(
-                    "the function given to from_batches must return an iterator of chunks, got "
-                    f"{type(chunks).__name__}."
-                )
-        return BatchSource(iter(chunks), self._n, self._layout, bounds)
+        assert self._begun is not None  # `check` has looked at the first chunk
+        chunks = self._begun.take()
+        self._let_go()
+        return BatchSource(chunks, self._n, self._layout, bounds)
+
+    def _let_go(self) -> None:
+        """Forget chunks that can begin anew; an iterator cannot, and what waits would be lost."""
+        if not isinstance(self._batches, Iterator):
+            self._begun = None
 
 
 class BatchSource(Source):
@@ -245,11 +157,10 @@ class BatchSource(Source):
     one that begins earlier is refused.
     """
 
-    def __init__(self, chunks: Iterator[Any], n: int, layout: _Layout, bounds: Bounds) -> None:
+    def __init__(self, chunks: Chunks, n: int, layout: Layout, bounds: Bounds) -> None:
         super().__init__(n, bounds.width(layout.d), bounds)
         self._chunks, self._layout = chunks, layout
         self._rest = layout.no_rows()  # of the current chunk
-        self._count = 0  # chunks so far
         self._read = 0  # rows that were handed out or skipped
         self._compiled = bounds.worthwhile(n, layout.d)
 
@@ -339,15 +250,12 @@ class BatchSource(Source):
 
     def _advance(self) -> bool:
         """Fetch the next chunk that has rows; return whether there is one."""
-        end: Any = object()
-        while (chunk := next(self._chunks, end)) is not end:
+        for number, chunk in enumerate(self._chunks, self._chunks.number):
             try:
-                self._rest = self._layout.decode(chunk, self._bounds)
-            except DataError as problem:
-                self._chunks = iter(())  # nobody goes on as if this chunk had not been
-                message = f"chunk {self._count} of the stream (counted from 0): {problem}"
-                raise DataError(message) from None
-            self._count += 1
+                self._rest = self._layout.decode(chunk, self._bounds, number)
+            except DataError:
+                self._chunks = Chunks(iter(()))  # nobody goes on as if this chunk had not been
+                raise
             if len(self._rest):
                 return True
         return False

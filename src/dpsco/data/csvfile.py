@@ -14,6 +14,7 @@ from ..errors import DataError
 from .arrow import accepted, mismatches, pyarrow
 from .encoder import TableEncoder, check_encoder
 from .files import csv_header, stamp
+from .origin import Stamped
 from .schema import Schema
 from .stream import EncodedColumns, StreamTable
 
@@ -87,6 +88,7 @@ class CsvFile:
             listed = "; ".join(problems)
             raise DataError(f"the file {path} does not match the schema: {listed}.")
         self._stamp = stamp(path)
+        self.stamped: tuple[Stamped, ...] = ((path, self._stamp),)
         self.rows = sum(len(batch) for batch in self._open(self._header[:1]))
 
     def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
@@ -100,13 +102,16 @@ class CsvFile:
             if begin >= stop:
                 return
 
+    def reach(self, stop: int) -> int:
+        """Return the end of the file: only its beginning can be found without reading it."""
+        return self.rows
+
     def _open(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield the file's record batches, every entry as bytes."""
         pa = pyarrow()
         from pyarrow import csv
 
-        if stamp(self._path) != self._stamp:
-            raise DataError(f"the file {self._path} changed after it was opened.")
+        self._check_same()
         convert = csv.ConvertOptions(
             include_columns=list(columns),
             column_types={name: pa.binary() for name in self._header},
@@ -122,7 +127,9 @@ class CsvFile:
                 parse_options=parse,
                 convert_options=convert,
             ) as reader:
-                yield from reader
+                for batch in reader:
+                    self._check_same()  # somebody may go on long after the last batch
+                    yield batch
             return
         except DataError:
             raise
@@ -132,6 +139,11 @@ class CsvFile:
             f"cannot read {self._path}: a line has more or fewer entries than the header, or an "
             "entry is larger than a mebibyte."
         )
+
+    def _check_same(self) -> None:
+        """Refuse a file that is not the one that was opened."""
+        if stamp(self._path) != self._stamp:
+            raise DataError(f"the file {self._path} changed after it was opened.")
 
     def _typed(self, batch: Any) -> Any:
         """Return a batch with numbers where numbers are declared, text elsewhere."""

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import DataError, ParameterError
 from .arrow import family, pyarrow, require, wrong_type
 from .encoder import TableEncoder, check_encoder
@@ -26,6 +28,8 @@ class ParquetFiles:
     def __init__(self, footers: Sequence[Footer]) -> None:
         self._footers = tuple(footers)
         self.rows = sum(footer.rows for footer in footers)
+        self._ends = np.cumsum([size for footer in footers for size in footer.groups])
+        self.stamped = tuple((footer.path, footer.stamp) for footer in footers)
 
     def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
         """Yield the rows from ``start`` to ``stop``, at most ``size`` at a time."""
@@ -35,6 +39,10 @@ class ParquetFiles:
             if first < last:
                 yield from read_batches(footer, first, last, columns, size)
             begin += footer.rows
+
+    def reach(self, stop: int) -> int:
+        """Return the end of the row group of the row before ``stop``."""
+        return int(self._ends[np.searchsorted(self._ends, stop)])
 
 
 def from_parquet(

@@ -7,6 +7,9 @@ One batch may wait between each two.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +28,7 @@ from .block import Block, Mask, join_rows
 from .bounds import Bounds
 from .encoder import TableEncoder
 from .labels import Classes, LabelRule
+from .origin import Stamped, origin_of
 from .shuffle import shuffled
 from .source import Source
 from .table import LabelKind, Order, Table
@@ -38,9 +42,13 @@ class Files(Protocol):
     """Record batches of a table on disk."""
 
     rows: int
+    stamped: tuple[Stamped, ...]  # which files they are, and in which state
 
     def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
         """Yield the rows from ``start`` to ``stop``, at most ``size`` at a time."""
+
+    def reach(self, stop: int) -> int:
+        """Return the end of what is decoded together with the row before ``stop``."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ class Decoder(Protocol):
     dtype: np.dtype[Any]
     labels: LabelKind
     most: int | None  # numbers of a row that can differ from zero, for sparse rows
+    reading: str  # what it makes of a row: another text for any other way to read one
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
         """Return the rows of a batch."""
@@ -87,6 +96,7 @@ class PlainColumns:
         self.labels: LabelKind = "none"
         if label is not None:
             self.labels = "text" if family(label[1]) == "text" else "number"
+        self.reading = f"features {json.dumps(self.features)}, label {json.dumps(self._label)}"
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
         """Return the rows, and labels of the type that the bounds read."""
@@ -113,6 +123,9 @@ class EncodedColumns:
         self.width, self.dtype = encoder.width, encoder.dtype
         self.labels: LabelKind = "none" if schema.label is None else "number"
         self.most = encoder.slots if encoder.sparse else None
+        digest = hashlib.blake2b(schema.to_json().encode(), digest_size=16)
+        form = "sparse" if encoder.sparse else "dense"
+        self.reading = f"schema {digest.hexdigest()}, {form} {self.dtype}"
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
         """Return the encoded rows."""
@@ -129,6 +142,7 @@ class StreamTable(Table):
     def __init__(self, name: str, files: Files, decoder: Decoder, spill: str | Path | None) -> None:
         super().__init__(files.rows, decoder.width, decoder.dtype, decoder.labels)
         self._name, self._files, self._decoder, self._spill = name, files, decoder, spill
+        self._origin = origin_of(files.stamped, decoder.reading)
         if isinstance(decoder, EncodedColumns):
             self.declare(decoder.rule)
 
@@ -136,6 +150,11 @@ class StreamTable(Table):
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of plain columns; encoded ones become several numbers each."""
         return self._decoder.features if isinstance(self._decoder, PlainColumns) else None
+
+    @property
+    def shuffle(self) -> str:
+        """How rows are shuffled through a folder; their type says which ones go together."""
+        return f"secret, shuffled on disk as {self.dtype}"
 
     def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
         """Refuse as every table does, and a secret order without a folder to shuffle in."""
@@ -158,21 +177,64 @@ class StreamTable(Table):
         return shuffled(source, dtype, folder, shuffle.child("order of the rows"), most=most)
 
 
+class Onward:
+    """Record batches of files; a range that begins where the last one ended is read on from there.
+
+    Rows lie packed in large groups, or in lines of any length: finding the beginning of a range
+    means to decode what is before it. Ranges in order, whatever their sizes, make a single pass.
+
+    Args:
+        files: that are read.
+        columns: of them.
+        size: most rows of a record batch.
+    """
+
+    def __init__(self, files: Files, columns: Sequence[str], size: int) -> None:
+        self._files, self._columns, self._size = files, columns, size
+        self._open: tuple[int, Any, Iterator[Any]] | None = None  # next row, rest, what follows
+        self._lock = threading.Lock()
+
+    def batches(self, start: int, stop: int) -> Iterator[Any]:
+        """Yield the rows from ``start`` to ``stop``."""
+        with self._lock:  # of two ranges at once, one begins anew
+            found, self._open = self._open, None
+        row, rest, following = (start, None, iter(())) if found is None else found
+        if row != start:
+            row, rest, following = start, None, iter(())
+        while row < stop:
+            batch = next(following, None) if rest is None else rest
+            if batch is None:
+                end = self._files.reach(stop)
+                following = self._files.batches(row, end, self._columns, self._size)
+                batch = next(following)
+            part = batch.slice(0, stop - row)
+            rest = batch.slice(len(part)) if len(part) < len(batch) else None
+            row += len(part)
+            yield part
+        if row == self._files.rows:
+            for _ in following:  # nothing: but the files are looked at once more
+                pass
+            return
+        with self._lock:
+            self._open = row, rest, following
+
+
 class StreamSource(Source):
     """Clipped rows in the order of the files, read anew at each pass."""
 
     def __init__(self, files: Files, decoder: Decoder, bounds: Bounds) -> None:
         super().__init__(files.rows, bounds.width(decoder.width), bounds)
-        self._files, self._decoder = files, decoder
+        self._decoder = decoder
         numbers_a_row = decoder.width if decoder.most is None else 2 * decoder.most
         self._stored = self._d if decoder.most is None else min(self._d, decoder.most + 1)
         size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
         size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
         self._size = size if size < SUM_LEAF else size // SUM_LEAF * SUM_LEAF
         self._compiled = bounds.worthwhile(files.rows, decoder.width)
+        self._reader = Onward(files, decoder.columns, self._size)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
-        batches = self._files.batches(start, stop, self._decoder.columns, self._size)
+        batches = self._reader.batches(start, stop)
         if stop - start <= self._size:
             groups = self._clipped(batches)
         else:

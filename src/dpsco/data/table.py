@@ -37,10 +37,17 @@ class Table(ABC):
             raise DataError(f"a table needs at least one row and one column, got {n} x {d}.")
         self._n, self._d, self._dtype, self._labels = n, d, dtype, labels
         self._declared: tuple[LabelRule] | None = None  # what an encoder's schema says of labels
+        self._origin: str | None = None
 
-    def declare(self, rule: LabelRule) -> Table:
-        """Say by which rule the labels were encoded; bounds with another one are refused."""
+    def declare(self, rule: LabelRule, *, origin: str | None = None) -> Table:
+        """Say by which rule the labels were encoded; bounds with another one are refused.
+
+        Args:
+            rule: of the encoder.
+            origin: of the rows, where they were read from files (`dpsco.data.origin`).
+        """
         self._declared = (rule,)
+        self._origin = self._origin if origin is None else origin
         return self
 
     @property
@@ -62,6 +69,20 @@ class Table(ABC):
     def once(self) -> bool:
         """Whether the rows can be read only once, so that several passes are impossible."""
         return False
+
+    @property
+    def origin(self) -> str | None:
+        """Which files the rows lie in, and how those are read; None for arrays and iterators.
+
+        It is another text for other files, and after any change of these. A run with a checkpoint
+        goes on with rows of the same origin only.
+        """
+        return self._origin
+
+    @property
+    def shuffle(self) -> str:
+        """How ``order="secret"`` shuffles; from one key, two ways make two different orders."""
+        return "secret"
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -22,8 +22,6 @@ from ..data.batches import BatchTable
 from ..data.labels import Scaled
 from ..data.table import Order, Table
 from ..errors import ParameterError
-from ..forecast_terms import SOLVERS as ONE_PASS
-from ..forecasts import choose_one_pass
 from ..models.file import SavedModel
 from ..models.kinds import KINDS
 from ..models.linear import LinearModel
@@ -33,6 +31,7 @@ from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer import Odometer
 from ..privacy.randomness import Randomness
 from ..private_bounds import fit_with_private_bounds
+from ..select import ONE_PASS, choose_one_pass
 from ..solvers import get
 from .inputs import given_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
@@ -104,6 +103,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         adjacency = Adjacency.parse(self.adjacency)
         rows = _validate.integer("rows_per_person", self.rows_per_person)
         unit = Unit(rows, "person") if rows > 1 else Unit()
+        if self.delta is None and n < 2:
+            raise ParameterError(
+                f"delta is 1/n^2 unless it is given, which is no protection with n = {n} row. Fit "
+                "more rows, or give delta, such as 1e-6."
+            )
         delta = 1.0 / n**2 if self.delta is None else _validate.non_negative("delta", self.delta)
         if delta == 0.0:
             return PureDP(self.epsilon, adjacency=adjacency, unit=unit)
@@ -229,7 +233,7 @@ class PrivateLinearModel(PrivateEstimator):
         solver, problem = self.solver, setup.problem()
         once = isinstance(table, BatchTable)
         if solver == "auto" and (once or checkpoint is not None):
-            solver = choose_one_pass(problem, **facts)
+            solver = choose_one_pass(calibration=self.calibration, options=self.options)
         made = plan(problem, solver=solver, **facts)
         if once and get(solver).stepper is None:
             raise ParameterError(

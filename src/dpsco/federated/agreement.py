@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from .. import _validate
 from ..errors import AssumptionError, ParameterError
 from ..plans import check_cost
 from ..privacy.budget import Unit
@@ -84,6 +85,24 @@ def agreed_encoding(
             f"encoding=FixedPoint.choose(plan, helpers={helpers})."
         )
     return None
+
+
+def helped_encoding(
+    plan: BatchPlan, trust: Trust, encoding: Any, helpers: int
+) -> FixedPoint | None:
+    """Return the encoding of a run with so many noise helpers; refuse what does not fit together.
+
+    Raises:
+        ParameterError: there are helpers without their trust model, or the other way round; or
+            the encoding does not fit.
+    """
+    count = _validate.integer("helpers", helpers, at_least=0)
+    if (count > 0) != (trust is Trust.NOISE_HELPERS):
+        raise ParameterError(
+            f"trust='noise_helpers' goes with helpers=1 or more, and the others with none; got "
+            f"{trust.value!r} and {count}."
+        )
+    return agreed_encoding(plan, trust, encoding, helpers=count)
 
 
 def stepper_of(plan: BatchPlan) -> Stepper:

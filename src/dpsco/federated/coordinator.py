@@ -44,10 +44,10 @@ from ..privacy.summation import PairwiseSum
 from ..solvers.rounds import BatchPlan
 from .agreement import (
     WORKER,
-    agreed_encoding,
     checked,
     enforced,
     fingerprint,
+    helped_encoding,
     protected,
     stepper_of,
     trusted,
@@ -112,7 +112,7 @@ class Coordinator(Unique):
         checkpoint: str | Path | None = None,
     ) -> None:
         self.plan, self.trust = checked(plan), Trust.parse(trust)
-        self.encoding = _fitting(plan, self.trust, encoding, helpers)
+        self.encoding = helped_encoding(plan, self.trust, encoding, helpers)
         check_helpers(odometer, None)
         self._lock, self._broken = threading.RLock(), False
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
@@ -171,7 +171,7 @@ class Coordinator(Unique):
                 encoding=self.encoding,
             )
 
-    def receive(self, answers: Iterable[Answer]) -> None:
+    def receive(self, answers: Iterable[Answer], *, nobody: bool = False) -> None:
         """Take the answers of the open round, let their sum leave with noise, and close the round.
 
         Fewer answers than were asked for are taken as they are: who is missing adds zero. What is
@@ -179,20 +179,28 @@ class Coordinator(Unique):
 
         Args:
             answers: at most one from each worker, and none from a worker of an earlier round.
+            nobody: says that a round without any answer is to be closed all the same. It is lost
+                then, and the weights can be much worse for it; privacy is not.
 
         Raises:
             LedgerError: an answer belongs to another run or round, or a worker is counted twice.
-            ParameterError: an answer has another length or type, or holds larger floats than
-                clipped rows can add up to; or sums are masked, and single answers tell nothing.
+            ParameterError: there are no answers, or an answer has another length or type, or holds
+                larger floats than clipped rows can add up to; or sums are masked, and single
+                answers tell nothing.
         """
         if self.trust.masked:
             raise ParameterError(
                 f"under {self.trust.value} the coordinator takes the sum over a round alone: "
                 "receive_sum(total, round=...)."
             )
-        taken = list(answers)
+        given: Any = answers
+        if not isinstance(given, Iterable):
+            kind = type(given).__name__
+            raise ParameterError(f"a round takes a list of Answers, got {kind}.")
+        taken = list(given)
         with self._lock:
             task = self.task()
+            self._check_somebody(taken, nobody)
             names = self._names(taken, task)
             vectors = [self._fitting(answer.vector, task.size) for answer in taken]
             self._check_lengths(taken, task)
@@ -300,6 +308,18 @@ class Coordinator(Unique):
                 "this coordinator. With a checkpoint, make a new one from the file."
             )
 
+    def _check_somebody(self, answers: Sequence[Any], nobody: bool) -> None:
+        """Refuse to lose a whole round unless that was said, and to lose answers if it was."""
+        if not answers and nobody is not True:
+            raise ParameterError(
+                f"round {self.round} has no answers: closing it loses the whole round, for good. "
+                "Collect it again with the same task, or say receive([], nobody=True)."
+            )
+        if answers and nobody is not False:
+            raise ParameterError(
+                f"nobody=True goes with no answers, got {len(answers)}. Leave nobody out."
+            )
+
     def _names(self, answers: Sequence[Any], task: Task) -> set[str]:
         """Return who answered; refuse answers that do not belong here."""
         names: set[str] = set()
@@ -377,16 +397,3 @@ class Coordinator(Unique):
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.rounds}>"
-
-
-def _fitting(
-    plan: BatchPlan, trust: Trust, encoding: FixedPoint | None, helpers: int
-) -> FixedPoint | None:
-    """Return the encoding; refuse one that the plan, the trust model or the helpers do not fit."""
-    count = _validate.integer("helpers", helpers, at_least=0)
-    if (count > 0) != (trust is Trust.NOISE_HELPERS):
-        raise ParameterError(
-            f"trust='noise_helpers' goes with helpers=1 or more, and the others with none; got "
-            f"{trust.value!r} and {count}."
-        )
-    return agreed_encoding(plan, trust, encoding, helpers=count)

@@ -51,7 +51,8 @@ class Worker:
     Raises:
         AssumptionError, ParameterError: the plan is not one of a federated run, or the encoding
             does not fit it or the trust model; see `Coordinator`.
-        DataError: the rows have another width than the plan, or other bounds. No row is read.
+        DataError: the rows have another width than the plan, or other bounds. No row is read;
+            of an iterator the first chunk is looked at, for its shape and types.
     """
 
     def __init__(

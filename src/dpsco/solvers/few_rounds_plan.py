@@ -10,13 +10,14 @@ from functools import cached_property
 
 from .. import _validate
 from ..errors import AssumptionError, ParameterError
+from ..losses.base import MarginLoss
 from ..plans import Round
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.calibration import prefix_sum_sigma
 from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Loss
 from . import few_rounds_schedules as schedules
-from .envelopes import TOUCHED, blurred, descended, kinked
+from .envelopes import BLUR, TOUCHED, blurred, descended, kinked
 from .few_rounds_schedules import Scales
 from .rounds import BatchPlan
 
@@ -114,22 +115,31 @@ def public_scales(
 
 
 def default_smoothing(facts: Facts, alpha: float) -> float:
-    """Return how much a kink is smoothed; 0 without one.
+    """Return how much a kink is smoothed, or a bend that is as sharp as one; 0 without either.
 
-    The envelope is to cost no more than sampling and noise, L R alpha, in practice.
+    A row that turns from one slope to the other within few rounds is cut, t times over, and the
+    sums do not recover what was cut. So no bend is sharper than a fifth of the labels' scale, and
+    for a kink the envelope is to cost no more than sampling and noise, L R alpha, in practice.
     """
-    if not kinked(facts):
+    slope, loss = facts.lipschitz / facts.feature, facts.problem.loss
+    if kinked(facts):
+        worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
+        return min(blurred(facts), worthwhile)
+    if not isinstance(loss, MarginLoss) or not facts.constants.convex:
         return 0.0
-    slope = facts.lipschitz / facts.feature
-    worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
-    return min(blurred(facts), worthwhile)
+    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
+    gentle, sharp = slope / (BLUR * facts.margin_scale), facts.smoothness / facts.feature**2
+    if not bounded or sharp <= gentle * (1 + 1e-9):
+        return 0.0
+    return 1.0 / (1.0 / gentle - 1.0 / sharp)  # curvatures of an envelope add up like resistances
 
 
 def row_constants(facts: Facts, smoothing: float) -> tuple[float, float]:
     """Return the gradient bound and the smoothness of a row's loss, as it is descended."""
-    if smoothing:
-        return facts.lipschitz, smoothing * facts.feature**2
-    return facts.lipschitz, facts.smoothness
+    if smoothing == 0.0:
+        return facts.lipschitz, facts.smoothness
+    envelope = smoothing * facts.feature**2
+    return facts.lipschitz, 1.0 / (1.0 / envelope + 1.0 / facts.smoothness)
 
 
 def chosen_clip(facts: Facts, smoothing: float, asked: Asked) -> float:
