@@ -8,6 +8,7 @@ import pytest
 
 from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches, leaves
 from dpsco.errors import DataError
+from dpsco.kernels.sums import WHOLE
 from dpsco.losses import Logistic, MarginLoss, Softmax
 from dpsco.privacy.summation import SUM_LEAF
 
@@ -48,11 +49,12 @@ def test_several_threads_do_work(monkeypatch):
     class Watched(ClippedGradient):
         def sum(self, block, *, compiled=None):
             seen.add(threading.get_ident())
-            both.wait()  # returns only if another thread sums the other leaf meanwhile
+            both.wait()  # returns only if another thread sums the other rows meanwhile
             return super().sum(block, compiled=compiled)
 
     monkeypatch.setattr(leaves, "_threads", lambda *_: 2)
-    source = from_arrays(X[: 2 * SUM_LEAF], Y[: 2 * SUM_LEAF]).bounded(BOUNDS, order="stream")
+    rows = np.tile(X, (2, 1))[: 2 * WHOLE], np.tile(Y, 2)[: 2 * WHOLE]
+    source = from_arrays(*rows).bounded(BOUNDS, order="stream")
     source.sum(Watched(Logistic(), np.zeros(D), 1.0), compiled=False)
     assert len(seen) == 2
 

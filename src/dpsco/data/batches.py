@@ -179,11 +179,11 @@ class BatchSource(Source):
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         for group in self._groups(start, stop):
-            for leaf in group:
-                yield leaf()
+            for begin in range(0, group.count, SUM_LEAF):
+                yield group.rows(begin, min(begin + SUM_LEAF, group.count))
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
-        """Yield leaves that clip themselves, those that a chunk completes in one group.
+        """Yield rows that are clipped when they are fetched: the leaves that a chunk completes.
 
         The iterator is asked for the next chunk when all of them are done: it may use its arrays
         again.
@@ -196,8 +196,7 @@ class BatchSource(Source):
             )
         self._skip(start)
         for raw in regroup(self._parts(start, stop), SUM_LEAF):
-            begins = range(0, len(raw), SUM_LEAF)
-            yield [partial(self._apply, raw[begin : begin + SUM_LEAF]) for begin in begins]
+            yield Group(len(raw), partial(self._clipped, raw))
 
     def _take(self, indices: Indices) -> Block:
         raise DataError(
@@ -210,6 +209,9 @@ class BatchSource(Source):
 
     def _entries(self) -> int:
         return self._layout.entries()
+
+    def _clipped(self, raw: Raw, start: int, stop: int) -> Block:
+        return self._apply(raw[start:stop])
 
     def _apply(self, raw: Raw) -> Block:
         """Return rows within their bounds."""
@@ -272,7 +274,8 @@ class BatchSource(Source):
 
 def _copied(raw: Raw) -> Raw:
     """Return a copy of some rows, which the iterator cannot change."""
-    every = np.arange(len(raw))
+    rows = raw.rows
+    rows = rows.copy() if isinstance(rows, np.ndarray) else take_rows(rows, np.arange(len(raw)))
     labels = None if raw.labels is None else raw.labels.copy()
     missing = None if raw.missing is None else raw.missing.copy()
-    return Raw(take_rows(raw.rows, every), labels, missing)
+    return Raw(rows, labels, missing)

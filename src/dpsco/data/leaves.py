@@ -1,73 +1,90 @@
 """Sums over leaves of rows, by several threads where that pays, with the bits of a single one.
 
-A leaf is a function that returns its rows: who has to clip them first does it in the thread that
-sums them, while they are in its cache. Leaves come in groups. Those of a group may be worked on at
-once, and all of a group are done before the next group is asked for. Sums of leaves are handed out
-in order, so that it does not matter who computed them.
+Rows come in groups of whole leaves. A group hands out any run of its rows, and whoever has to clip
+them first does it in the thread that sums them. Those of a group may be worked on at once, and all
+of a group are done before the next group is asked for. Threads take several leaves at a time, for
+each step lets the others run and waiting for them costs; sums are handed out in order, and in such
+runs that they add up as single leaves would, so that it does not matter who computed them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..kernels.pairwise import SUM_LEAF, runs
+from ..kernels.sums import WHOLE
 from ..losses.base import MarginLoss
 from .block import Block, Floats
 
 if TYPE_CHECKING:
     from .queries import Query
 
-Leaf = Callable[[], Block]
-Group = Sequence[Leaf]
 MOST_THREADS = 8
 WORTHWHILE = 1 << 16  # rows: their sum takes a few milliseconds, threads a few tenths of one
 
 
-def leaf_sums(
-    query: Query, groups: Iterator[Group], count: int, compiled: bool
-) -> Iterator[tuple[int, Floats]]:
-    """Yield the rows of each leaf, as a number, and their sum, in order.
+@dataclass(frozen=True)
+class Group:
+    """Rows of whole leaves; the last of a range may be shorter."""
+
+    count: int  # rows
+    rows: Callable[[int, int], Block]  # from one row of the group to another
+
+
+@dataclass(frozen=True)
+class Run:
+    """The sum of some leaves that were combined pairwise."""
+
+    count: int  # rows
+    leaves: int  # a power of two, aligned
+    total: Floats
+
+
+def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool) -> Iterator[Run]:
+    """Yield the sums over all rows, in order, a run of leaves at a time.
 
     Args:
         query: says what a row contributes.
-        groups: of leaves, ``count`` rows in all.
+        groups: of ``count`` rows in all.
         count: of rows, for the choice of threads.
         compiled: whether the query's loops are compiled, and so let other threads run.
     """
 
-    def summed(leaves: Group) -> list[tuple[int, Floats]]:
-        found = []
+    def summed(group: Group, start: int, leaves: int) -> Run:
         with np.errstate(all="ignore"):  # a warning or error could tell something of the rows
-            for leaf in leaves:
-                block = leaf()
-                found.append((len(block), query.sum(block, compiled=compiled)))
-        return found
+            block = group.rows(start, min(start + leaves * SUM_LEAF, group.count))
+            return Run(len(block), leaves, query.sum(block, compiled=compiled))
 
-    threads = _threads(query, count, compiled)
+    threads, first = _threads(query, count, compiled), 0
     if threads == 1:
         for group in groups:
-            for leaf in group:
-                yield from summed([leaf])
+            for start in range(0, group.count, SUM_LEAF):
+                yield summed(group, start, 1)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="dpsco sums") as pool:
         for group in groups:
-            share = -(-len(group) // threads)
-            parts = [group[k : k + share] for k in range(0, len(group), share)]
-            waiting = [pool.submit(summed, part) for part in parts[1:]]
-            found = [summed(parts[0]), *(each.result() for each in waiting)]
-            for part in found:
-                yield from part
+            leaves = -(-group.count // SUM_LEAF)
+            sizes = list(runs(first, leaves, WHOLE // SUM_LEAF))
+            starts = [SUM_LEAF * before for before in accumulate(sizes, initial=0)]
+            waiting = [
+                pool.submit(summed, group, *part) for part in zip(starts, sizes, strict=False)
+            ]
+            yield from [each.result() for each in waiting]
+            first += leaves
 
 
 def _threads(query: Query, count: int, compiled: bool) -> int:
     """Return how many threads sum, from public facts.
 
-    Only losses of a margin, whose loops let others run, and only those of dpsco: code of a user's
-    own may not bear to be called by two threads at once.
+    Only losses of a margin, whose loops let others run and which sum several leaves pairwise, and
+    only those of dpsco: code of a user's own may not bear to be called by two threads at once.
     """
     own = isinstance(getattr(query, "loss", None), MarginLoss) and not query.trusted
     if not (compiled and own and count >= WORTHWHILE):

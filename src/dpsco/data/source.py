@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
-_GROUP = 64  # leaves that threads work on before they wait for each other
 
 
 class Source(ABC):
@@ -140,7 +139,7 @@ class Source(ABC):
         if not len(chosen):
             return np.zeros(query.size)
         parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
-        groups = ([partial(self._take, part)] for part in parts)
+        groups = (Group(len(part), partial(_within, self._take(part))) for part in parts)
         return self._total(query, groups, (0, len(chosen)), compiled)
 
     def objective(
@@ -169,12 +168,12 @@ class Source(ABC):
         raise TypeError(f"{self!r} holds private rows and is not pickled.")
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
-        """Yield the leaves of a range in groups; see `dpsco.data.leaves`.
+        """Yield a range in groups of whole leaves; see `dpsco.data.leaves`.
 
-        A subclass whose leaves can be made by several threads at once overrides it.
+        A subclass whose rows can be fetched by several threads at once overrides it.
         """
         for block in self._blocks(start, stop):
-            yield [partial(_itself, block)]
+            yield Group(len(block), partial(_within, block))
 
     def _total(
         self,
@@ -188,11 +187,11 @@ class Source(ABC):
         if compiled is None:
             compiled = worthwhile(stop - start, self._entries())
         total, reached = PairwiseSum(), start
-        for count, leaf in leaf_sums(query, groups, stop - start, compiled):
-            if count != min(SUM_LEAF, stop - reached):
+        for run in leaf_sums(query, groups, stop - start, compiled):
+            if run.count != min(run.leaves * SUM_LEAF, stop - reached):
                 break
-            total.add(leaf)
-            reached += count
+            total.add(run.total, run.leaves)
+            reached += run.count
         self._check_reached(start, reached, stop)
         return query.finish(total.result())
 
@@ -251,9 +250,9 @@ class Source(ABC):
         )
 
 
-def _itself(block: Block) -> Block:
-    """Return a leaf that is there already."""
-    return block
+def _within(block: Block, start: int, stop: int) -> Block:
+    """Return some rows of a block."""
+    return block[start:stop]
 
 
 class MemorySource(Source):
@@ -268,10 +267,7 @@ class MemorySource(Source):
             yield self._whole[begin : min(begin + SUM_LEAF, stop)]
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
-        begins = range(start, stop, SUM_LEAF)
-        leaves = [partial(self.rows, begin, min(begin + SUM_LEAF, stop)) for begin in begins]
-        for first in range(0, len(leaves), _GROUP):
-            yield leaves[first : first + _GROUP]
+        yield Group(stop - start, partial(_within, self._whole[start:stop]))
 
     def _take(self, indices: Indices) -> Block:
         return self._whole.take(indices)

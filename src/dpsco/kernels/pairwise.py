@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 SUM_LEAF = 4096
 """Rows that may be added one after the other; longer sums combine such leaves pairwise."""
+
+
+def runs(first: int, count: int, most: int) -> Iterator[int]:
+    """Yield how many leaves to combine at once, from leaf ``first`` on: powers of two, aligned.
+
+    >>> list(runs(3, 12, 8)), list(runs(0, 9, 4))
+    ([1, 4, 4, 2, 1], [4, 4, 1])
+    """
+    stop = first + count
+    while first < stop:
+        size = most
+        while first % size or first + size > stop:
+            size //= 2
+        yield size
+        first += size
 
 
 class PairwiseSum:
@@ -26,15 +43,19 @@ class PairwiseSum:
         self._parts: list[NDArray[np.float64]] = []  # sums of 2^k leaves, larger k first
         self._leaves = 0
 
-    def add(self, leaf: NDArray[np.float64]) -> None:
-        """Add the sum of the next rows."""
+    def add(self, leaf: NDArray[np.float64], leaves: int = 1) -> None:
+        """Add the sum of the next rows.
+
+        ``leaves`` is a power of two of which the number so far is a multiple: so many whole leaves
+        (the last of all may be shorter) that were combined pairwise already. `runs` finds such.
+        """
         part = leaf
-        carry = self._leaves
+        carry = self._leaves // leaves
         while carry & 1:
             part = self._parts.pop() + part
             carry >>= 1
         self._parts.append(part)
-        self._leaves += 1
+        self._leaves += leaves
 
     def result(self) -> NDArray[np.float64]:
         """Return the sum of all leaves so far; at least one is needed."""

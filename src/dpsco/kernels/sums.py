@@ -26,6 +26,7 @@ from .slope import BISECTIONS, Floats, Slope, TwoArgument, check_slope, smoothed
 from .steps import checked_rows, coefficient, kind, vector
 
 _STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between the two passes
+WHOLE = 8 * SUM_LEAF  # rows whose slopes are found at once: threads then seldom wait for each other
 
 
 def worthwhile(rows: int, width: int, *, points: int = 1) -> bool:
@@ -150,22 +151,34 @@ def _clipped_sum(
     if bound < 0.0:
         raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
     serve = _choose(compiled, n, d, len(points) * (BISECTIONS if slope.smoothing else 1))
-    stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache for themselves
-    if not isinstance(rows, SparseRows):
-        stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
 
-    def leaf(start: int, stop: int) -> Floats:
-        total = np.zeros(d)
-        for begin in range(start, stop, stage):
-            part = slice(begin, min(begin + stage, stop))
-            block = rows if part.stop - begin == n else rows[part]
-            if not serve and not isinstance(block, SparseRows):
-                block = np.asarray(block, dtype=np.float64)  # once for both passes
-            with np.errstate(all="ignore"):  # a warning could tell something of the rows
-                slopes = _slopes(block, label[part], slope, weighted, serve)
-                cut = coefficients(slopes, norm[part], bound, compiled=serve)
-                _accumulate(block, cut, total, serve)
-        return total
+    def cut(block: Rows, part: slice) -> Floats:
+        with np.errstate(all="ignore"):  # a warning could tell something of the rows
+            slopes = _slopes(block, label[part], slope, weighted, serve)
+            return coefficients(slopes, norm[part], bound, compiled=serve)
+
+    if serve and not isinstance(rows, SparseRows) and SUM_LEAF < n <= WHOLE:
+        whole = cut(rows, slice(0, n))
+
+        def leaf(start: int, stop: int) -> Floats:
+            total = np.zeros(d)
+            _accumulate(rows[start:stop], whole[start:stop], total, serve)
+            return total
+
+    else:
+        stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache
+        if not isinstance(rows, SparseRows):
+            stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
+
+        def leaf(start: int, stop: int) -> Floats:
+            total = np.zeros(d)
+            for begin in range(start, stop, stage):
+                part = slice(begin, min(begin + stage, stop))
+                block = rows if part.stop - begin == n else rows[part]
+                if not serve and not isinstance(block, SparseRows):
+                    block = np.asarray(block, dtype=np.float64)  # once for both passes
+                _accumulate(block, cut(block, part), total, serve)
+            return total
 
     return _pairwise(leaf, n)
 
