@@ -9,8 +9,8 @@ candidates take turns, after a pause in which NumPy's threads fall asleep, and m
 The rows come from `from_batches` in chunks that share the array's memory, and are clipped on their
 way; or they are within their bounds already, in memory.
 
-Target: the pass over an iterator in chunks of 100 000 rows, clipping included, takes at most 3 times
-the two products, and so does the one in memory. Small chunks, beside them, take longer.
+Target: the pass over an iterator in chunks of 100 000 rows, clipping included, takes at most 3
+times the two products, and so does the one in memory. Small chunks, beside them, take longer.
 """
 
 from __future__ import annotations

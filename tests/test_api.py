@@ -360,3 +360,14 @@ def test_an_odometer_that_hides_the_number_of_rows_does_not_pay_for_plans(tmp_pa
     with pytest.raises(dp.errors.AssumptionError, match="add_remove"):
         dp.solve(problem, (X, y), dp.ApproxDP(0.1, 1e-7), solver="noisy_gd", odometer=purse)
     assert purse.entries() == []
+
+
+def test_solve_takes_a_solver_of_one_pass_for_rows_that_come_once(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, 3)), np.where(rng.random(500) < 0.5, -1.0, 1.0)
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    budget = dp.ApproxDP(1.0, 1e-6)
+    table = dp.data.from_batches(iter([(X[:200], y[:200]), (X[200:], y[200:])]), n=500, d=3)
+    assert dp.solve(problem, table, budget, order="stream").solver == "acc_srgd"
+    kept = dp.solve(problem, (X, y), budget, checkpoint=tmp_path / "run.checkpoint")
+    assert kept.solver == "acc_srgd"

@@ -233,24 +233,14 @@ def solve(
     d = table.d
     if isinstance(table, Source) and isinstance(problem, Problem):
         d -= problem.bounds.intercept is not None
-    made = plan(
-        problem,
-        n=table.n,
-        d=d,
-        budget=budget,
-        solver=solver,
-        calibration=calibration,
-        options=options,
-    )
-    return run(
-        made,
-        table,
-        order=order,
-        randomness=randomness,
-        odometer=odometer,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
+    if solver == "auto" and (checkpoint is not None or getattr(table, "once", False)):
+        from .select import choose_one_pass
+
+        solver = choose_one_pass(calibration=calibration, options=options)
+    how: dict[str, Any] = {"solver": solver, "calibration": calibration, "options": options}
+    made = plan(problem, n=table.n, d=d, budget=budget, **how)
+    helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
+    return run(made, table, order=order, checkpoint=checkpoint, **helpers)
 
 
 def load_plan(text: str) -> BasePlan:

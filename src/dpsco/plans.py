@@ -81,6 +81,11 @@ class BasePlan:
         return self.problem.loss.trusted
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever reads the plan should know before the run, in sentences."""
+        return ()
+
+    @property
     def risk(self) -> float:
         """A public prediction of the excess risk; NaN where there is none."""
         return float("nan")
@@ -130,6 +135,7 @@ class BasePlan:
         lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
         lines += [f"  trusted: {line}" for line in self.trusted]
+        lines += [f"  note: {line}" for line in self.notes]
         return "\n".join(lines)
 
 

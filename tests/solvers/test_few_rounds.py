@@ -539,3 +539,30 @@ def test_tampered_plans_are_refused(key, changes):
         record[name] = {**record[name], **value} if isinstance(value, dict) else value
     with pytest.raises((ParameterError, AssumptionError)):
         dp.load_plan(json.dumps(record))
+
+
+def test_a_plan_says_when_there_are_too_few_rows():
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    few, enough = (
+        dp.plan(problem, n=n, d=20, budget=dp.ApproxDP(0.1, 1e-6), solver="acc_srgd")
+        for n in (100, 100_000)
+    )
+    assert "note: too few rows for this budget" in str(few)
+    assert "note:" not in str(enough)
+
+
+def test_bends_as_sharp_as_kinks_are_smoothed():
+    """A Huber loss with a small threshold turns as fast as a kink; clipping would lose the turn."""
+
+    def smoothed(threshold):
+        problem = dp.Problem(loss=dp.losses.Huber(threshold), bounds=dp.Bounds(1.0, label=1.0))
+        return dp.plan(problem, n=9000, d=5, budget=dp.ApproxDP(1.0, 1e-6), solver="acc_srgd")
+
+    assert smoothed(0.2).smoothing == smoothed(1.0).smoothing == 0.0
+    plan = smoothed(0.1)  # curvature 1, where a kink of that slope would get 0.1/0.2
+    assert plan.smoothing == pytest.approx(1.0)
+    assert plan.population_smoothness == pytest.approx(0.5)
+    margins = np.linspace(-2, 2, 4001)
+    slopes = plan.loss.slope(margins, np.zeros(4001))
+    assert np.max(np.abs(np.diff(slopes) / np.diff(margins))) <= 0.5 * (1 + 1e-9)
+    assert np.max(np.abs(slopes)) <= 0.1

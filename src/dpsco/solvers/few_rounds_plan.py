@@ -73,6 +73,17 @@ class Plan(BatchPlan):
         return (self.clip - bound) / ((t + 1) * smoothness)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether noise and sampling outweigh all that there is to learn."""
+        scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
+        if scales.alpha < 1.0:
+            return ()
+        return (
+            f"too few rows for this budget: sampling and noise cost {scales.alpha:.2g} times what "
+            "there is to gain, so the weights may be worse than those of the start",
+        )
+
+    @property
     def risk(self) -> float:
         """The bound of the header at this plan's rounds, for the noise that it has."""
         scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
