@@ -30,6 +30,7 @@ from ..privacy.calibration import gaussian_sigma, prefix_sum_sigma
 from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Problem
 from . import needs
+from .few_rounds_schedules import landau, largest_error
 from .rounds import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
@@ -130,7 +131,8 @@ def plan_ftrl(
     stream = chosen_mechanism(noise, check_rounds(rounds, n), facts)
     sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
     gradient = bound / math.sqrt(facts.size)
-    worst = math.sqrt(facts.size) * sigma * _noisiest(stream) * rounds / n  # of batches' means
+    error = largest_error(stream) / stream.column_norm
+    worst = math.sqrt(facts.size) * sigma * error * rounds / n  # of batches' means
     theory = facts.distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
     return Plan(
         solver=FTRL,
@@ -241,18 +243,6 @@ def _step(key: str, step: float | None, theory: float, facts: Facts) -> float:
     return min(BOLDER[key] * theory, _longest(facts))
 
 
-def _noisiest(stream: PrefixMechanism) -> float:
-    """Return the largest standard deviation of a prefix, in units of sigma; roughly if long."""
-    if stream.rounds <= 4096:
-        return float(stream.prefix_std().max())
-    return _landau(stream.rounds) / stream.column_norm
-
-
-def _landau(rounds: int) -> float:
-    """Return an upper bound on the largest prefix error of the Toeplitz mechanism."""
-    return 1.0663 + math.log(rounds) / math.pi
-
-
 def _flag(name: str, value: bool) -> None:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be True or False, got {value!r}.")
@@ -280,7 +270,7 @@ def _risk_sgd(facts: Facts, budget: Budget) -> float:
 def _risk_ftrl(facts: Facts, budget: Budget) -> float:
     """Return the header's bound at T = n, with e <= 1.0663 + log(T)/pi (Landau's constants)."""
     scale, root, noise = _single(facts, budget)
-    return scale * math.sqrt(2 / facts.n + 2 * root * _landau(facts.n) * noise)
+    return scale * math.sqrt(2 / facts.n + 2 * root * landau(facts.n) * noise)
 
 
 def _gradients(facts: Facts, budget: Budget) -> float:
