@@ -438,7 +438,7 @@ KILLS = """
     )
     plans = {
         key: dp.plan(problem, n=n, d=d, budget=budget, solver=key, options={"rounds": rounds})
-        for key in ("dp_ftrl", "dp_sgd_single_epoch")
+        for key in ("acc_srgd", "dp_ftrl", "dp_sgd_single_epoch")
     }
     for plan in plans.values():  # imports whatever a run needs, so that a life begins at once
         dp.run(plan, (X, y), checkpoint=f"{sys.argv[1]}/{plan.solver}")
@@ -530,7 +530,7 @@ def test_runs_that_are_killed_again_and_again(tmp_path):
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-    assert len(folders) == 8
+    assert len(folders) == 12
     assert int(finished.stdout) > 3 * len(folders)  # kills
     for folder in folders:
         ended, whole = (np.load(folder / f"{name}.npy") for name in ("run", "whole"))

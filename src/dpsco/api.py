@@ -19,7 +19,7 @@ from .checkpoint import Checkpoint, sequence
 from .data.source import Source
 from .data.table import Order, Table, from_arrays
 from .errors import AssumptionError, DataError, ParameterError
-from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost
+from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
 from .privacy.randomness import Randomness
@@ -239,6 +239,7 @@ def solve(
         solver = choose_one_pass(calibration=calibration, options=options)
     how: dict[str, Any] = {"solver": solver, "calibration": calibration, "options": options}
     made = plan(problem, n=table.n, d=d, budget=budget, **how)
+    warn_of_notes(made, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
     return run(made, table, order=order, checkpoint=checkpoint, **helpers)
 

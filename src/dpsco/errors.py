@@ -53,3 +53,7 @@ class DataError(DpscoError, ValueError):
 
 class PrivacyCostWarning(UserWarning):
     """Something costs more privacy than its caller may think."""
+
+
+class AccuracyWarning(UserWarning):
+    """Public facts say that a fit will hardly learn anything, whatever the rows are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .data.source import Source
-from .errors import AssumptionError
+from .errors import AccuracyWarning, AssumptionError
 from .privacy import statement
 from .privacy.accounting import Cost, cost
 from .privacy.budget import Budget
@@ -130,7 +131,7 @@ class BasePlan:
         ]
         if not np.isnan(self.risk):
             lines.append(
-                f"  {'risk':<{width}}{self.risk:.4g} (bound on the excess risk, from public facts)"
+                f"  {'risk':<{width}}{self.risk:.4g} (excess risk by theory, from public facts)"
             )
         lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
@@ -140,6 +141,12 @@ class BasePlan:
 
 
 _COMMON = {f.name for f in dataclasses.fields(BasePlan)}
+
+
+def warn_of_notes(plan: BasePlan, *, stacklevel: int) -> None:
+    """Say the notes of a plan that nobody has read, since it is run as soon as it is made."""
+    for note in plan.notes:
+        warnings.warn(f"{plan.solver}: {note}.", AccuracyWarning, stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import pytest
 
 import dpsco as dp
 from dpsco import audit
-from dpsco.errors import AssumptionError, ParameterError
+from dpsco.errors import AccuracyWarning, AssumptionError, ParameterError
 from dpsco.losses import (
     Absolute,
     CustomLoss,
@@ -142,6 +142,10 @@ def test_trees_get_a_full_horizon():
     for noise in ("tree", "tree_honaker"):
         assert make("acc_srgd", everywhere(10), n=10_000, d=20, noise=noise).rounds == 31
     assert make("acc_srgd", n=5, noise="tree").rounds == 1
+    # 31 leaves would be more than there are rows
+    assert make("acc_srgd", everywhere(10**6), n=900, d=20, noise="tree").rounds == 31
+    steep = {"population_smoothness": 0.25, "budget": ApproxDP(50.0, 1e-6)}
+    assert make("acc_srgd", everywhere(10**4), n=600, d=2, noise="tree", **steep).rounds == 31
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -217,6 +221,12 @@ def test_ridges_shorten_steps():
     )
     assert ridge.beta == pytest.approx(plain.beta + 0.5)
     assert ridge.sigma == plain.sigma
+    for key in KEYS:
+        alone, ridged = (
+            make(key, logistic(penalty=p), n=1000, rounds=8)
+            for p in (L1Penalty(0.5), L2Penalty(0.5))
+        )
+        assert ridged.beta == pytest.approx(alone.beta + 0.5)
 
 
 def test_kinks_are_smoothed_and_bounds_kept():
@@ -251,6 +261,14 @@ def test_general_schedule():
     assert plan.cost.epsilon(1e-6) < 0.8  # the lemma charges half of delta
     tight = make("acc_srgd", problem, schedule="paper_general", **given)
     assert tight.sigma < plan.sigma
+    smaller = make("acc_srgd", problem, schedule="paper_general", rounds=512, **given)
+    assert smaller.rounds == 512
+    assert smaller.beta == pytest.approx(16 * plan.beta)  # batches of a quarter: 1/B^2
+    assert smaller.clip == plan.clip
+    with pytest.raises(AssumptionError, match=r"batches of 256 rows, sqrt\(n\) is 128"):
+        make("acc_srgd", problem, schedule="paper_general", rounds=64, **given)
+    with pytest.raises(ParameterError, match="rounds must be at most n"):
+        make("acc_srgd", problem, schedule="paper_general", rounds=16_385, **given)
 
 
 def test_published_noise_replaces_rows_at_twice_the_price():
@@ -549,6 +567,22 @@ def test_a_plan_says_when_there_are_too_few_rows():
     )
     assert "note: too few rows for this budget" in str(few)
     assert "note:" not in str(enough)
+    rows = np.full((100, 20), 0.1), np.ones(100)
+    with pytest.warns(AccuracyWarning, match="acc_srgd: too few rows for this budget") as said:
+        dp.solve(problem, rows, few.budget, solver="acc_srgd")
+    assert said[0].filename == __file__
+
+
+def test_the_note_begins_where_noise_outweighs_all_there_is():
+    """alpha, the cost of sampling and noise in units of what can be gained, passes 1."""
+    budget = ApproxDP(1.0, 1e-6)
+
+    def alpha(n):
+        return 1 / math.sqrt(n) + 2 * math.sqrt(20) / (n * budget.mu_per_row())
+
+    last = max(n for n in range(1, 200) if alpha(n) >= 1.0)
+    assert make("acc_srgd", everywhere(10), n=last, d=20).notes
+    assert not make("acc_srgd", everywhere(10), n=last + 1, d=20).notes
 
 
 def test_bends_as_sharp_as_kinks_are_smoothed():

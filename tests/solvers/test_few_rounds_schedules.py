@@ -141,35 +141,56 @@ def test_errors_of_streams(rounds):
 
 
 @pytest.mark.parametrize(
-    ("n", "smoothness", "radius", "expected", "sigma"),
+    ("n", "smoothness", "radius", "expected", "sigma", "printed"),
     [
-        (16_384, 0.125, 10.0, (128, 614.4, 24.0), 0.00468530624),  # c_M = M D/L = 2.5
-        (1_000_000, 0.5, 1.0, (1000, 24_000.0, 12.0), 9.00138362e-6),  # c_M = 1
+        # c_M = M D/L = 2.5, and 1
+        (16_384, 0.125, 10.0, (128, 614.4, 24.0), 0.00468530624, 0.00876540535),
+        (1_000_000, 0.5, 1.0, (1000, 24_000.0, 12.0), 9.00138362e-6, 1.71355743e-5),
     ],
 )
-def test_general_schedule(n, smoothness, radius, expected, sigma):
-    """Theorem 14 and Lemma 8 (zero-out, epsilon = 1, delta = 1e-6); noise in units of beta b_t."""
+def test_general_schedule(n, smoothness, radius, expected, sigma, printed):
+    """Theorem 14 and Lemma 8 (zero-out, epsilon = 1, delta = 1e-6); noise in units of beta b_t.
+
+    Corollary 13 prints 2 sqrt(log2(T)/levels) times the lemma's.
+    """
     found = schedules.general(n, 1.0, smoothness, radius)
     assert dataclasses.astuple(found) == pytest.approx(expected)
     node = schedules.tree_sigma(found.rounds, found.clip, 1.0, 1e-6)
     assert node / (n // found.rounds) / found.beta == pytest.approx(sigma, rel=2e-9)
+    ratio = 2 * math.sqrt(math.log2(found.rounds) / (1 + math.ceil(math.log2(found.rounds))))
+    assert ratio * sigma == pytest.approx(printed, rel=2e-9)
 
 
 def test_realizable_schedule_wants_more_rows_than_there_are():
     with pytest.raises(AssumptionError, match=r"1,24\d,\d{3} rounds, .* 1,000,000 rows .* 39,4"):
         schedules.realizable(10**6, 20, 1.0, 10.0, 1.0, 1e-6)
 
+
+@pytest.mark.parametrize(
+    ("most", "delta", "expected"),
+    [
+        (lambda n: n, lambda n: 1 / n, 1.5e6),
+        (lambda n: n / 10, lambda n: 1 / n, 8.7e7),
+        (math.sqrt, lambda n: 1 / n, 7.8e25),
+        (lambda n: n, lambda n: 1e-6, 1.4e6),
+        (lambda n: n / 10, lambda n: 1e-6, 5.2e7),
+        (math.sqrt, lambda n: 1e-6, 3.7e22),
+    ],
+)
+def test_where_the_realizable_schedule_begins(most, delta, expected):
+    """The least n whose rounds are at most n, n/10, sqrt(n)."""
+
     def feasible(n):
         try:
-            return schedules.realizable(n, 20, 1.0, 10.0, 1.0, 1 / n).rounds <= n
+            return schedules.realizable(n, 20, 1.0, 10.0, 1.0, delta(n)).rounds <= most(n)
         except AssumptionError:
             return False
 
-    low, high = 10**5, 10**8
-    while high - low > 1000:
-        middle = (low + high) // 2
-        low, high = (low, middle) if feasible(middle) else (middle, high)
-    assert high == pytest.approx(1.5e6, rel=0.05)
+    low, high = math.log(1e5), math.log(1e27)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if feasible(math.floor(math.exp(middle))) else (middle, high)
+    assert math.exp(high) == pytest.approx(expected, rel=0.05)
 
 
 def test_realizable_schedule_where_it_exists():
@@ -196,29 +217,66 @@ def test_published_noise_suffices(rounds, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "true"), [(2, 1.615), (8, 1.296), (15, 1.123), (16, 1.251), (64, 1.205)]
+    ("rounds", "printed", "natural", "other"),
+    [
+        (2, (1.615, 3.464), (1.972, 4.255), (0.527, 1.109)),
+        (8, (1.296, 2.765), (1.581, 3.389), (0.424, 0.891)),
+        (15, (1.123, 2.390), (1.370, 2.926), (0.368, 0.773)),
+        (16, (1.251, 2.668), (1.526, 3.269), (0.410, 0.861)),
+        (64, (1.205, 2.568), (1.470, 3.146), (0.395, 0.830)),
+        (1024, (1.168, 2.486), (1.424, 3.045), (0.382, 0.804)),
+    ],
 )
-def test_printed_noise_of_the_corollary_would_not_suffice(rounds, true):
-    """Corollary 9 leaves out sqrt(2 levels/log2 T): its epsilon of 1 is more (zero-out)."""
+def test_printed_noise_of_the_corollary_would_not_suffice(rounds, printed, natural, other):
+    """Corollary 9 leaves out sqrt(2 levels/log T): a claimed epsilon of 1 is more.
+
+    Zero-out and replace-one, for logarithms of base 2 and e; and Corollary 13, which suffices for
+    zero-out.
+    """
     levels = 1 + math.ceil(math.log2(rounds))
-    printed = schedules.tree_sigma(rounds, 1.0, 1.0, 1e-6)
-    printed *= math.sqrt(math.log2(rounds) / (2 * levels))
+    lemma = schedules.tree_sigma(rounds, 1.0, 1.0, 1e-6)
     norm = mechanism("tree", rounds=rounds).column_norm
-    assert gaussian.epsilon(1e-6, norm / printed) == pytest.approx(true, abs=6e-4)
+
+    def true(ratio):
+        return tuple(gaussian.epsilon(1e-6, reach * norm / (ratio * lemma)) for reach in (1, 2))
+
+    share = math.sqrt(math.log2(rounds) / (2 * levels))
+    assert true(share) == pytest.approx(printed, abs=6e-4)
+    assert true(share * math.sqrt(math.log(2))) == pytest.approx(natural, abs=6e-4)
+    assert true(math.sqrt(8) * share) == pytest.approx(other, abs=6e-4)
 
 
 @pytest.mark.parametrize(
-    ("delta", "first"), [(1e-3, 9.03), (1e-5, 9.87), (1e-6, 10.20), (1e-8, 10.75)]
+    ("delta", "first", "halved"),
+    [
+        (1e-1, 7.741, 5.743),
+        (1e-2, 8.459, 6.772),
+        (1e-3, 9.022, 7.463),
+        (1e-5, 9.862, 8.420),
+        (1e-6, 10.192, 8.782),
+        (1e-8, 10.743, 9.374),
+    ],
 )
-def test_where_published_noise_stops_to_suffice(delta, first):
-    """A single release of mu = epsilon/sqrt(2 log(2.5/delta)), at the full delta."""
+def test_where_published_noise_stops_to_suffice(delta, first, halved):
+    """A single release of mu = epsilon/sqrt(2 log(c/delta)) at the full delta; c = 2.5, 1.25."""
 
-    def suffices(epsilon):
-        mu = 1 / schedules.tree_sigma(1, 1.0, epsilon, delta)
+    def suffices(epsilon, constant):
+        mu = 1 / schedules.tree_sigma(1, 1.0, epsilon, delta * 2.5 / constant)
         return gaussian.delta(epsilon, mu) <= delta
 
-    assert suffices(first - 0.02)
-    assert not suffices(first + 0.02)
+    for epsilon, constant in ((first, 2.5), (halved, 1.25)):
+        assert suffices(epsilon - 1e-3, constant)
+        assert not suffices(epsilon + 1e-3, constant)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "ratio"),
+    [(0.1, 1.50), (0.5, 1.35), (1, 1.285), (2, 1.217), (4, 1.137), (8, 1.039)],
+)
+def test_tight_noise_is_smaller_than_the_published_formula(epsilon, ratio):
+    tight = ApproxDP(epsilon, 1e-6).mu_per_row()
+    published = epsilon / math.sqrt(2 * math.log(2.5e6))
+    assert tight / published == pytest.approx(ratio, abs=6e-3)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ..models.file import SavedModel
 from ..models.kinds import KINDS
 from ..models.linear import LinearModel
 from ..models.setup import Setup, setup_for
-from ..plans import Result
+from ..plans import Result, warn_of_notes
 from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer import Odometer
 from ..privacy.randomness import Randomness
@@ -240,6 +240,7 @@ class PrivateLinearModel(PrivateEstimator):
                 f"{solver} reads rows more than once, and those of an iterator come once. Use "
                 f"solver='auto', or one of {', '.join(ONE_PASS)}."
             )
+        warn_of_notes(made, stacklevel=3)  # whoever called fit
         result = run(
             made,
             table,

@@ -8,9 +8,10 @@ Paper      Choquette-Choo, Ganesh, Thakurta 2025: Algorithm 1 (acc_srgd), Thm 15
 Guarantee  Every row enters one batch. One prefix-sum release, mu = sensitivity column_norm / sigma;
            acc_independent: one Gaussian release a batch, mu = sensitivity / sigma by parallel
            composition. Clipping alone is relied upon: any loss, convex or not, any step.
-Rate       E[F(w) - F*] <= 2 beta R^2/(T (T+1)) + R (4/3 L/sqrt(n) + 2 z L e sqrt(d)/n) + smaller
-           terms, z = sensitivity/(L mu), e the largest prefix error (about 1 + log(T)/pi), for
-           smooth convex F; T of order sqrt(M R/(L (1/sqrt(n) + z sqrt(d)/n))) rounds suffice.
+Rate       E[F(w) - F*] <= 2 beta R^2/(T (T+1)) + D (4/3 L/sqrt(n) + 2 z L e sqrt(d)/n) + smaller
+           terms, z = sensitivity/(L mu), e the largest prefix error (about 1 + log(T)/pi), D the
+           diameter, for convex F and beta >= 2 M, where no clip acts; T of order
+           sqrt(M R/(L (1/sqrt(n) + z sqrt(d)/n))) rounds suffice. `risk` has R for D.
 Needs      rows bounded in l2, n public. Smoothness and convexity for the rate only.
 Symbols    T, B_t, beta, C, M_F, eta_t, tau_t, b_t -> rounds, batches(), beta, clip,
            population_smoothness, t + 1, 2/(t + 2), -noise/beta.
@@ -73,7 +74,7 @@ def plan_accelerated(
     """Return a plan of `acc_srgd`; ``noise`` names a prefix-sum mechanism."""
     _validate.choice("schedule", schedule, SCHEDULES)
     if schedule != "default":
-        published = published_schedule(schedule, problem.facts(n, d), budget)
+        published = published_schedule(schedule, problem.facts(n, d), budget, rounds)
         rounds = published.rounds if rounds is None else rounds
         beta = published.beta if beta is None else beta
         clip = published.clip if clip is None else clip

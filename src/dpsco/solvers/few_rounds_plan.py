@@ -19,7 +19,7 @@ from ..problem import Facts, Loss
 from . import few_rounds_schedules as schedules
 from .envelopes import BLUR, TOUCHED, blurred, descended, kinked
 from .few_rounds_schedules import Scales
-from .rounds import BatchPlan
+from .rounds import BatchPlan, check_rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Plan(BatchPlan):
 
     @property
     def risk(self) -> float:
-        """The bound of the header at this plan's rounds, for the noise that it has."""
+        """What to expect at this plan's rounds, with the noise that it has; the header says how."""
         scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
         norm = 1.0 if self.mechanism is None else self.mechanism.column_norm
         # A clip above the gradients' bound, or published noise, costs more than the budget's price.
@@ -194,18 +194,21 @@ def full_tree(rounds: int, n: int) -> int:
     return full if full <= n else rounds
 
 
-def published_schedule(schedule: str, facts: Facts, budget: Budget) -> schedules.Published:
+def published_schedule(
+    schedule: str, facts: Facts, budget: Budget, rounds: int | None
+) -> schedules.Published:
     """Return a schedule of the paper, or why it does not apply."""
     bound, radius = facts.lipschitz, facts.radius
     if not (math.isfinite(bound) and math.isfinite(radius)):
         raise AssumptionError(
-            f"schedule={schedule!r} needs a bounded domain and bounded gradients; "
-            f"{facts.problem} has neither bound of its own."
+            f"schedule={schedule!r} needs a bounded domain and bounded gradients; {facts.problem} "
+            f"has weights up to a length of {radius:g} and gradients up to {bound:g}."
         )
+    rounds = None if rounds is None else check_rounds(rounds, facts.n)
     if schedule == "paper_general":
         if not math.isfinite(facts.smoothness):
             raise AssumptionError("schedule='paper_general' needs a smooth loss.")
-        return schedules.general(facts.n, bound, facts.smoothness, radius)
+        return schedules.general(facts.n, bound, facts.smoothness, radius, rounds)
     if not isinstance(budget, ApproxDP):
         raise AssumptionError("schedule='paper_realizable' needs an (epsilon, delta) budget.")
     return schedules.realizable(facts.n, facts.size, bound, radius, budget.epsilon, budget.delta)

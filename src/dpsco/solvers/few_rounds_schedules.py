@@ -1,8 +1,8 @@
 """How many rounds, how long steps, which clip: schedules of the few-round solvers.
 
 Pure functions of public numbers. Privacy holds for any values, since every contribution is clipped;
-they decide accuracy alone. Section numbers are those of Choquette-Choo, Ganesh, Thakurta 2025. The
-published schedules are for reproduction: their constants ask for sample sizes that nobody has.
+they decide accuracy alone. The published schedules are those of Choquette-Choo, Ganesh, Thakurta
+2025, for reproduction: their constants ask for sample sizes that nobody has.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ def hastened(beta: float, rounds: int, enough: int, haste: tuple[float, float]) 
 
 
 def recursive_excess(scales: Scales, rounds: int, beta: float, error: float) -> float:
-    """Return the bound on the excess risk of accelerated steps on noisy prefix sums.
+    """Return the excess risk to expect of accelerated steps on noisy prefix sums.
 
     2 beta R^2/(T (T+1)) + R (4/3 L/sqrt(n) + 2 price L e sqrt(d)/n) + (L^2/B + 2 d (price L e/B)^2
-    /(T+1))/beta, with e the largest prefix error of the mechanism.
+    /(T+1))/beta, with e the largest prefix error of the mechanism. The theorem has the diameter in
+    the place of the second R, for it follows the z steps wherever they may be, and beta >= 2 M.
     """
     batch, noise = scales.n / rounds, scales.price * scales.gradient * error
     left = 2 * beta * scales.distance**2 / (rounds * (rounds + 1))
@@ -140,15 +141,26 @@ class Published:
     clip: float
 
 
-def general(n: int, gradient: float, smoothness: float, radius: float) -> Published:
-    """Return the schedule of Thm 14, with batches of sqrt(n) rows.
+def general(
+    n: int, gradient: float, smoothness: float, radius: float, rounds: int | None = None
+) -> Published:
+    """Return the schedule of Thm 14; by default with batches of sqrt(n) rows, its largest.
 
     ``radius`` is half of the domain's diameter D; c_M = M D/L.
+
+    Raises:
+        AssumptionError: so few rounds make batches of more than sqrt(n) rows.
     """
-    batch = math.isqrt(n)
+    batch = math.isqrt(n) if rounds is None else n // rounds
+    if batch > math.isqrt(n):
+        raise AssumptionError(
+            f"schedule='paper_general' has batches of at most sqrt(n) rows; {rounds} rounds make "
+            f"batches of {batch} rows, sqrt(n) is {math.isqrt(n)}. Ask for at least "
+            f"{-(-n // (math.isqrt(n) + 1))} rounds; schedule='default' takes any number."
+        )
     ratio = smoothness * 2 * radius / gradient
     beta = (16 * ratio + 8) * gradient * n**1.5 / (radius * batch**2)
-    return Published(n // batch, beta, (8 * ratio + 4) * gradient)
+    return Published(rounds or n // batch, beta, (8 * ratio + 4) * gradient)
 
 
 def realizable(
