@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import dpsco as dp
-from dpsco.errors import AssumptionError, DataError, ParameterError
+from dpsco.errors import AccuracyWarning, AssumptionError, DataError, ParameterError
 from dpsco.models import SavedModel
 
 N = 4000
@@ -193,7 +193,9 @@ def test_one_row_has_no_delta_by_default():
         ParameterError, match=r"1/n\^2 unless it is given.*n = 1 row\. .*give delta"
     ):
         logistic().fit(table)
-    model = logistic(delta=1e-6, options={"rounds": 1}).fit(table)  # nothing was used up
+    with pytest.warns(AccuracyWarning, match="too few rows") as said:  # nothing was used up
+        model = logistic(delta=1e-6, options={"rounds": 1}).fit(table)
+    assert said[0].filename == __file__
     assert model.certificate_.budget.delta == 1e-6
 
 
