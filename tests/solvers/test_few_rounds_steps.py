@@ -283,6 +283,45 @@ def test_noise_free_bound_on_quadratics(rounds, radius):
         assert max(short) > max(ratios)  # the bound knows the step
 
 
+@pytest.mark.parametrize("walk", [False, True], ids=["independent", "walk"])
+@pytest.mark.parametrize("rounds", [2, 7, 30])
+def test_noisy_bound_on_quadratics(rounds, walk):
+    """What errors e_t of the prefix sums cost at most, for beta >= 2 M, whatever they are.
+
+    F(y_T) - F* <= 2/(T (T+1)) (beta R^2 + sum of |e_t|^2/beta - <e_t, z_t - x*>); without the sum
+    it would be false.
+    """
+    ratios, without = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        curvatures = 10.0 ** rng.uniform(-3, 0, 3)
+        centre, radius = rng.standard_normal(3), 10.0 ** rng.uniform(-0.5, 0.5)
+
+        def risk(w, curvatures=curvatures, centre=centre):
+            return 0.5 * curvatures @ (w - centre) ** 2
+
+        best = minimize(
+            risk, np.zeros(3), jac=lambda w, a=curvatures, c=centre: a * (w - c), method="SLSQP",
+            constraints=[{"type": "ineq", "fun": lambda w, r=radius: r**2 - w @ w}],
+            options={"ftol": 1e-14, "maxiter": 500},
+        )  # fmt: skip
+        beta = 2 * curvatures.max()
+        plan = make("acc_srgd", squared(radius), rounds, 3, rounds=rounds, clip=1.0, beta=beta)
+        stepper = get("acc_srgd").stepper(plan)
+        errors = rng.standard_normal((rounds, 3)) * 10.0 ** rng.uniform(-2, 0.5)
+        errors = np.cumsum(errors, axis=0) if walk else errors
+        allowed = first = beta * best.x @ best.x
+        for t, error in enumerate(errors):
+            exact = (t + 1) * curvatures * (stepper.point - centre)
+            allowed += error @ error / beta - error @ (stepper.mirror - best.x)
+            stepper.take(exact + error - stepper.prefix)
+        excess = (risk(stepper.answer()) - best.fun) * rounds * (rounds + 1) / 2
+        ratios.append(excess / allowed)
+        without.append(excess / first)
+    assert 0.05 < max(ratios) <= 1.0
+    assert max(without) > 1.0
+
+
 # -- what a row contributes ------------------------------------------------------------------------
 
 
