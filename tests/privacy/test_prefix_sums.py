@@ -18,7 +18,8 @@ from scipy import special
 
 from dpsco.errors import ParameterError, RandomnessError
 from dpsco.privacy import prefix_matrices
-from dpsco.privacy.prefix_sums import MECHANISMS, NoiseStream, PrefixMechanism, mechanism
+from dpsco.privacy.prefix_noise import NoiseStream
+from dpsco.privacy.prefix_sums import MECHANISMS, PrefixMechanism, mechanism
 
 HORIZONS = range(1, 34)
 BANDED = ("banded", "bisr")
@@ -402,7 +403,7 @@ def test_stream_cannot_be_duplicated(duplicate: object) -> None:
 
 def test_stream_stays_in_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = mechanism(rounds=3).start(lambda: np.ones(2))
-    monkeypatch.setattr("dpsco.privacy.prefix_sums.os.getpid", lambda: -1)
+    monkeypatch.setattr("dpsco.privacy.prefix_noise.os.getpid", lambda: -1)
     with pytest.raises(RandomnessError, match="process"):
         stream.next()
 
