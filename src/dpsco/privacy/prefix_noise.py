@@ -138,7 +138,10 @@ def _merge(slots: Array, level: int, block: Array) -> Array:
 def _toeplitz_step(description: PrefixMechanism) -> Step:
     """Scale_t * sum_{j <= t} q_{t-j} z_j; all z are kept. The scale is 1 unless normalised."""
     rounds = description.rounds
-    reverse = matrices.square_root(rounds).inverse[::-1].copy()
+    if description.exponent is None:
+        reverse = matrices.square_root(rounds).inverse[::-1].copy()
+    else:
+        reverse = matrices.power_series(-description.exponent, rounds)[::-1].copy()
     normalised = description.name == "toeplitz_cn"
     scales = matrices.column_scales(rounds) if normalised else np.ones(rounds)
 
@@ -181,13 +184,20 @@ def _bisr_step(description: PrefixMechanism) -> Step:
 
 
 def _blt_step(description: PrefixMechanism) -> Step:
-    """z_t - sum_j weight_j s_j, then s_j <- decay_j s_j + zeta_t."""
-    decays, weights = matrices.blt_design(description.rounds)
+    """zeta_t = z_t - sum_j weight_j s_j, then s_j <- decay_j s_j + zeta_t.
+
+    Normalised, the increment is zeta_t times the norm of the encoder's column t, which is computed
+    when it is needed: memory does not grow with the rounds.
+    """
+    rounds, normalised = description.rounds, description.name == "blt_cn"
+    decays, weights = matrices.blt_design(rounds)
 
     def step(t: int, first: Array, draw: Draw, buffers: Array) -> Array:
         increment: Array = first - weights @ buffers
         buffers *= decays[:, np.newaxis]
         buffers += increment
+        if normalised:
+            increment *= matrices.blt_norms(rounds, np.array([float(rounds - t)]))
         return increment
 
     return step
@@ -201,4 +211,6 @@ _STEPS: dict[str, Callable[[PrefixMechanism], Step]] = {
     "banded": _banded_step,
     "bisr": _bisr_step,
     "blt": _blt_step,
+    "blt_cn": _blt_step,
+    "power": _toeplitz_step,
 }
