@@ -44,6 +44,8 @@ from dpsco.privacy.releases import (
     ShuffledRelease,
 )
 
+from .conftest import described as example
+
 FALSE_ALARM = 1e-6
 WRONG_SCALES = (0.9, 1.1)
 ROWS = (100, 112)
@@ -990,7 +992,7 @@ def noisy_prefixes(described, sigma, seed, size=8000):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_prefix_sums_have_the_declared_covariance(name):
-    described = mechanism(name, rounds=7, bands=3 if name in ("banded", "bisr") else None)
+    described = example(name, 7)
     prefixes = noisy_prefixes(described, 2.5, 1)
     assert prefixes.shape == (7, 8000)
     assert covariance_p(prefixes, described, 2.5) > FALSE_ALARM

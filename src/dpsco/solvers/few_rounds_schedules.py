@@ -132,10 +132,10 @@ def best_independent_rounds(scales: Scales) -> int:
 
 
 def largest_error(mechanism: PrefixMechanism) -> float:
-    """Return the largest prefix error e; for very long streams a bound on the Toeplitz one."""
-    if mechanism.rounds <= 4096:
-        return mechanism.error_max()
-    return landau(mechanism.rounds)
+    """Return the largest prefix error e; for very long streams a bound on it."""
+    if mechanism.rounds > 2**14 and mechanism.name in ("toeplitz", "toeplitz_cn"):
+        return landau(mechanism.rounds)
+    return mechanism.error_bound()
 
 
 def landau(rounds: float) -> float:
