@@ -89,11 +89,13 @@ plt.show()
 # noise averages out as fast as it grows, so that more rounds do no harm: about 32 suffice here. But
 # each reads the whole table again. The one-pass solvers read every row once. Plain steps get most
 # of their quality within a few dozen rounds; accelerated ones on corrected gradients within eight,
-# and are then close to 32 full passes.
+# and are then close to 32 full passes. With many more rounds than it takes by itself ``acc_srgd``
+# gets worse again: its batches become small, and its noise is made for few.
 
-print(f"{'rounds':>8}" + "".join(f"{solver:>22}" for solver in SOLVERS))
-for i, rounds in enumerate(ROUNDS):
-    print(f"{rounds:>8}" + "".join(f"{found[solver][i]:>22.4f}" for solver in SOLVERS))
+print("rounds " + "".join(f"{rounds:>7}" for rounds in ROUNDS))
+for solver, risks in found.items():
+    print(solver)
+    print("       " + "".join(f"{risk:>7.4f}" for risk in risks))
 
 # %%
 # Left to themselves, the solvers choose the number of rounds from public facts:

@@ -7,7 +7,8 @@ number of rounds grow that is worth having? Theory says: like the fourth root to
 the number of rows, if steps are accelerated and gradients corrected from round to round
 (``acc_srgd``); like the number of rows itself, if every step reads one row (``phased_sgd``, whose
 steps wait for each other). Here it is measured. ``python -m benchmarks.rounds_needed`` in the
-repository does the same with more tables, more step sizes and error bars.
+repository does the same with more tables, more step sizes and error bars: its figure is on the page
+about training in few rounds.
 """
 
 # %%
@@ -66,6 +67,7 @@ def excess(weights):
 # long steps, by looking at the answer, which in earnest nobody can.
 
 smoothness = 0.25 * np.mean(fresh[:, 0] ** 2)
+COLOURS = {"acc_srgd": "C0", "acc_independent": "C1", "dp_sgd_single_epoch": "C2"}
 SETTINGS = {
     "acc_srgd": [{"population_smoothness": smoothness}],
     "acc_independent": [{"population_smoothness": smoothness}],
@@ -95,38 +97,57 @@ for n in SIZES:
             for rounds in ROUNDS
         ]
 
-figure, axes = plt.subplots()
-for (solver, of), line in zip(curves.items(), ("-", ":", "--"), strict=True):
-    for n, marker, colour in zip(SIZES, "os^", ("C0", "C1", "C2"), strict=True):
-        label = f"{solver}, n = {n:,}"
-        axes.loglog(ROUNDS, of[n], line, marker=marker, color=colour, label=label)
-axes.set_xticks(ROUNDS, labels=[str(rounds) for rounds in ROUNDS])
-axes.minorticks_off()
-axes.set_xlabel("rounds")
-axes.set_ylabel(f"excess risk (mean of {TABLES} tables)")
-axes.set_title(f"What rounds buy, and how many, at epsilon 1 ({D} features)")
-axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.15), ncols=3, fontsize="small")
+figure, panels = plt.subplots(1, len(SIZES), sharey=True, figsize=(9.0, 3.6), layout="constrained")
+for axes, n in zip(panels, SIZES, strict=True):
+    for (solver, of), marker in zip(curves.items(), "os^", strict=True):
+        axes.loglog(ROUNDS, of[n], marker=marker, color=COLOURS[solver], label=solver)
+    axes.set_xticks(ROUNDS, labels=[str(rounds) for rounds in ROUNDS])
+    axes.minorticks_off()
+    axes.set_xlabel("rounds")
+    axes.set_title(f"{n:,} rows")
+panels[0].set_ylabel(f"excess risk (mean of {TABLES} tables)")
+panels[0].legend(fontsize="small")
 plt.show()
 
 # %%
 # Rounds needed
 # -------------
 # The fewest rounds that come within 10 % of a solver's own best, and that best. With six tables
-# and rounds that double, an answer may be off by one step of the grid.
+# and rounds that double, an answer may be off by one step of the grid. ``phased_sgd`` has no rounds
+# to choose: each of its steps reads one row and waits for the one before.
 
-print(f"{'n':>8}" + "".join(f"{solver:>28}" for solver in SETTINGS))
-for n in SIZES:
-    cells = []
-    for of in curves.values():
-        least = min(of[n])
-        needed = next(
-            rounds for rounds, found in zip(ROUNDS, of[n], strict=True) if found <= 1.1 * least
-        )
-        cells.append(f"{needed:>12} rounds, {least:.5f}")
-    print(f"{n:>8}" + "".join(f"{cell:>28}" for cell in cells))
+
+def needed(found):
+    """Return the fewest rounds close to the best."""
+    return next(
+        rounds for rounds, risk in zip(ROUNDS, found, strict=True) if risk <= 1.1 * min(found)
+    )
+
+
+rounds_needed = {solver: [needed(of[n]) for n in SIZES] for solver, of in curves.items()}
+rounds_needed["phased_sgd"] = [
+    sum(dp.plan(problem, n=n, d=D, budget=budget, solver="phased_sgd").sizes) for n in SIZES
+]
+
+figure, axes = plt.subplots()
+for (solver, of), marker in zip(rounds_needed.items(), "os^D", strict=True):
+    rate = np.polyfit(np.log(SIZES), np.log(of), 1)[0]
+    axes.loglog(SIZES, of, marker=marker, label=f"{solver}: slope {rate:.2f}")
+axes.set_xticks(SIZES, labels=[f"{n:,}" for n in SIZES])
+axes.minorticks_off()
+axes.set_xlabel("rows")
+axes.set_ylabel("sequential rounds")
+axes.legend()
+plt.show()
+
+for solver, of in curves.items():
+    print(solver)
+    for n, rounds in zip(SIZES, rounds_needed[solver], strict=True):
+        print(f"{n:>8,} rows: {rounds:>3} rounds, excess {min(of[n]):.5f}")
 
 # %%
 # Fresh gradients with independent noise stop gaining after a few rounds: every further batch is
 # smaller, and noisier. Their best comes early, because it is not good. ``acc_srgd`` goes on gaining
 # with a number of rounds that stays in the dozens, and ends with a fraction of their excess where
-# there are many rows. One row a step would be 65,536 rounds.
+# there are many rows. SGD with the best of the three steps, which nobody knows beforehand, is ahead
+# of it where rounds are very few. One row a step would be 65,536 rounds.
