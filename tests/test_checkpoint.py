@@ -1,6 +1,8 @@
 """Checkpoints: an interrupted run ends like any other, is paid for once, and repeats no noise."""
 
 import dataclasses
+import errno
+import gc
 import os
 import shutil
 import sqlite3
@@ -15,8 +17,10 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco import checkpoint_file, checkpoint_lock
 from dpsco.checkpoint import CAVEAT, Checkpoint, glance
-from dpsco.checkpoint_file import Glance
+from dpsco.checkpoint_file import Glance, Store
+from dpsco.checkpoint_lock import Hold
 from dpsco.errors import (
     BudgetError,
     CheckpointError,
@@ -848,7 +852,10 @@ def test_files_that_are_no_checkpoints_are_refused(begun, tmp_path):
 def test_paths_that_cannot_be_written_are_refused(begun, tmp_path):
     no = tmp_path / "no" / "folder"
     refused(begun, CheckpointError, "cannot make .*No such file", checkpoint=no)
-    refused(begun, CheckpointError, "cannot use the checkpoint", checkpoint=tmp_path)
+    refused(begun, CheckpointError, "is a folder. Name a file in it", checkpoint=tmp_path)
+    refused(begun, ParameterError, "must be the path of a file, got ''", checkpoint="")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    refused(begun, CheckpointError, "link to .*nothing, where", checkpoint=tmp_path / "link")
 
 
 def test_a_key_that_others_may_read_is_refused(begun, tmp_path):
@@ -866,6 +873,123 @@ def test_an_empty_file_is_a_new_run(tmp_path):
 
 
 # -- one at a time ---------------------------------------------------------------------------------
+
+ELSEWHERE = """
+    import sys
+    from dpsco.checkpoint import glance
+    from dpsco.errors import CheckpointError
+
+    try:
+        print(glance(sys.argv[1]).round)
+    except CheckpointError as problem:
+        print("in use" if "is in use: another run holds it" in str(problem) else problem)
+"""
+
+
+def ask_elsewhere(path):
+    """Return what another process finds when it opens a checkpoint: its round, or why not."""
+    command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), path]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_file_is_held_from_the_moment_it_is_opened(tmp_path):
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 2, checkpoint=path)
+    assert ask_elsewhere(path) == "2"
+    store = Store(path)  # nothing is read or written yet
+    assert ask_elsewhere(path) == "in use"
+    store.close()
+    assert ask_elsewhere(path) == "2"
+
+
+holds = pytest.mark.skipif(
+    checkpoint_lock._KIND is None, reason="the system has no locks that belong to an open file"
+)
+
+
+@holds
+def test_reading_the_file_during_a_run_does_not_give_its_noise_to_others(tmp_path):
+    # Closing a file drops the locks that SQLite has on it, in the whole process.
+    plan, path, found = make(), tmp_path / "run", []
+
+    def progress(done, total):
+        if done == 2:
+            path.read_bytes()
+            with pytest.raises(CheckpointError, match="is in use"):
+                glance(path)  # in this process, which closes the file again
+            found.append(ask_elsewhere(path))
+
+    dp.run(plan, (X, Y), checkpoint=path, progress=progress)
+    assert found == ["in use"]
+    assert ask_elsewhere(path) == str(ROUNDS)
+
+
+@holds
+def test_without_such_locks_those_of_sqlite_are_left(tmp_path, monkeypatch):
+    for name, value in (("_KIND", None), ("_set_lock", refuse_lock)):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint_lock, name, value)
+            plan, path = make(), tmp_path / name
+            with Checkpoint(path, plan, order="secret") as kept:
+                for _ in range(2):
+                    with pytest.raises(CheckpointError, match="is in use"):
+                        Checkpoint(path, plan, order="secret")
+                assert ask_elsewhere(path) == "in use"
+                kept.open_ledger()
+            dp.run(plan, (X, Y), checkpoint=path)
+
+
+def refuse_lock(descriptor, kind):
+    raise OSError(errno.ENOLCK, "no locks available")
+
+
+@holds
+def test_a_child_that_outlives_its_parent_does_not_keep_the_file(tmp_path):
+    script = """
+        import os, sys, time
+        from pathlib import Path
+        from dpsco.checkpoint_file import Store
+
+        store = Store(Path(sys.argv[1]))
+        if not os.fork():
+            sys.stdin.read()  # until the pipe is closed
+            os._exit(0)
+        os.kill(os.getpid(), 9)
+    """
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 1, checkpoint=path)
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), path], stdin=subprocess.PIPE
+    ) as parent:
+        assert parent.wait() == -9
+        assert glance(path).round == 1  # while the child waits
+
+
+@holds
+def test_a_checkpoint_that_nobody_refers_to_lets_go(tmp_path):
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 1, checkpoint=path)
+    Store(path)  # and forgotten
+    gc.collect()
+    assert ask_elsewhere(path) == "1"
+    assert checkpoint_lock._held == {}
+
+
+@holds
+def test_a_file_that_was_replaced_before_it_was_locked_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    path.touch(mode=0o600)
+    locked = checkpoint_lock._locked
+
+    def replaced(descriptor):
+        path.unlink()
+        path.with_name("other").touch(mode=0o600)
+        path.with_name("other").rename(path)
+        return locked(descriptor)
+
+    monkeypatch.setattr(checkpoint_lock, "_locked", replaced)
+    with pytest.raises(CheckpointError, match="is in use"):
+        Store(path)
 
 
 def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
@@ -902,14 +1026,13 @@ def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
 
 def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, monkeypatch):
     plan, path, first = make(), tmp_path / "run", []
-    connect = sqlite3.connect
 
     def overtaken(*arguments, **settings):  # another run begins between making the file and locking
-        monkeypatch.setattr(sqlite3, "connect", connect)
+        monkeypatch.setattr(checkpoint_file, "Hold", Hold)
         first.append(Checkpoint(path, plan, order="secret"))
-        return connect(*arguments, **settings)
+        return Hold(*arguments, **settings)
 
-    monkeypatch.setattr(sqlite3, "connect", overtaken)
+    monkeypatch.setattr(checkpoint_file, "Hold", overtaken)
     with pytest.raises(CheckpointError, match="is in use"):
         dp.run(plan, Untouchable(), checkpoint=path)
     first[0].close()
@@ -948,6 +1071,7 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     with Checkpoint(path, plan, order="stream") as kept:
         ledger = kept.open_ledger()
         going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        going.commit(np.zeros(D + 1))
         child = os.fork()
         if not child:
             with pytest.raises(CheckpointError, match="must stay in the process"):
@@ -959,8 +1083,13 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
         with pytest.raises(LedgerError, match="neither copied nor pickled"):
             kept.__reduce_ex__(4)
-        with pytest.raises(CheckpointError, match="is in use"):  # the child has not let go of it
+        assert ask_elsewhere(path) == "in use"  # the child has not let go of it
+        with pytest.raises(CheckpointError, match="is in use"):
             Checkpoint(path, plan, order="stream")
+        assert Path(f"{path}-journal").exists()  # nor has it cleared up beside the file
+        kept.commit(going)
+    assert not Path(f"{path}-journal").exists()
+    assert glance(path).round == 1
 
 
 # -- no room ---------------------------------------------------------------------------------------
