@@ -134,8 +134,8 @@ class Checkpoint(Unique):
         self._check_same_odometer(purse)
         if self._opened:
             raise LedgerError(
-                f"the ledger of {self.path} was opened before, and another one would draw its noise "
-                "again. Use that one, or close the checkpoint and open it anew."
+                f"the ledger of {self.path} was opened before, and another one would draw its "
+                "noise again. Use that one, or close the checkpoint and open it anew."
             )
         self._opened = True
         try:
@@ -241,7 +241,7 @@ class Checkpoint(Unique):
         try:
             certificate = Certificate.from_json(json.loads(record))
             return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
-        except (DpscoError, ValueError, KeyError) as problem:
+        except (DpscoError, ValueError, TypeError, LookupError) as problem:
             raise self._store.damaged(f"its result cannot be read ({problem})") from None
 
 

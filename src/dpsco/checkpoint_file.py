@@ -1,8 +1,9 @@
 """The file behind a checkpoint: SQLite's, readable by its owner alone, locked while it is used.
 
 Every write is one transaction that is on the disk when it returns. The lock belongs to the process,
-and goes with it, however it ends (`dpsco.checkpoint_lock`). What is deleted is overwritten; what the
-disk itself keeps of old blocks is beyond this file, so keep it on an encrypted disk if that matters.
+and goes with it, however it ends; `dpsco.checkpoint_lock` has it. What is deleted is overwritten;
+what the disk itself keeps of old blocks is beyond this file, so keep it on an encrypted disk if
+that matters.
 """
 
 from __future__ import annotations
