@@ -29,8 +29,8 @@ from .stream import Raw, regroup
 from .table import Order, Table
 
 _CHARGED = (
-    "Nothing is returned, and a run that an odometer has paid for stays paid for; with a checkpoint "
-    "it goes on, once the stream has the same rows and n of them in all."
+    "Nothing is returned, and a run that an odometer has paid for stays paid for; with a "
+    "checkpoint it goes on, once the stream has the same rows and n of them in all."
 )
 
 

@@ -27,8 +27,8 @@ Order = Literal["secret", "stream"]
 LabelKind = Literal["none", "number", "text", "list"]
 
 UNCHOSEN = (
-    "the rows come in an order that was not chosen by looking at them: no row decides where another "
-    "one stands"
+    "the rows come in an order that was not chosen by looking at them: no row decides where "
+    "another one stands"
 )
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
 
