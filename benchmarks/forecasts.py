@@ -22,8 +22,7 @@ from scipy.optimize import least_squares
 import dpsco as dp
 from dpsco.forecast_terms import SOLVERS, Factors, Terms, terms
 from dpsco.solvers import get
-from dpsco.solvers.envelopes import kinked
-from dpsco.solvers.few_rounds_plan import public_scales
+from dpsco.solvers.few_rounds_plan import default_smoothing, public_scales
 
 from . import made_up
 from .rates.few_round_instances import x4
@@ -113,8 +112,11 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
     (n, d), problem = X.shape, case.problem
     facts = problem.facts(n, d)
     tables = [dp.data.from_arrays(*case.draw(repeat)) for repeat in range(repeats)]
-    row = public_scales(facts, case.budget, None, None).smoothness
-    hint = row * float(np.linalg.eigvalsh(X.T @ X / n)[-1])  # made-up rows may be looked at
+    scales = public_scales(facts, case.budget, None, None)
+    kinked = default_smoothing(facts, scales.alpha) > 0.0
+    hint = scales.smoothness * float(
+        np.linalg.eigvalsh(X.T @ X / n)[-1]
+    )  # made-up rows may be looked at
     for key in SOLVERS:
         takes = "population_smoothness" in get(key).options
         for hinted in (False, True) if takes else (False,):
@@ -134,7 +136,7 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
                 ]
                 mean = max(float(np.mean(found)), FLOOR)
                 if mean <= HOPELESS * facts.constants.value_at_zero:
-                    yield Measured(number, kinked(facts), key, hinted, rounds, terms(plan), mean)
+                    yield Measured(number, kinked, key, hinted, rounds, terms(plan), mean)
 
 
 def residuals(parameters: np.ndarray, records: list[Measured]) -> np.ndarray:

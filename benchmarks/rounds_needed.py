@@ -9,7 +9,7 @@ table prints its middle, and its 10 % and 90 % quantiles.
 phased_sgd has no rounds to choose: it steps on one row after the other, and each step waits for the
 one before. Its sequential rounds are its steps, about n (so Table 1 of Choquette-Choo, Ganesh,
 Thakurta 2025 counts them); its releases are fewer, one a phase. It runs with its own step size:
-longer and shorter ones did worse.
+longer and shorter ones did worse. Its slope is 1 by that definition, not by measurement.
 
     python -m benchmarks.rounds_needed [--output FILE.png] [--quick]
 
@@ -42,7 +42,7 @@ WITHIN = 1.1  # times the best excess
 RESAMPLED = 400
 TUNING = 3  # tables on which step sizes are chosen
 SHARES = (0.25, 0.5, 1.0)  # of the schedule's own beta
-STEPS = tuple(16.0 * 2**k for k in range(5))  # of SGD, far beyond the safe ones
+STEPS = tuple(4.0 * 2 ** (k / 2) for k in range(13))  # of SGD: to seven times the safe ones
 
 Options = dict[str, object]
 Table = tuple[np.ndarray, np.ndarray | None]

@@ -252,7 +252,7 @@ def test_the_hard_family_is_as_hard_as_the_rate_at_every_n():
     assert few_rounds.alpha(10_000, 20, dp.ApproxDP(1.0, 1e-6)) == pytest.approx(0.013778668)
 
 
-def test_rounds_needed_are_thefewest_within_a_tenth_of_the_best():
+def test_rounds_needed_are_the_fewest_within_a_tenth_of_the_best():
     means = np.full(len(rounds_needed.ROUNDS), 2.0)
     means[4:] = 1.09
     means[-1] = 1.0

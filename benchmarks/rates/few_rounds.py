@@ -45,6 +45,7 @@ def _x2(
     epsilon: float = 1.0,
     repeats: int = 24,
     options: Options = X2_SMOOTHNESS,
+    slopes: tuple[float, float] = STEEP,
 ) -> Experiment:
     """Return X2 with mean excess below ``limits``, and no run above L R alpha_n."""
     budget, instance = dp.ApproxDP(epsilon, 1e-6), x2()
@@ -56,7 +57,7 @@ def _x2(
         tuple(limits),
         repeats=repeats,
         options=options,
-        slope=STEEP,
+        slope=slopes,
         excess={n: (0.0, limit) for n, limit in limits.items()},
         limit={n: 10.0 * alpha(n, 20, budget) for n in limits},
     )
@@ -69,7 +70,12 @@ def _each(sizes: tuple[int, ...], *limits: float) -> dict[int, float]:
 _FEW = (4096, 16384, 65536)
 
 _X2 = (
-    _x2("acc_srgd", "acc_srgd", _each(SIZES, 0.056, 0.017, 0.0053, 0.0024, 8.3e-4, 3.1e-4, 1.3e-4)),
+    _x2(
+        "acc_srgd",
+        "acc_srgd",
+        _each(SIZES, 0.056, 0.017, 0.0053, 0.0024, 8.3e-4, 3.1e-4, 1.3e-4),
+        slopes=(-1.7, -1.3),
+    ),
     _x2(
         "acc_srgd",
         "acc_srgd",
@@ -225,6 +231,7 @@ def _x4(d: int, radius: float, rounds: int, refined: dict[str, float]) -> Compar
             Entrant("acc_srgd, best beta", "acc_srgd", tuned, (0.3, 1.05)),
             best(SGD, "step", grid(falling=[False], tail=(1, rounds), **each), 4.0),
             best("dp_ftrl", "step", grid(tail=[rounds], **each), 4.0),
+            Entrant("srg_online_to_batch", "srg_online_to_batch", (hint,), (0.8, 4.0)),
             Entrant("acc_independent", "acc_independent", (hint,), (4.0, far)),
             best("acc_independent", "beta", tuned, 4.0),
             Entrant("srg_sgd", "srg_sgd", (hint,), (4.0, far)),
@@ -232,6 +239,7 @@ def _x4(d: int, radius: float, rounds: int, refined: dict[str, float]) -> Compar
             best(SGD, "refined", (*tails, *falling), refined[SGD]),
             best("dp_ftrl", "refined", grid(tail=(1, *part), **each), refined["dp_ftrl"]),
         ),
+        repeats=8,
     )
 
 

@@ -20,7 +20,7 @@ import hmac
 import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ class Checkpoint(Unique):
         path: of the file. If it is not there, a new run begins.
         plan: of the run; a file of another plan is refused.
         order: how the rows come, in a word, likewise.
+        about: what else must not change half-way, as JSON values by name; likewise.
         origin: which files the rows lie in (`dpsco.data.Table.origin`), likewise; None for others.
         randomness: of a new run, not used before; secure by default. A run that goes on takes its
             own from the file; another one than its own is refused, also if the run is over.
@@ -73,6 +74,7 @@ class Checkpoint(Unique):
         plan: BasePlan,
         *,
         order: str,
+        about: Mapping[str, Any] | None = None,
         origin: str | None = None,
         randomness: Randomness | None = None,
         odometer: RunPurse | None = None,
@@ -87,7 +89,7 @@ class Checkpoint(Unique):
         self.path, self._plan, self._odometer = Path(path), plan, odometer
         self._store = Store(self.path)
         self._new = self._opened = False
-        facts = Facts(identity(plan), order, origin)
+        facts = Facts(_with(identity(plan), about), order, origin)
         try:
             if self._store.is_new:
                 self._store.check_private()
@@ -118,12 +120,20 @@ class Checkpoint(Unique):
             warnings.warn(
                 f"the run of {self.path} is over, since {self.ended}: its stored result is "
                 "returned, and no row was used. Choose another checkpoint for a new run.",
-                stacklevel=4,  # whoever called dpsco.run
+                stacklevel=4,  # whoever called dpsco.run, or made a coordinator
             )
         return self.result
 
-    def open_ledger(self, *, enforced: Iterable[str] = (), trusted: Iterable[str] = ()) -> Ledger:
+    def open_ledger(
+        self,
+        *,
+        enforced: Iterable[str] = (),
+        trusted: Iterable[str] = (),
+        caveat: str = CAVEAT,
+    ) -> Ledger:
         """Return the run's ledger, paid for once; with sentences beside those of the plan.
+
+        ``caveat`` says what an interrupted run rests on.
 
         Raises:
             BudgetError: the odometer's budget does not allow the run; a new file is removed again.
@@ -144,7 +154,7 @@ class Checkpoint(Unique):
                 plan.budget,
                 randomness=self.randomness,
                 enforced=(*plan.enforced, *enforced),
-                trusted=(*plan.trusted, CAVEAT, *trusted),
+                trusted=(*plan.trusted, caveat, *trusted),
                 odometer=self._odometer,
                 label=plan.solver,
                 run=self.run,
@@ -274,6 +284,11 @@ def identity(plan: BasePlan) -> str:
         problem = parts.pop("problem")
         parts |= {item.name: getattr(problem, item.name) for item in dataclasses.fields(problem)}
         return json.dumps({name: _written(part) for name, part in parts.items()})
+
+
+def _with(text: str, about: Mapping[str, Any] | None) -> str:
+    """Return a plan's identity with more fields, so that a refusal names those that differ."""
+    return json.dumps({**json.loads(text), **about}) if about else text
 
 
 def _written(part: Any) -> Any:

@@ -106,7 +106,7 @@ def terms(plan: BatchPlan) -> Terms:
     scales = public_scales(facts, plan.budget, plan.clip, None)
     smoothness, gradient = scales.smoothness, scales.gradient
     beta: float = plan.beta if hasattr(plan, "beta") else 1.0 / plan.step  # type: ignore[attr-defined]
-    time = plan.rounds / beta
+    time = plan.rounds / max(beta, 0.5 * smoothness)  # steps beyond 2/M overshoot
     if plan.solver in ACCELERATED:
         time *= (plan.rounds + 1) / 4
     if plan.mechanism is None:

@@ -19,7 +19,7 @@ from .losses import Absolute, Hinge, Huber, Logistic, Pinball
 from .privacy.budget import Budget
 from .problem import Problem
 from .solvers import get
-from .solvers.envelopes import kinked
+from .solvers.few_rounds_plan import default_smoothing, public_scales
 from .solvers.rounds import BatchPlan
 
 FARTHEST = 4  # times the usual number of rounds: where a table ends unless rounds are given
@@ -233,7 +233,9 @@ def forecast(
         reasons = get(key).refusals(facts, budget)
         if reasons:
             raise AssumptionError(f"{key} does not apply: {'; '.join(reasons)}.")
-    found = KINKED if kinked(facts) else SMOOTH
+    # A bend that is as sharp as a kink is smoothed as one, and is learnt as slowly.
+    alpha = public_scales(facts, budget, None, None).alpha
+    found = KINKED if default_smoothing(facts, alpha) > 0.0 else SMOOTH
 
     def planned(key: str, number: int | None) -> BatchPlan:
         options: dict[str, Any] = {"rounds": number}

@@ -8,6 +8,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, NoiseHelper, Worker, fingerprint, protected
 from dpsco.losses import CustomLoss
+from dpsco.privacy.prefix_sums import mechanism
 
 
 def test_every_side_checks_the_plan(setting):
@@ -16,11 +17,15 @@ def test_every_side_checks_the_plan(setting):
     other = dp.plan(setting.problem, n=120, d=4, budget=dp.ApproxDP(2.0, 1e-6), solver="noisy_gd")
     quiet = dataclasses.replace(good, sigma=good.sigma / 2)
     crowd = setting.plan(unit=dp.Unit(3, "worker"))
+    hidden = dataclasses.replace(good, budget=dp.ApproxDP(2.0, 1e-6, adjacency="add_remove"))
     for plan, error, words in [
         (other, ParameterError, "one sum a batch, got noisy_gd.*acc_srgd"),
         ("plan", ParameterError, "one sum a batch"),
         (quiet, AssumptionError, "budget"),
         (crowd, AssumptionError, "counts as one"),
+        (hidden, AssumptionError, "acc_srgd does not apply"),
+        (dataclasses.replace(good, solver="dp_ftrl"), ParameterError, "dp_ftrl does not run"),
+        (setting.plan(unit=dp.Unit(1, "Workers")), AssumptionError, "named 'Workers'"),
     ]:
         for side in (
             lambda plan: Coordinator(plan),
@@ -37,6 +42,22 @@ def test_whom_a_plan_protects(setting):
     assert protected(setting.plan(unit=dp.Unit(1, "worker"))) == "worker"
 
 
+@pytest.mark.parametrize("name", ["Worker", "workers", " worker", "WORKERS ", "worker\n"])
+def test_names_that_only_look_like_worker_are_refused(setting, name):
+    """They would protect one row while the certificate speaks of one Worker."""
+    with pytest.raises(AssumptionError, match="would protect one row"):
+        protected(setting.plan(unit=dp.Unit(1, name)))
+
+
+@pytest.mark.parametrize("call", [fingerprint, protected])
+def test_what_is_no_plan_is_refused_in_words(setting, call):
+    budget = dp.ApproxDP(2.0, 1e-6)
+    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="noisy_gd")
+    for wrong in ("x", None, other):
+        with pytest.raises(ParameterError, match="one sum a batch"):
+            call(wrong)
+
+
 def test_fingerprints_tell_plans_apart(setting):
     plan = setting.plan()
     assert fingerprint(plan) == fingerprint(dp.load_plan(plan.to_json()))
@@ -50,18 +71,39 @@ def test_fingerprints_tell_plans_apart(setting):
     assert len({fingerprint(each) for each in (plan, *others)}) == 6
 
 
-def test_plans_with_a_loss_of_ones_own_have_one_too(setting):
-    def made(clip):
-        own = CustomLoss(
-            lambda margin, label: (margin - label) ** 2 / 2,
-            lambda margin, label: margin - label,
-            labels="sign",
-            slope_bound=float("inf"),
-            convex=True,
-        )
-        problem = dataclasses.replace(setting.problem, loss=own)
-        options = {"rounds": 2, "clip": clip}
-        budget = dp.ApproxDP(1.0, 1e-6)
-        return dp.plan(problem, n=40, d=4, budget=budget, solver="dp_ftrl", options=options)
+def own_loss_plan(setting, clip=1.0):
+    own = CustomLoss(
+        lambda margin, label: (margin - label) ** 2 / 2,
+        lambda margin, label: margin - label,
+        labels="sign",
+        slope_bound=float("inf"),
+        convex=True,
+    )
+    problem = dataclasses.replace(setting.problem, loss=own)
+    options, budget = {"rounds": 2, "clip": clip}, dp.ApproxDP(1.0, 1e-6)
+    return dp.plan(problem, n=40, d=4, budget=budget, solver="dp_ftrl", options=options)
 
-    assert fingerprint(made(1.0)) == fingerprint(made(1.0)) != fingerprint(made(0.5))
+
+def test_plans_with_a_loss_of_ones_own_have_one_too(setting):
+    made = [own_loss_plan(setting, clip) for clip in (1.0, 1.0, 0.5)]
+    assert fingerprint(made[0]) == fingerprint(made[1]) != fingerprint(made[2])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_every_field_of_a_plan_counts(setting, own):
+    """Also with a user's own code in it, of which only the name is known."""
+    plan = own_loss_plan(setting) if own else setting.plan("dp_ftrl", rounds=2)
+    wide = dataclasses.replace(plan.problem, domain=dp.domains.L2Ball(6.0))
+    changes = [
+        {"problem": wide},
+        {"budget": dataclasses.replace(plan.budget, delta=1e-7)},
+        {"mechanism": mechanism("tree", rounds=2)},
+        *(
+            {item.name: getattr(plan, item.name) * (1 + 2**-52)}
+            for item in dataclasses.fields(plan)
+            if isinstance(getattr(plan, item.name), float)
+        ),
+    ]
+    others = [dataclasses.replace(plan, **change) for change in changes]
+    assert len(others) > 5
+    assert len({fingerprint(each) for each in (plan, *others)}) == len(others) + 1

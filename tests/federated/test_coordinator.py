@@ -1,14 +1,35 @@
 """The coordinator: the same run as in one place, each round once, nothing else kept or let out."""
 
+import dataclasses
 import gc
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco.errors import AssumptionError, BudgetError, CheckpointError, LedgerError, ParameterError
-from dpsco.federated import Answer, Coordinator, FixedPoint, Task, Trust, Worker, masked
-from dpsco.federated import coordinator as module
+from dpsco.errors import (
+    AssumptionError,
+    BudgetError,
+    CheckpointError,
+    LedgerError,
+    ParameterError,
+    RandomnessError,
+)
+from dpsco.federated import (
+    Answer,
+    Coordinator,
+    FixedPoint,
+    Task,
+    Trust,
+    Worker,
+    fits_clip,
+    masked,
+)
+from dpsco.federated import collection as module
+from dpsco.federated.trust import CAVEAT
 
 SOLVERS = (
     *("acc_srgd", "acc_independent", "srg_sgd", "srg_online_to_batch"),
@@ -48,6 +69,13 @@ def test_one_worker_a_round_gives_the_bits_of_a_run_in_one_place(setting, solver
     assert found.trace == wanted.trace
 
 
+def test_a_smoothed_loss_is_smoothed_by_the_workers_too(setting):
+    setting.problem = dataclasses.replace(setting.problem, loss=dp.losses.Hinge())
+    plan = setting.plan()
+    found = finish(setting, Coordinator(plan, randomness=seeded()))
+    assert (found.weights == in_one_place(setting, plan).weights).all()
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_many_workers_give_the_same_up_to_rounding(setting, solver):
     plan = setting.plan(solver)
@@ -84,7 +112,8 @@ def test_masked_sums_are_all_that_is_needed(setting):
         with pytest.raises(ParameterError, match="receive_sum"):
             coordinator.receive(hidden)
         total = encoding.add([answer.vector for answer in hidden], task.size)
-        coordinator.receive_sum(total, round=task.round)
+        names = [answer.worker for answer in hidden]
+        coordinator.receive_sum(total, round=task.round, workers=names)
     assert (coordinator.result().weights == plain.weights).all()
 
 
@@ -181,13 +210,13 @@ def test_a_closed_round_takes_no_more(setting):
     with pytest.raises(LedgerError, match="round 0 is closed"):
         coordinator.receive([answer])
     with pytest.raises(LedgerError, match="round 0 is closed"):
-        coordinator.receive_sum(np.zeros(5), round=0)
+        coordinator.receive_sum(np.zeros(5), round=0, workers=None)
     again = Answer(run=answer.run, round=1, worker=answer.worker, vector=answer.vector)
     with pytest.raises(LedgerError, match="count twice"):  # of another round of the same run
         coordinator.receive([again])
     with pytest.raises(LedgerError, match="round 1 of 3"):
         coordinator.result()
-    coordinator.receive_sum(np.zeros(5), round=1)
+    coordinator.receive_sum(np.zeros(5), round=1, workers=None)
     coordinator.receive([], nobody=True)
     for late in (coordinator.task, lambda: coordinator.receive([], nobody=True)):
         with pytest.raises(LedgerError, match="all 3 rounds"):
@@ -208,10 +237,98 @@ def test_integers_beyond_the_modulus_are_refused(setting):
     plan = setting.plan()
     coordinator = Coordinator(plan, encoding=FixedPoint.choose(plan))
     with pytest.raises(ParameterError, match=r"more than .* bits"):
-        coordinator.receive_sum(np.full(5, 2**60, dtype=np.uint64), round=0)
+        coordinator.receive_sum(np.full(5, 2**60, dtype=np.uint64), round=0, workers=None)
     with pytest.raises(ParameterError, match="uint64"):
-        coordinator.receive_sum(np.zeros(5), round=0)
+        coordinator.receive_sum(np.zeros(5), round=0, workers=None)
     assert coordinator.round == 0
+
+
+def test_sums_say_whose_they_are_and_nobody_counts_twice(setting, tmp_path):
+    """A server of a secure aggregation knows who took part, and a row adds one clip, once."""
+    plan, path = setting.plan(), tmp_path / "run"
+    agreed = {"trust": "secure_aggregation", "encoding": FixedPoint.choose(plan)}
+    coordinator = Coordinator(plan, checkpoint=path, **agreed)
+    total = np.zeros(5, dtype=np.uint64)
+    with pytest.raises(TypeError, match="workers"):
+        coordinator.receive_sum(total, round=0)
+    for names, error, words in [
+        (["a", "a"], LedgerError, "'a' would count twice"),
+        ([f"w{k}" for k in range(41)], LedgerError, "41 workers answered"),
+        ("ab", ParameterError, "list of workers' names, got str"),
+        (3, ParameterError, "list of workers' names, got int"),
+        ([3], ParameterError, "a worker's name"),
+        ([], ParameterError, r"no answers.*workers=\[\], nobody=True"),
+    ]:
+        with pytest.raises(error, match=words):
+            coordinator.receive_sum(total, round=0, workers=names)
+        assert coordinator.round == 0
+    coordinator.receive_sum(total, round=0, workers=iter(["a", "b"]))
+    coordinator.close()
+    again = Coordinator(plan, checkpoint=path, **agreed)
+    with pytest.raises(LedgerError, match="'b' would count twice"):  # also after a crash
+        again.receive_sum(total, round=1, workers=["c", "b"])
+    again.receive_sum(total, round=1, workers=[], nobody=True)
+    again.receive_sum(total, round=2, workers=["c"])
+    again.result()
+
+
+def test_two_threads_close_a_round_once(setting):
+    coordinator = Coordinator(setting.plan())
+    task, barrier, found = coordinator.task(), threading.Barrier(2), []
+
+    def deliver(name):
+        answer = Answer(run=task.run, round=0, worker=name, vector=np.zeros(5))
+        barrier.wait()
+        try:
+            coordinator.receive([answer])
+            found.append("taken")
+        except LedgerError as refusal:
+            found.append(str(refusal))
+
+    slow = coordinator._rounds.commit
+    coordinator._rounds.commit = lambda total: (time.sleep(0.1), slow(total))
+    threads = [threading.Thread(target=deliver, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    assert sorted(text[:17] for text in found) == ["round 0 is closed", "taken"]
+    assert coordinator.round == 1
+
+
+def test_answers_are_added_pairwise(setting):
+    """(1 + 2^-53) + (2^-53 + 2^-53): one after the other these are 1, in pairs 1 + 2^-52."""
+    plan, points = setting.plan("dp_sgd_single_epoch"), []
+    parts = [1.0, 2.0**-53, 2.0**-53, 2.0**-53]
+    wanted = (parts[0] + parts[1]) + (parts[2] + parts[3])
+    assert wanted != ((parts[0] + parts[1]) + parts[2]) + parts[3]
+    vectors = [np.array([part, 0.0, 0.0, 0.0, 0.0]) for part in parts]
+    assert module.added(vectors, 5, None)[0] == wanted
+    for sent in (vectors, [np.array([wanted, 0.0, 0.0, 0.0, 0.0])]):
+        coordinator = Coordinator(plan, randomness=seeded())
+        task = coordinator.task()
+        coordinator.receive(
+            [
+                Answer(run=task.run, round=0, worker=str(k), vector=vector)
+                for k, vector in enumerate(sent)
+            ]
+        )
+        points.append(coordinator.task().points[0])
+    assert (points[0] == points[1]).all()
+
+
+def test_the_limits_of_float_sums_are_those_of_the_proof():
+    """Both leave 2 u for the products; see the text of the coordinator."""
+    rows, answers = module.MOST_FLOAT_ROWS, module.MOST_FLOAT_ANSWERS
+    assert (rows, answers) == (2**22, 2**11)
+    for B in (4096, 2**22, 2**40):  # up to so many answers, whatever the rows
+        assert 4096 + np.log2(B / 4096) + np.log2(answers) + 3 <= 4096 + np.log2(B) + 4 - 2
+    for B in (4096, 2**16, rows):  # up to so many rows, whatever the answers
+        for saved in np.linspace(0.0, 4096.0, 10_001):
+            W = min(B, (1 + saved) * B / 4095)
+            need = 4096 - saved + np.log2(B / 4096) + np.log2(max(W, 1.0)) + 3
+            assert need <= 4096 + np.log2(B) + 4 - 2
 
 
 def reachable(thing, depth=8):
@@ -233,7 +350,7 @@ def reachable(thing, depth=8):
 def test_the_exact_sum_is_kept_nowhere(setting, solver):
     coordinator = Coordinator(setting.plan(solver))
     total = np.array([1.25, -3.5, 7.0, 11.0, 13.0])
-    coordinator.receive_sum(total, round=0)
+    coordinator.receive_sum(total, round=0, workers=None)
 
     def holders():
         found = reachable(coordinator)
@@ -290,6 +407,28 @@ def test_floats_that_no_clipped_rows_add_up_to_are_refused(setting, unit):
     coordinator.receive([answer(name, most) for name in "abc"])  # a rule for each, not for the sum
 
 
+@pytest.mark.parametrize("unit", ["row", "worker"])
+def test_the_rule_of_lengths_drops_no_answer_of_a_worker_that_clips(setting, unit):
+    """Rounding may make a sum longer than B clip: one row would decide whether a worker counts."""
+    plan = setting.plan(unit=dp.Unit(1, unit))
+    task = dataclasses.replace(Coordinator(plan).task(), clip=0.1)
+    for count in range(1, 41):
+        rows = np.ones((count, 4)), np.ones(count)
+        whole = Worker(rows, plan, name="w").answer(task)
+        asked = task if unit == "worker" else dataclasses.replace(task, cohort=count)
+        most = asked.clip * (count if unit == "row" else 1)
+        for factor, fits in [(1.0, True), (1 + 2**-21, True), (1 + 2**-19, False), (1e9, False)]:
+            vector = np.array([0.0, -most * factor, 0.0, 0.0, 0.0])
+            assert fits_clip(dataclasses.replace(whole, vector=vector), asked) is fits
+        assert fits_clip(whole, asked)
+        assert np.linalg.norm(whole.vector) > 0.999 * most  # these rows are clipped
+    integers = dataclasses.replace(whole, vector=np.full(5, 2**60, dtype=np.uint64))
+    assert fits_clip(integers, task)
+    for wrong in ((whole.vector, task), (whole, None)):
+        with pytest.raises(ParameterError, match="takes an Answer and the Task"):
+            fits_clip(*wrong)
+
+
 def test_a_worker_that_does_not_clip_takes_no_protection_from_others(setting):
     """Wherever it moves an integer sum to, two rows move the next point by two clips at most."""
     plan = setting.plan("dp_sgd_single_epoch")
@@ -302,7 +441,7 @@ def test_a_worker_that_does_not_clip_takes_no_protection_from_others(setting):
         row = setting.X[:1], np.array([label])
         honest = Worker(row, plan, name="honest", **agreed).answer(task).vector
         loud = np.full(5, offset, dtype=np.uint64)
-        coordinator.receive_sum(encoding.add([honest, loud], 5), round=0)
+        coordinator.receive_sum(encoding.add([honest, loud], 5), round=0, workers=None)
         return coordinator.task().points[0]
 
     modulus = 2**encoding.bits
@@ -349,6 +488,36 @@ def test_the_odometer_pays_once_and_first(setting, tmp_path):
         Coordinator(plan, odometer=other)
 
 
+def test_an_odometer_of_workers_pays_for_no_rows(setting, tmp_path):
+    """A worker with many rows would be paid for as one."""
+    plan = setting.plan()
+    budget = dp.ApproxDP(2.0, 1e-6, unit=dp.Unit(1, "worker"))
+    workers = dp.Odometer(tmp_path / "workers", budget)
+    for more in ({}, {"checkpoint": tmp_path / "run"}):
+        with pytest.raises(AssumptionError, match="protects whole workers, and this plan single"):
+            Coordinator(plan, odometer=workers, **more)
+    assert workers.entries() == []
+    assert not (tmp_path / "run").exists()
+    Coordinator(setting.plan(unit=dp.Unit(1, "worker")), odometer=workers)
+    rows = dp.Odometer(tmp_path / "rows", dp.ApproxDP(2.0, 1e-6))  # dearer than need be, and safe
+    Coordinator(setting.plan(unit=dp.Unit(1, "worker")), odometer=rows)
+    assert len(workers.entries()) == len(rows.entries()) == 1
+    alike = dp.Odometer(tmp_path / "a", dp.ApproxDP(2.0, 1e-6, unit=dp.Unit(1, "Workers")))
+    with pytest.raises(AssumptionError, match="named 'Workers'"):
+        Coordinator(plan, odometer=alike)
+
+
+def test_a_used_up_noise_state_costs_nothing(setting, tmp_path):
+    plan, root = setting.plan(), seeded()
+    Coordinator(plan, randomness=root, checkpoint=tmp_path / "run").close()
+    odometer = dp.Odometer(tmp_path / "spent", dp.ApproxDP(2.0, 1e-6))
+    with pytest.raises(RandomnessError, match="stored for a run"):
+        Coordinator(plan, randomness=root, odometer=odometer)
+    with pytest.raises(RandomnessError, match="stored for a run"):
+        dp.run(plan, (setting.X, setting.y), randomness=root, odometer=odometer)
+    assert odometer.entries() == []
+
+
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
@@ -377,8 +546,11 @@ def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver
     assert found.certificate.verify().ok
     assert len(odometer.entries()) == 1
 
-    assert Coordinator(plan, **more).finished  # which holds no file
-    third = Coordinator(plan, **more)  # the run is over: the same result, nothing new
+    with pytest.warns(UserWarning, match=r"is over, since .*Choose another checkpoint") as seen:
+        assert Coordinator(plan, **more).finished  # which holds no file
+    assert [Path(warning.filename) for warning in seen] == [Path(__file__)]
+    with pytest.warns(UserWarning, match="is over"):
+        third = Coordinator(plan, **more)  # the run is over: the same result, nothing new
     assert third.finished
     assert (third.result().weights == found.weights).all()
     assert third.result().certificate.to_json() == found.certificate.to_json()
@@ -412,12 +584,63 @@ def test_trust_does_not_change_half_way(setting, tmp_path):
     with pytest.raises(CheckpointError, match="in use"):
         Coordinator(plan, encoding=encoding, checkpoint=path)
     first.close()
-    for other in ({}, {"encoding": encoding, "trust": "secure_aggregation"}):
-        with pytest.raises(CheckpointError, match="was begun with"):
+    finer = FixedPoint.choose(plan, step=encoding.step / 2)
+    for other, names in (
+        ({}, "encoding"),
+        ({"encoding": finer}, "encoding"),
+        ({"encoding": encoding, "trust": "secure_aggregation"}, "trust"),
+    ):
+        with pytest.raises(CheckpointError, match=f"another plan: it differs in {names}\\."):
             Coordinator(plan, checkpoint=path, **other)
-    with pytest.raises(CheckpointError, match="was begun with"):
+    with pytest.raises(CheckpointError, match="differs in trust, encoding, helpers"):
         dp.run(plan, (setting.X, setting.y), order="stream", checkpoint=path)
     assert Coordinator(plan, encoding=encoding, checkpoint=path).run == first.run
+
+
+def test_helpers_do_not_change_half_way(setting, tmp_path):
+    plan, path = setting.plan(), tmp_path / "run"
+    agreed = {"trust": "noise_helpers", "encoding": FixedPoint.choose(plan, helpers=2)}
+    first = Coordinator(plan, helpers=2, checkpoint=path, **agreed)
+    first.close()
+    with pytest.raises(CheckpointError, match="it differs in helpers"):
+        Coordinator(plan, helpers=1, checkpoint=path, **agreed)
+    again = Coordinator(plan, helpers=2, checkpoint=path, **agreed)
+    assert again.run == first.run
+    again.close()
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_closed_coordinator_sends_its_user_to_the_file(setting, tmp_path, rounds):
+    """Advice to begin a new run would be paid for twice."""
+    plan, path = setting.plan(), tmp_path / "run"
+    first = Coordinator(plan, checkpoint=path)
+    for _ in range(rounds):
+        first.receive([], nobody=True)
+    first.close()
+    first.close()
+    for late in (
+        first.task,
+        first.result,
+        lambda: first.receive([], nobody=True),
+        lambda: first.receive_sum(np.zeros(5), round=rounds, workers=None),
+    ):
+        with pytest.raises(LedgerError, match=r"closed.* make a new Coordinator from the file"):
+            late()
+    assert first.round == rounds
+    second = Coordinator(plan, checkpoint=path)
+    assert second.round == rounds
+    found = finish(setting, second)
+    second.close()
+    assert second.result() is found
+
+
+def test_a_run_that_does_not_begin_lets_go_of_its_file(setting, tmp_path, monkeypatch):
+    plan, path = setting.plan(), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "_begin", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Coordinator(plan, checkpoint=path)
+    Coordinator(plan, checkpoint=path).close()
 
 
 def test_a_round_that_is_not_on_the_disk_is_not_heard_of(setting, tmp_path, monkeypatch):
@@ -436,6 +659,7 @@ def test_a_round_that_is_not_on_the_disk_is_not_heard_of(setting, tmp_path, monk
     ):
         with pytest.raises(LedgerError, match="nothing more may leave"):
             later()
+    assert coordinator.round == 0  # nobody hears of the round
 
 
 # -- what the certificate says ---------------------------------------------------------------------
@@ -464,6 +688,13 @@ def test_the_certificate_says_what_a_named_unit_rests_on(setting):
             coordinator.receive([], nobody=True)
         said = coordinator.result().certificate.trusted
         assert any(line.startswith(f"a phone has at most {words} in the run") for line in said)
+
+
+def test_a_checkpoint_adds_its_caveat_to_what_is_trusted_and_loses_nothing(setting, tmp_path):
+    plain = finish(setting, Coordinator(setting.plan())).certificate
+    kept = finish(setting, Coordinator(setting.plan(), checkpoint=tmp_path / "run")).certificate
+    assert set(kept.trusted) == {*plain.trusted, CAVEAT}
+    assert "same rows in the same order" not in "".join(kept.trusted)  # others may answer instead
 
 
 def test_workers_as_units(setting):

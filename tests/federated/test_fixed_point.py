@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
+import dpsco as dp
 from dpsco.errors import ParameterError
-from dpsco.federated import FixedPoint
+from dpsco.federated import Answer, FixedPoint
 from dpsco.federated.fixed_point import needed_bits
 from dpsco.privacy.budget import ApproxDP
 from dpsco.solvers.rounds import BatchPlan
 
 
-def plan_of(setting, rows, clip=1.0, sigma=1.0):
+def plan_of(setting, rows, clip=1.0, sigma=1.0, rounds=1, d=4):
     """Return the numbers that an encoding asks for."""
     budget = ApproxDP(1.0, 1e-6)
-    about = {"solver": "-", "problem": setting.problem, "n": rows, "d": 4, "budget": budget}
-    return BatchPlan(**about, rounds=1, clip=clip, sigma=sigma)
+    about = {"solver": "-", "problem": setting.problem, "n": rows, "d": d, "budget": budget}
+    return BatchPlan(**about, rounds=rounds, clip=clip, sigma=sigma)
 
 
 def test_known_modulus(setting):
@@ -30,6 +31,22 @@ def test_known_modulus(setting):
 def test_the_modulus_is_the_least_that_holds_the_sum(setting, rows, clip):
     bits, largest = needed_bits(plan_of(setting, rows, clip), 2.0**-10), rows * clip * 2.0**10
     assert 2 ** (bits - 2) > largest + 1 >= 2 ** (bits - 3)
+
+
+def test_the_modulus_leaves_one_beside_the_sum(setting):
+    """7 steps and one more are 8, which takes a number of 4 bits; 2 rows of 5 are the most."""
+    assert needed_bits(plan_of(setting, 7), 1.0) == 4 + 2
+    assert needed_bits(plan_of(setting, 5, rounds=3), 0.5) == 3 + 2
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 6, 12])
+@pytest.mark.parametrize("step", [2.0**-20, 3.0 * 2.0**-22, 5.0 * 2.0**-23, 7.0 * 2.0**-23])
+def test_helpers_need_room_for_the_change_of_correlated_noise(setting, n, step):
+    """A difference of two prefix sums: twice the largest deviation bounds it."""
+    stream = setting.plan("dp_ftrl", n=n)
+    peak = 12 * 2 * stream.sigma * stream.mechanism.prefix_std().max()
+    assert peak > 12 * stream.clip * (n // 3 + 1)  # the noise dominates
+    assert 2 ** (needed_bits(stream, step, 1) - 2) > peak / step
 
 
 def test_helpers_need_room_for_their_noise(setting):
@@ -51,6 +68,12 @@ def test_what_is_chosen_is_fine_and_fits(setting):
         with pytest.raises(ParameterError, match=r"need .* bits"):
             FixedPoint(chosen.step, chosen.bits - 1).check(plan)
     assert FixedPoint.choose(plan_of(setting, 8), step=0.125).step == 0.125
+
+
+def test_more_weights_have_a_finer_grid(setting):
+    """So that the rounding of a row, step sqrt(d)/2, stays small beside the clip."""
+    few, many = (FixedPoint.choose(plan_of(setting, 8, d=d)).step for d in (2**18, 2**24 - 1))
+    assert (few, many) == (2.0**-20, 2.0**-22)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +128,44 @@ def test_rounded_noise_is_the_rounding_of_a_noisy_sum():
     noise[:200] = np.rint(noise[:200] * 16) / 16 + 2.0**-5  # halves, which have no nearest integer
     found = encoding.decode(encoding.add([encoding.noise(noise), encoding.wrap(total[None])], 1000))
     assert (found == np.floor(total + noise * 16 + 0.5) / 16).all()
+
+
+WORDS = np.ones(3, dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda it: FixedPoint.choose("x"),
+        lambda it: FixedPoint.choose(None),
+        lambda it: it.check("p"),
+        lambda it: it.decode([1, 2]),
+        lambda it: it.decode(np.ones(3)),
+        lambda it: it.decode(np.ones(3, dtype=np.int64)),
+        lambda it: it.decode(WORDS[None]),
+        lambda it: it.holds([1]),
+        lambda it: it.add(None, 3),
+        lambda it: it.add([np.ones(3)], 3),
+        lambda it: it.add([np.ones(3, dtype=np.int64)], 3),
+        lambda it: it.add([Answer(run="0" * 32, round=0, worker="w", vector=WORDS)], 3),
+        lambda it: it.add([WORDS], 4),
+        lambda it: it.add([WORDS[:1]], 3),  # which NumPy would stretch
+        lambda it: it.add([], -1),
+        lambda it: it.add([], 2.5),
+        lambda it: it.wrap([[0.5]]),
+        lambda it: it.wrap(np.full((1, 2), np.nan)),
+        lambda it: it.wrap([1, 2]),
+        lambda it: it.wrap([["a"]]),
+    ],
+)
+def test_what_is_no_vector_of_words_is_refused_in_words(call):
+    with pytest.raises(ParameterError):
+        call(FixedPoint(1.0, 20))
+
+
+def test_plans_that_ask_for_other_sums_are_refused(setting):
+    budget = ApproxDP(2.0, 1e-6)
+    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="noisy_gd")
+    for call in (FixedPoint.choose, FixedPoint(1.0, 20).check):
+        with pytest.raises(ParameterError, match="one sum a batch, got noisy_gd"):
+            call(other)

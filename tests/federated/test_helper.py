@@ -1,6 +1,8 @@
 """Noise helpers: the whole noise of a run in every sum, once a round, in step with the integers."""
 
+import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -41,7 +43,7 @@ def test_a_helper_gives_the_noise_of_a_whole_run(solver):
         task = coordinator.task()
         answer = helper.answer(task)
         rounds.append(encoding.decode(answer.vector))
-        coordinator.receive_sum(answer.vector, round=task.round)
+        coordinator.receive_sum(answer.vector, round=task.round, workers=None)
     noise = np.array(rounds)
     wanted = np.eye(4) * plan.sigma**2
     if plan.mechanism is not None:
@@ -73,7 +75,7 @@ def test_what_the_coordinator_sees_holds_every_helpers_noise(setting):
         assert (encoding.decode(total) == encoding.decode(rows) + encoding.decode(noise)).all()
         assert np.abs(encoding.decode(noise)).min() > 0.0
         assert not (answers[3].vector == answers[4].vector).any()
-        coordinator.receive_sum(total, round=task.round)
+        coordinator.receive_sum(total, round=task.round, workers=None)
     certificate = coordinator.result().certificate
     assert certificate.trust_model == Trust.NOISE_HELPERS.model
     assert certificate.verify().ok
@@ -90,9 +92,31 @@ def test_the_coordinator_adds_its_own_noise_as_well(setting):
         task = coordinator.task()
         noise = helper.answer(task).vector
         undone = encoding.add([noise, np.uint64(2**encoding.bits) - noise], task.size)
-        coordinator.receive_sum(undone, round=task.round)
+        coordinator.receive_sum(undone, round=task.round, workers=None)
         plain.receive([], nobody=True)
     assert (coordinator.result().weights == plain.result().weights).all()
+
+
+def test_the_noise_is_that_of_the_helpers_own_root(setting):
+    plan = setting.plan()
+    encoding = FixedPoint.choose(plan, helpers=1)
+    task = Coordinator(plan, trust="noise_helpers", encoding=encoding, helpers=1).task()
+
+    def noise(*seed):
+        root = dp.Randomness(*seed)
+        made = NoiseHelper(plan, name="h", encoding=encoding, randomness=root)
+        return made.answer(task).vector.tolist()
+
+    assert noise(1) == noise(1) != noise(2)
+    assert noise() != noise()
+
+
+def test_a_helper_is_no_thing_to_copy(setting):
+    """Two of them would give two rounds the same noise."""
+    _, (helper,), _ = start(setting.plan())
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(LedgerError, match="copied nor pickled"):
+            way(helper)
 
 
 def test_a_round_has_one_answer(setting):
@@ -103,7 +127,7 @@ def test_a_round_has_one_answer(setting):
     vector = helper.answer(first).vector
     with pytest.raises(LedgerError, match="No round has two answers"):
         helper.answer(first)
-    coordinator.receive_sum(vector, round=0)
+    coordinator.receive_sum(vector, round=0, workers=None)
     with pytest.raises(LedgerError, match="another run"):
         helper.answer(dataclasses.replace(coordinator.task(), run="0" * 32))
 
@@ -114,8 +138,13 @@ def test_a_certificate_comes_last_and_asking_early_does_no_harm(setting):
         with pytest.raises(LedgerError, match=f"round {coordinator.round} of 3"):
             helper.certificate()
         task = coordinator.task()
-        coordinator.receive_sum(helper.answer(task).vector, round=task.round)
+        coordinator.receive_sum(helper.answer(task).vector, round=task.round, workers=None)
+    after = dataclasses.replace(task, round=3)
+    with pytest.raises(LedgerError, match="round 3 of 3"):
+        helper.answer(after)
     assert helper.certificate() is helper.certificate()
+    assert helper.certificate().trust_model == Trust.NOISE_HELPERS.model
+    assert set(Trust.NOISE_HELPERS.trusted("row")) <= set(helper.certificate().trusted)
 
 
 def test_a_helper_agrees_to_its_plan_alone(setting):

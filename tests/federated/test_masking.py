@@ -1,9 +1,11 @@
 """Masks: they cancel in the sum, and what they leave of an answer is uniform."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from dpsco.errors import ParameterError
+from dpsco.errors import LedgerError, ParameterError
 from dpsco.federated import Answer, FixedPoint, masked
 from dpsco.privacy.randomness import Randomness
 
@@ -51,6 +53,31 @@ def test_what_no_mask_can_hide_is_refused():
     with pytest.raises(ParameterError, match="among others"):
         masked(answers(1), ENCODING)
     floats = [Answer(run="0" * 32, round=0, worker=w, vector=np.ones(6)) for w in "ab"]
-    for wrong in (floats, [*answers(1, 5), *answers(1, 6)]):
+    for wrong in (floats, [answers(1, 5)[0], answers(2, 6)[1]]):
         with pytest.raises(ParameterError, match="uint64"):
             masked(wrong, ENCODING)
+
+
+def test_what_is_no_round_is_refused():
+    """A worker twice would count its rows twice, and the coordinator would not see it."""
+    first, second = answers(2)
+    other_run = dataclasses.replace(second, run="1" * 32)
+    other_round = dataclasses.replace(second, round=1)
+    for wrong, words in [
+        ([first, first], "count twice"),
+        ([first, second, dataclasses.replace(first, vector=second.vector)], "count twice"),
+        ([first, other_run], "several runs or rounds"),
+        ([first, other_round], "several runs or rounds"),
+    ]:
+        with pytest.raises(LedgerError, match=words):
+            masked(wrong, ENCODING)
+    for wrong in (None, "ab", [1, 2], 3):
+        with pytest.raises(ParameterError, match="list of Answers"):
+            masked(wrong, ENCODING)
+    for encoding in (None, 20):
+        with pytest.raises(ParameterError, match="the run's FixedPoint"):
+            masked([first, second], encoding)
+    with pytest.raises(ParameterError, match="more than 5 bits"):
+        masked([first, second], FixedPoint(1.0, 5))
+    with pytest.raises(ParameterError, match="randomness"):
+        masked([first, second], ENCODING, 3)

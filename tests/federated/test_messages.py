@@ -86,6 +86,8 @@ def test_an_answer_is_sealed_and_does_not_show_its_numbers():
     "changes",
     [
         {"run": "short"},
+        {"run": "abc"},
+        {"plan": "0" * 33},
         {"plan": "F" * 32},
         {"round": -1},
         {"round": True},
@@ -119,6 +121,22 @@ def test_an_answer_of_other_numbers_is_refused(vector):
     for name in ("", "a\nb", 7, "x" * 300):
         with pytest.raises(ParameterError, match="name"):
             answer(worker=name)
+
+
+def test_an_answer_keeps_its_numbers_whatever_becomes_of_the_callers():
+    mine = AWKWARD.copy()
+    sent = answer(vector=mine)
+    mine[:] = 7.0
+    assert bits(sent.vector) == bits(AWKWARD)
+
+
+@pytest.mark.parametrize("stray", ["\n", "*", " ", "="])
+def test_strange_letters_amid_a_vector_are_refused(stray):
+    record = json.loads(answer().to_json())
+    text = record["vector"]["base64"]
+    record["vector"]["base64"] = text[:8] + stray + text[8:]
+    with pytest.raises(ParameterError, match="cannot be read"):
+        Answer.from_json(json.dumps(record))
 
 
 def test_texts_that_are_no_message_are_refused():

@@ -1,7 +1,12 @@
 """Workers: one bounded vector a run, whatever the rows hold; anything else is refused unread."""
 
+import copy
 import dataclasses
 import os
+import pickle
+import threading
+import time
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +16,7 @@ import dpsco as dp
 from dpsco.data.table import MemoryTable
 from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, Task, Worker
+from dpsco.federated import worker as module
 
 HOSTILE = [
     np.full(4, np.nan),
@@ -118,6 +124,65 @@ def test_one_row_alone_is_no_longer_than_the_clip_exactly(setting):
         assert squared(exact(integers)) <= (Fraction(plan.clip) / Fraction(encoding.step)) ** 2
 
 
+def test_one_row_is_no_longer_than_a_smaller_clip_of_the_task(setting):
+    plan = setting.plan(clip=0.7)
+    encoding = FixedPoint.choose(plan, step=2.0**-10)
+    task = task_of(plan, 0, encoding=encoding, clip=0.05)
+    lengths = []
+    for row in setting.X[:20]:
+        vector = answers(setting, plan, row[None], np.ones(1), task, encoding)
+        lengths.append(squared(exact(encoding.decode(vector))))
+    assert Fraction(0.04) ** 2 < max(lengths) <= Fraction(0.05) ** 2
+
+
+def test_the_loop_is_chosen_by_the_plans_rows_not_by_the_workers(setting, monkeypatch):
+    """Else sums of few rows would not be the bits of a run in one place."""
+    asked = []
+    monkeypatch.setattr(module, "worthwhile", lambda n, d, points: asked.append((n, d, points)))
+    plan = setting.plan()
+    setting.workers(plan, 0, 4)[0].answer(task_of(plan))
+    assert asked == [(120, 5, 2)]
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_range_of_rows_is_what_its_copy_would_be(setting, encoded):
+    """A hospital with rows for every round: one source, a worker a round, each row in one."""
+    plan = setting.plan()
+    encoding = FixedPoint.choose(plan) if encoded else None
+    task = task_of(plan, encoding=encoding)
+    table = dp.data.from_arrays(setting.X, setting.y)
+    source = table.bounded(plan.problem.bounds, order="stream")
+    wanted = answers(setting, plan, *setting.rows(50, 80), task, encoding)
+    for data in (table, source):
+        part = Worker(data, plan, name="w", rows=(50, 80), encoding=encoding)
+        assert (part.answer(task).vector == wanted).all()
+        assert repr(part) == "<Worker 'w': 30 rows, 1 runs answered>"
+    whole = setting.plan(unit=dp.Unit(1, "worker"))
+    task = task_of(whole)
+    part = Worker(source, whole, name="w", rows=(50, 80)).answer(task)
+    assert (part.vector == answers(setting, whole, *setting.rows(50, 80), task)).all()
+    with pytest.raises(DataError, match="there are 120"):
+        Worker(source, plan, name="w", rows=(50, 121))
+    for wrong in ((5, 5), 3, (-1, 4), ("a", "b")):
+        with pytest.raises(ParameterError, match="rows"):
+            Worker(source, plan, name="w", rows=wrong)
+
+
+def test_rows_that_overflow_warn_of_nothing(setting, monkeypatch):
+    """Wherever on the way it happens: a warning would tell of the rows."""
+    plan = setting.plan()
+    worker, task, sound = setting.workers(plan, 0)[0], task_of(plan), Worker._vector
+
+    def vector(task):
+        assert np.isinf(np.full(2, 1e308) * 10.0).all()
+        return sound(worker, task)
+
+    monkeypatch.setattr(worker, "_vector", vector)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        worker.answer(task)
+
+
 # -- a whole worker --------------------------------------------------------------------------------
 
 
@@ -157,6 +222,38 @@ def test_it_answers_once_in_a_run(setting):
             worker.answer(again)
     with pytest.raises(LedgerError, match="in 1 runs"):  # and no other run
         worker.answer(task_of(plan))
+
+
+def test_two_threads_get_one_answer(setting, monkeypatch):
+    plan = setting.plan()
+    worker, task = setting.workers(plan, 0)[0], task_of(plan)
+    barrier, found, slow = threading.Barrier(2), [], worker._vector
+
+    def vector(task):
+        time.sleep(0.1)
+        return slow(task)
+
+    def ask():
+        barrier.wait()
+        try:
+            found.append(worker.answer(task).worker)
+        except LedgerError:
+            found.append("refused")
+
+    monkeypatch.setattr(worker, "_vector", vector)
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == ["0/0", "refused"]
+
+
+def test_a_copy_would_forget_that_it_has_answered(setting):
+    worker = setting.workers(setting.plan(), 0)[0]
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(LedgerError, match="copied nor pickled"):
+            way(worker)
 
 
 def test_more_runs_are_a_decision(setting):
@@ -256,7 +353,7 @@ def test_a_finer_grid_than_agreed_is_refused(setting):
 def test_rows_that_do_not_fit_the_plan_are_refused(setting):
     plan = setting.plan()
     X, y = setting.rows(0, 50)
-    with pytest.raises(AssumptionError, match="50 rows are more than its 40"):
+    with pytest.raises(AssumptionError, match=r"50 rows are more than its 40.*one part a round"):
         Worker((X, y), plan, name="w").answer(task_of(plan))
     with pytest.raises(DataError, match="4 columns"):
         Worker((X[:, :3], y), plan, name="w")
@@ -266,7 +363,10 @@ def test_rows_that_do_not_fit_the_plan_are_refused(setting):
     with pytest.raises(DataError, match="within"):
         Worker(source, plan, name="w")
     floats = {"trust": "secure_aggregation"}  # which no mask could hide
-    for wrong in ({"data": 3}, {"name": ""}, {"runs": 0}, {"trust": "x"}, {"encoding": 3}, floats):
+    loud = {"trust": "noise_helpers", "encoding": FixedPoint.choose(plan)}  # no room for noise
+    words = [{"resend": word} for word in ("no", 1, 0, None)]
+    others = ({"data": 3}, {"name": ""}, {"runs": 0}, {"trust": "x"}, {"encoding": 3})
+    for wrong in (*others, *words, floats, loud):
         with pytest.raises(ParameterError):
             Worker(**{"data": (X, y), "plan": plan, "name": "w", **wrong})
 

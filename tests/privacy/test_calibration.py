@@ -15,7 +15,7 @@ from dpsco.errors import AssumptionError, ParameterError
 from dpsco.privacy.accounting import cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import calibrate, gaussian_sigma, prefix_sum_sigma
-from dpsco.privacy.prefix_sums import PrefixMechanism
+from dpsco.privacy.prefix_sums import MECHANISMS
 from dpsco.privacy.releases import (
     DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
@@ -26,6 +26,8 @@ from dpsco.privacy.releases import (
     SelectionRelease,
     ShuffledRelease,
 )
+
+from .conftest import described
 
 KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
 ROWS = (0, 1000)
@@ -118,9 +120,9 @@ def test_known_gaussian_noise():
     assert abs(gaussian_sigma(ONE, bound=1.0, rows=ROWS, count=32) - 23.898) < 5.1e-4
 
 
-@pytest.mark.parametrize("name", ["tree", "toeplitz_cn", "blt"])
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_prefix_sum_noise(name):
-    mechanism = PrefixMechanism(name, 64)
+    mechanism = described(name, 64)
     sigma = prefix_sum_sigma(ONE, bound=1.0, rows=ROWS, mechanism=mechanism)
     assert math.isclose(sigma, mechanism.column_norm / 0.236704380663, rel_tol=2e-9)
     release = PrefixSumRelease(1.0, sigma, mechanism, rows=ROWS)

@@ -73,6 +73,14 @@ PLANS = {
         [PrefixSumRelease(1.0, 30.0, mechanism("banded", rounds=9, bands=3), rows=ROWS)],
         GDP(1.0, adjacency="zero_out"),
     ),
+    "power": (
+        [PrefixSumRelease(1.0, 30.0, mechanism("power", rounds=9, exponent=0.75), rows=ROWS)],
+        GDP(1.0, adjacency="zero_out"),
+    ),
+    "blt_cn": (
+        [PrefixSumRelease(1.0, 30.0, mechanism("blt_cn", rounds=9), rows=ROWS)],
+        GDP(1.0, adjacency="zero_out"),
+    ),
     "poisson_gaussian": (
         [PoissonGaussianRelease(1.0, 2.0, 0.3, "conjectured", rows=ROWS, count=2)],
         ApproxDP(5.0, 1e-6),
@@ -455,6 +463,12 @@ UNRELATED = {
     "laplace": {"releases.*.rows.*", "releases.*.candidates", "releases.*.noise"},  # pure DP alike
     "prefix_sum": {"releases.*.rows.*", "releases.*.mechanism.name"},  # either tree: same levels
     "banded": {"releases.*.rows.*", "releases.*.mechanism.rounds"},  # the bands alone count
+    "power": {"releases.*.rows.*"},  # rounds and exponent count
+    "blt_cn": {  # every column has the norm 1, however many rounds, as those of toeplitz_cn
+        "releases.*.rows.*",
+        "releases.*.mechanism.name",
+        "releases.*.mechanism.rounds",
+    },
     "poisson_gaussian": {"releases.*.rows.*"},
     "fixed_size_gaussian": {"budget.adjacency"},  # zero_out is charged as replace_one
     "shuffled": {"releases.*.rows.*"},  # too few to hide among; see below
@@ -739,6 +753,9 @@ HUGE = 10**18
         ("fixed_size_gaussian", ("releases", 0, "rows"), [0, HUGE]),
         ("poisson_gaussian", ("releases", 0, "rate"), 1e-300),
         ("banded", ("releases", 0, "mechanism"), "long"),
+        ("banded", ("releases", 0, "mechanism"), "wide"),
+        ("power", ("releases", 0, "mechanism"), "power"),
+        ("blt_cn", ("releases", 0, "mechanism"), "blt"),
         ("prefix_sum", ("releases", 0, "mechanism"), "toeplitz"),
         ("prefix_sum", ("releases", 0, "mechanism"), "tree"),
         ("gaussian", ("budget", "unit", "rows"), HUGE),
@@ -750,8 +767,11 @@ def test_oversized_numbers_are_settled_quickly(name, path, value):
     record = written(*PLANS[name]).to_json()
     if path[-1] == "mechanism":
         rule = {"name": value, "rounds": HUGE, "bands": None, "drop_root": False}
+        rule["exponent"] = 0.75 if value == "power" else None
         if value == "long":
             rule = {**rule, "name": "banded", "bands": HUGE // 2}
+        if value == "wide":  # neither number is large, but their product is
+            rule = {**rule, "name": "bisr", "rounds": 10**6, "bands": 10**6}
         value = rule
         record = replaced(record, ("releases", 0, "rows"), [0, HUGE])
     started = time.perf_counter()

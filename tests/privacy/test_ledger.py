@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsco.errors import BudgetError, DpscoError, LedgerError, ParameterError
+from dpsco.errors import BudgetError, DpscoError, LedgerError, ParameterError, RandomnessError
 from dpsco.privacy import mechanisms
 from dpsco.privacy.accounting import Cost, cost
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP
@@ -43,6 +43,8 @@ from dpsco.privacy.releases import (
     SelectionRelease,
     ShuffledRelease,
 )
+
+from .conftest import described as example
 
 FALSE_ALARM = 1e-6
 WRONG_SCALES = (0.9, 1.1)
@@ -530,6 +532,31 @@ def test_a_refusing_odometer_leaves_nothing_drawn():
     assert randomness.purposes == []
 
 
+def test_a_used_up_noise_state_is_refused_before_anybody_pays():
+    randomness = Randomness.seeded(1)
+    randomness.stored()  # for a run that may be interrupted: its noise is that run's alone
+    purse = Purse(randomness)
+    with pytest.raises(RandomnessError, match="stored for a run"):
+        Ledger(RELEASES["gaussian"], PLENTY, randomness=randomness, odometer=purse)
+    assert purse.calls == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_noise_state_of_before_a_fork_is_refused_before_anybody_pays():
+    randomness = Randomness.seeded(1)
+    purse = Purse(randomness)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            Ledger(RELEASES["gaussian"], PLENTY, randomness=randomness, odometer=purse)
+        except RandomnessError:
+            code = 7 if purse.calls == [] else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
 def test_a_certificate_that_cannot_be_written_is_refused_at_opening(monkeypatch):
     """Rather than at the close, when the rows have been used and the odometer has paid."""
     randomness = Recording.seeded(1)
@@ -990,7 +1017,7 @@ def noisy_prefixes(described, sigma, seed, size=8000):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_prefix_sums_have_the_declared_covariance(name):
-    described = mechanism(name, rounds=7, bands=3 if name in ("banded", "bisr") else None)
+    described = example(name, 7)
     prefixes = noisy_prefixes(described, 2.5, 1)
     assert prefixes.shape == (7, 8000)
     assert covariance_p(prefixes, described, 2.5) > FALSE_ALARM

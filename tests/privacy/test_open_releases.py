@@ -6,9 +6,11 @@ import pytest
 from dpsco.errors import LedgerError, ParameterError
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.prefix_sums import MECHANISMS, mechanism
+from dpsco.privacy.prefix_sums import MECHANISMS
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import PrefixSumRelease
+
+from .conftest import described
 
 ROUNDS, SIZE, FIRST, ROWS = 8, 3, 10, 5
 PLENTY = ApproxDP(1e9, 1e-6)
@@ -17,7 +19,7 @@ TOTALS = np.random.default_rng(1).standard_normal((ROUNDS, SIZE))
 
 def opened(name="toeplitz_cn", seed=7):
     """Return a ledger and its stream of prefix sums."""
-    noise = mechanism(name, rounds=ROUNDS, bands=3 if name in ("banded", "bisr") else None)
+    noise = described(name, ROUNDS)
     rows = (FIRST, FIRST + ROUNDS * ROWS)
     release = PrefixSumRelease(1.0, 2.5, noise, rows=rows)
     ledger = Ledger(release, PLENTY, randomness=Randomness.seeded(seed))

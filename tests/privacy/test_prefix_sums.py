@@ -7,9 +7,11 @@ import dataclasses
 import json
 import math
 import pickle
+import time
 from fractions import Fraction
 from itertools import count
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,20 +19,24 @@ from hypothesis import strategies as st
 from scipy import special
 
 from dpsco.errors import ParameterError, RandomnessError
-from dpsco.privacy import prefix_matrices
-from dpsco.privacy.prefix_sums import MECHANISMS, NoiseStream, PrefixMechanism, mechanism
+from dpsco.privacy import prefix_matrices, prefix_sums
+from dpsco.privacy.prefix_noise import NoiseStream
+from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, PrefixMechanism, mechanism
 
 HORIZONS = range(1, 34)
 BANDED = ("banded", "bisr")
+NORMALISED = ("toeplitz_cn", "blt_cn")
+EXPONENTS = (0.0, 0.25, 0.5, 0.9, 1.0)
 
 
 def variants(rounds: int) -> list[PrefixMechanism]:
     """Every mechanism and option that exists for a horizon."""
     power = rounds >= 2 and rounds & (rounds - 1) == 0
-    found = [mechanism(name, rounds=rounds) for name in MECHANISMS if name not in BANDED]
+    found = [mechanism(name, rounds=rounds) for name in MECHANISMS if name not in NEEDS]
     found += [
         mechanism(name, rounds=rounds, drop_root=True) for name in ("tree", "tree_honaker") if power
     ]
+    found += [mechanism("power", rounds=rounds, exponent=a) for a in EXPONENTS]
     bands = sorted({b for b in (1, 2, 5, rounds // 2, rounds) if 1 <= b <= rounds})
     return found + [mechanism(name, rounds=rounds, bands=b) for name in BANDED for b in bands]
 
@@ -69,7 +75,9 @@ def check_mechanism(noise: PrefixMechanism) -> None:
     ones = np.tril(np.ones((noise.rounds, noise.rounds)))
     np.testing.assert_allclose(decoder @ encoder, ones, rtol=0, atol=1e-10)
     slack = 1e-10 if noise.name == "bisr" else 1e-12  # its series is inverted in floats
-    assert 0 <= noise.column_norm - max(norms(encoder)) < slack
+    if noise.name in NORMALISED:
+        np.testing.assert_allclose(norms(encoder), 1.0, rtol=0, atol=1e-13)
+    assert 0 <= noise.column_norm / max(norms(encoder)) - 1 < slack
     np.testing.assert_allclose(streamed_decoder(noise), decoder, rtol=0, atol=1e-12)
     np.testing.assert_allclose(noise.prefix_std(), norms(decoder.T), rtol=1e-12)
 
@@ -108,9 +116,9 @@ def test_audit_never_exceeds_the_target(rounds: int) -> None:
         sigma = bound * noise.column_norm / mu
         achieved = achieved_mu(streamed_decoder(noise), sigma, bound)
         assert achieved.max() <= mu + 1e-9
-        if noise.name == "toeplitz_cn":
+        if noise.name in NORMALISED:
             np.testing.assert_allclose(achieved, mu, rtol=1e-10)
-        if noise.name in ("toeplitz", "banded", "bisr", "blt", "tree"):
+        if noise.name != "tree_honaker":
             assert achieved[0] == pytest.approx(mu, rel=1e-10)
             too_small = achieved_mu(streamed_decoder(noise), 0.99 * sigma, bound)
             assert too_small.max() > mu + 1e-9  # the audit has power
@@ -257,6 +265,190 @@ def test_blt_norm_is_that_of_the_actual_horizon(rounds: int) -> None:
     assert beyond.tolist() == prefix_matrices.blt_design(16384)[0].tolist()
 
 
+@pytest.mark.parametrize(
+    ("rounds", "error"),
+    [(16, 1.7831), (64, 2.2114), (256, 2.6528), (1024, 3.0837), (4096, 3.5312), (16384, 3.9919)],
+)
+def test_normalised_blt_designs(rounds: int, error: float) -> None:
+    noise, plain = mechanism("blt_cn", rounds=rounds), mechanism("blt", rounds=rounds)
+    assert noise.error_max() == pytest.approx(error, abs=6e-5)
+    assert noise.error_rms() < plain.error_rms()
+    assert noise.memory_vectors() == plain.memory_vectors() <= 3
+
+
+def exact_blt_square(rounds: int, length: int) -> mpmath.mpf:
+    """The squared norm of the first terms of the series, the floats of the design taken exactly."""
+    buffers = [(mpmath.mpf(d), mpmath.mpf(w)) for d, w in blt_buffers(rounds)]
+    pairs = [(a * b, v * w) for a, v in buffers for b, w in buffers]
+    return 1 + mpmath.fsum(w * (1 - x ** (length - 1)) / (1 - x) for x, w in pairs)
+
+
+def blt_buffers(rounds: int) -> list[tuple[float, float]]:
+    decays, weights = prefix_matrices.blt_design(rounds)
+    return list(zip(decays.tolist(), weights.tolist(), strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.integers(1, 300), st.integers(1, 10**9)), st.data())
+def test_blt_norms_are_rounded_up(rounds: int, data: st.DataObject) -> None:
+    """So that no column of the normalised encoder is longer than 1, in exact arithmetic."""
+    length = data.draw(st.one_of(st.integers(1, min(rounds, 40)), st.integers(1, rounds)))
+    with mpmath.workdps(60):
+        exact = exact_blt_square(rounds, length)
+        norm = mpmath.mpf(float(prefix_matrices.blt_norms(rounds, np.array([float(length)]))[0]))
+        assert exact <= norm**2 <= exact * (1 + mpmath.mpf(2) ** -44)
+        assert (norm == 1) == (length == 1)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 16, 17, 100, 1025])
+def test_normalised_blt_multiplies_by_the_norm_of_the_tail(rounds: int) -> None:
+    """Round t has what is left of the series: rounds - t terms."""
+    unit = [1.0] + [0.0] * (rounds - 1)
+    plain = increments_of(mechanism("blt", rounds=rounds), unit)
+    scaled = increments_of(mechanism("blt_cn", rounds=rounds), unit)
+    squares = np.cumsum(prefix_matrices.blt_series(rounds) ** 2)[::-1]
+    np.testing.assert_allclose(np.divide(scaled, plain) ** 2, squares, rtol=1e-12)
+
+
+# The power family
+
+
+def exact_power_square(exponent: float, rounds: int) -> mpmath.mpf:
+    value, total = mpmath.mpf(1), mpmath.mpf(1)
+    for k in range(1, rounds):
+        value *= (k - 1 + mpmath.mpf(exponent)) / k
+        total += value**2
+    return total
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.one_of(st.floats(0, 1), st.floats(0, 1e-300), st.sampled_from(EXPONENTS)),
+    st.integers(1, 400),
+)
+def test_power_norm_is_rounded_up(exponent: float, rounds: int) -> None:
+    """Never below the exact one, and above it by the stated bound at most."""
+    noise = mechanism("power", rounds=rounds, exponent=exponent)
+    with mpmath.workdps(60):
+        exact = exact_power_square(exponent, rounds)
+        energy = mpmath.mpf(prefix_matrices.power_energy(exponent, rounds))
+        assert exact <= energy <= exact * (1 + 16 * rounds * mpmath.mpf(2) ** -53)
+        square = mpmath.mpf(noise.column_norm) ** 2
+        assert exact <= square <= exact * (1 + (16 * rounds + 32) * mpmath.mpf(2) ** -53)
+    check_mechanism(mechanism("power", rounds=min(rounds, 60), exponent=exponent))
+
+
+@pytest.mark.parametrize("exponent", [0.1, 0.5, 0.75, 0.999])
+def test_power_norm_of_a_long_stream(exponent: float) -> None:
+    noise = mechanism("power", rounds=20_000, exponent=exponent)
+    with mpmath.workdps(40):
+        exact = exact_power_square(exponent, 20_000)
+        assert 0 <= mpmath.mpf(noise.column_norm) ** 2 / exact - 1 < 16 * 20_001 * 2.0**-53
+
+
+def test_power_coefficients() -> None:
+    """(1 - x)^(-a) by binomial coefficients; its inverse and its sums by other exponents."""
+    for a in (Fraction(0), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
+        noise = mechanism("power", rounds=8, exponent=float(a))
+        for matrix, power in ((noise.encoder(), a), (noise.decoder(), 1 - a)):
+            coefficient, expected = Fraction(1), [1.0]
+            for k in range(1, 8):
+                coefficient *= (power + k - 1) / k
+                expected.append(float(coefficient))
+            np.testing.assert_allclose(matrix[:, 0], expected, rtol=1e-15)
+    increments = increments_of(mechanism("power", rounds=4, exponent=0.75), [1, 0, 0, 0])
+    np.testing.assert_allclose(increments, [1, -0.75, -0.09375, -0.0390625], rtol=1e-15)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 64, 1000])
+def test_power_of_one_half_is_toeplitz(rounds: int) -> None:
+    power = mechanism("power", rounds=rounds, exponent=0.5)
+    toeplitz = mechanism("toeplitz", rounds=rounds)
+    assert power.column_norm == pytest.approx(toeplitz.column_norm, rel=1e-12)
+    np.testing.assert_allclose(power.prefix_std(), toeplitz.prefix_std(), rtol=1e-12)
+    values = np.random.default_rng(rounds).standard_normal(rounds).tolist()
+    np.testing.assert_allclose(
+        increments_of(power, values), increments_of(toeplitz, values), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 9, 64])
+def test_ends_of_the_power_family(rounds: int) -> None:
+    """Independent increments, and independent prefix sums."""
+    values = np.random.default_rng(1).standard_normal(rounds)
+    first = mechanism("power", rounds=rounds, exponent=0)
+    last = mechanism("power", rounds=rounds, exponent=1)
+    assert first.column_norm == pytest.approx(1, rel=1e-12)
+    assert last.column_norm == pytest.approx(math.sqrt(rounds), rel=1e-12)
+    assert increments_of(first, values.tolist()) == values.tolist()
+    prefixes = np.cumsum(increments_of(last, values.tolist()))
+    np.testing.assert_allclose(prefixes, values, rtol=0, atol=1e-13)
+    assert last.prefix_std().tolist() == [1.0] * rounds
+
+
+# Errors of long streams
+
+
+def long_mechanisms(rounds: int) -> list[PrefixMechanism]:
+    found = [mechanism(name, rounds=rounds) for name in MECHANISMS if name not in NEEDS]
+    found += [mechanism("power", rounds=rounds, exponent=a) for a in EXPONENTS]
+    return found + [mechanism(name, rounds=rounds, bands=b) for name in BANDED for b in (1, 7, 500)]
+
+
+@pytest.mark.parametrize("rounds", [*range(1, 34), 500, 2049])
+def test_error_bound_is_the_error_of_short_streams(rounds: int) -> None:
+    for noise in variants(rounds):
+        assert noise.error_bound() == pytest.approx(noise.error_max(), rel=1e-13)
+
+
+@pytest.mark.parametrize("rounds", [600, 1023, 1024, 1500])
+def test_error_bound_of_long_streams(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch at 512 rounds instead of 2^14, where the errors are still known."""
+    monkeypatch.setattr(prefix_sums, "_EXACT", 512)
+    prefix_sums._variance_bound.cache_clear()
+    try:
+        for noise in long_mechanisms(rounds):
+            bound, exact = noise.error_bound(), noise.error_max()
+            assert bound >= exact * (1 - 1e-13)
+            loose = (*NORMALISED, "blt")  # designs for 4096 rounds have not settled after 512
+            wide = noise.name == "banded" and noise.bands == 500  # nor has this one
+            assert bound <= exact * (1.15 if noise.name in loose or wide else 1.01)
+            if noise.name not in (*loose, "banded"):
+                assert bound == pytest.approx(exact, rel=1e-13)
+    finally:
+        prefix_sums._variance_bound.cache_clear()
+
+
+def test_error_bound_does_not_fall_with_the_rounds() -> None:
+    """At the switch, or far beyond it; and no stream that can be planned takes long."""
+    for before, after, far in zip(*map(long_mechanisms, (2**14, 2**14 + 1, 10**5)), strict=True):
+        started = time.perf_counter()
+        assert before.error_bound() <= after.error_bound() * (1 + 1e-12)
+        assert after.error_bound() <= far.error_bound() * (1 + 1e-12)
+        assert time.perf_counter() - started < 5.0  # less than one, on an idle machine
+
+
+@given(st.integers(1, 10**6))
+def test_largest_error_of_trees(rounds: int) -> None:
+    """The largest number of bits of any number up to T, and as many levels as T has bits."""
+    bits = max(rounds.bit_count(), rounds.bit_length() - 1)
+    square = mechanism("tree", rounds=rounds).error_bound() ** 2
+    assert square == pytest.approx(rounds.bit_length() * bits, rel=1e-12)
+    levels = rounds.bit_length()
+    for every in (False, True):
+        variance = prefix_matrices.tree_variance(min(rounds, 5000), levels, every=every)
+        largest = prefix_matrices.largest_tree_variance(min(rounds, 5000), levels, every=every)
+        assert largest == pytest.approx(variance.max(), rel=1e-13)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(NORMALISED), st.integers(1, 200))
+def test_fast_variance_is_that_of_the_decoder(name: str, rounds: int) -> None:
+    noise = mechanism(name, rounds=rounds)
+    exact = [math.fsum(x * x for x in row) for row in noise.decoder().tolist()]
+    np.testing.assert_allclose(noise.prefix_std() ** 2, exact, rtol=1e-13)
+
+
 ERRORS = {  # largest / root mean square: tree, tree_honaker, toeplitz, toeplitz_cn; lower bound
     16: ((4.472, 3.211), (3.723, 2.663), (1.9439, 1.7968), (1.7833, 1.7091), 1.6284),
     32: ((5.477, 3.897), (4.441, 3.156), (2.1670, 2.0120), (1.9968, 1.9163), 1.8305),
@@ -267,6 +459,14 @@ ERRORS = {  # largest / root mean square: tree, tree_honaker, toeplitz, toeplitz
     1024: ((10.488, 7.417), (7.989, 5.650), (3.2726, 3.1098), (3.0807, 2.9914), 2.9096),
     2048: ((11.489, 8.124), (8.697, 6.150), (3.4932, 3.3305), (3.2992, 3.2093), 3.1296),
     4096: ((12.490, 8.832), (9.404, 6.650), (3.7139, 3.5513), (3.5180, 3.4276), 3.3499),
+    8192: ((13.491, 9.539), (10.112, 7.150), (3.9345, 3.7721), (3.7371, 3.6463), 3.5704),
+    16384: ((14.491, 10.247), (10.819, 7.650), (4.1552, 3.9929), (3.9563, 3.8652), 3.7909),
+}
+RATIOS = {  # tree and tree_honaker over toeplitz_cn: largest (root mean square)
+    16: (2.51, 1.88, 2.09, 1.56),
+    1024: (3.40, 2.48, 2.59, 1.89),
+    8192: (3.61, 2.62, 2.71, 1.96),
+    16384: (3.66, 2.65, 2.7346, 1.98),  # 2.7346 is printed as 2.74
 }
 
 
@@ -279,6 +479,23 @@ def test_error_table(rounds: int) -> None:
         assert noise.error_max() == pytest.approx(largest, abs=digits)
         assert noise.error_rms() == pytest.approx(rms, abs=digits)
     assert nuclear_bound(rounds) == pytest.approx(ERRORS[rounds][4], abs=6e-5)
+
+
+@pytest.mark.parametrize("rounds", RATIOS)
+def test_ratios_of_errors(rounds: int) -> None:
+    best = mechanism(rounds=rounds)
+    trees = [mechanism(name, rounds=rounds) for name in ("tree", "tree_honaker")]
+    ratios = [
+        ratio
+        for tree in trees
+        for ratio in (
+            tree.error_max() / best.error_max(),
+            tree.error_rms() / best.error_rms(),
+        )
+    ]
+    assert ratios == pytest.approx(RATIOS[rounds], abs=6e-3)
+    if rounds == 2**14:
+        assert ratios[2] == pytest.approx(2.7346, abs=6e-5)
 
 
 def nuclear_bound(rounds: int) -> float:
@@ -315,7 +532,10 @@ def test_banded_against_toeplitz(name: str, bands: int, ratio: float) -> None:
     ("noise", "error"),
     [(mechanism("toeplitz_cn", rounds=64), 1.230), (mechanism("toeplitz", rounds=64), 1.238),
      (mechanism("tree", rounds=63), 1.746), (mechanism("tree", rounds=64), 1.857),
-     (mechanism("banded", rounds=64, bands=1), 4.673)],
+     (mechanism("banded", rounds=64, bands=1), 4.673),
+     (mechanism("power", rounds=64, exponent=0), 4.673),
+     (mechanism("power", rounds=64, exponent=0.5), 1.238),
+     (mechanism("power", rounds=64, exponent=1), 1.0)],
 )  # fmt: skip
 def test_error_of_the_mean_prefix(noise: PrefixMechanism, error: float) -> None:
     mean = np.linalg.norm(streamed_decoder(noise).mean(axis=0))
@@ -329,8 +549,9 @@ def test_default_has_the_least_error_above_the_lower_bound(rounds: int) -> None:
     assert lower <= default.error_rms() * (1 + 1e-12)
     assert default.error_max() <= 1.1 * lower
     for noise in variants(rounds):
-        assert default.error_max() <= noise.error_max() * (1 + 1e-12)
-        assert default.error_rms() <= noise.error_rms() * (1 + 1e-12)
+        spare = 2e-3 if noise.name == "blt_cn" else 1e-12  # tuned for its horizon, as good or worse
+        assert default.error_max() <= noise.error_max() * (1 + spare)
+        assert default.error_rms() <= noise.error_rms() * (1 + spare)
 
 
 # Statistics: seeds fixed, false-alarm rate 1e-6 a test
@@ -375,6 +596,8 @@ def test_covariance_of_the_prefix_noise(rounds: int) -> None:
             return float(np.abs(white @ white.T / SAMPLES)[pairs].max())
 
         assert worst(prefix_noise(noise, 100 + seed)) < limit
+        if noise.exponent == 1:
+            continue  # its prefixes are independent
         independent = np.random.default_rng(seed).standard_normal((rounds, SAMPLES))
         assert worst(noise.prefix_std()[:, np.newaxis] * independent) > limit
 
@@ -402,7 +625,7 @@ def test_stream_cannot_be_duplicated(duplicate: object) -> None:
 
 def test_stream_stays_in_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = mechanism(rounds=3).start(lambda: np.ones(2))
-    monkeypatch.setattr("dpsco.privacy.prefix_sums.os.getpid", lambda: -1)
+    monkeypatch.setattr("dpsco.privacy.prefix_noise.os.getpid", lambda: -1)
     with pytest.raises(RandomnessError, match="process"):
         stream.next()
 
@@ -491,6 +714,19 @@ def test_description_is_public_data() -> None:
         {"name": "toeplitz_cn", "rounds": 8, "drop_root": True},
         {"name": "tree", "rounds": 8, "drop_root": 1},
         {"name": "tree", "rounds": 8, "drop_root": math.nan},
+        {"name": "power", "rounds": 8},
+        {"name": "power", "rounds": 8, "exponent": -1e-9},
+        {"name": "power", "rounds": 8, "exponent": 1 + 1e-9},
+        {"name": "power", "rounds": 8, "exponent": math.nan},
+        {"name": "power", "rounds": 8, "exponent": math.inf},
+        {"name": "power", "rounds": 8, "exponent": True},
+        {"name": "power", "rounds": 8, "exponent": "0.5"},
+        {"name": "power", "rounds": 8, "exponent": 0.5, "bands": 2},
+        {"name": "power", "rounds": 8, "exponent": 0.5, "drop_root": True},
+        {"name": "toeplitz", "rounds": 8, "exponent": 0.5},
+        {"name": "blt_cn", "rounds": 8, "exponent": 0.0},
+        {"name": "blt_cn", "rounds": 8, "bands": 2},
+        {"name": "tree", "rounds": 8, "exponent": 0.5},
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, object]) -> None:

@@ -34,6 +34,8 @@ from dpsco.privacy.releases import (
 )
 from dpsco.privacy.repeated import Runs
 
+from .conftest import described
+
 ROWS = (3, 103)
 TREE = PrefixMechanism("tree", 8)
 STABLE = {"adjacency": "zero_out", "theorem": "A theorem, of 2022"}
@@ -170,8 +172,7 @@ def test_json_round_trip(kind, values):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_json_of_every_mechanism(name):
-    mechanism = PrefixMechanism(name, 8, bands=3 if name in ("banded", "bisr") else None)
-    release = PrefixSumRelease(1.0, 1.0, mechanism, rows=ROWS)
+    release = PrefixSumRelease(1.0, 1.0, described(name, 8), rows=ROWS)
     assert from_json(json.loads(json.dumps(to_json(release)))) == release
 
 

@@ -30,6 +30,8 @@ ROWS = (0, 1000)
 SHARP = {
     "gaussian": GaussianRelease(1.0, 9.0, rows=ROWS, count=3),
     "prefix sums": PrefixSumRelease(1.0, 9.0, PrefixMechanism("toeplitz", 16), rows=ROWS),
+    "power": PrefixSumRelease(1.0, 9.0, PrefixMechanism("power", 16, exponent=0.25), rows=ROWS),
+    "blt_cn": PrefixSumRelease(1.0, 9.0, PrefixMechanism("blt_cn", 16), rows=ROWS),
     "phases": [GaussianRelease(1.0, 2.0, rows=(i, i + 1)) for i in range(3)],
     "stable": StableGaussianRelease(1.0, 9.0, "replace_one", "a theorem", rows=ROWS),
     "passes": [GaussianRelease(1.0, 9.0 + i, rows=ROWS) for i in range(4)],

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks import made_up
 
 import dpsco as dp
 from dpsco import audit
@@ -14,6 +15,7 @@ from dpsco.losses import (
     Absolute,
     CustomLoss,
     Hinge,
+    Huber,
     L1Penalty,
     L2Penalty,
     Logistic,
@@ -23,7 +25,7 @@ from dpsco.losses import (
     Squared,
 )
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP
-from dpsco.privacy.prefix_sums import MECHANISMS, mechanism
+from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, mechanism
 from dpsco.privacy.randomness import Stream
 from dpsco.privacy.summation import rounding_slack
 from dpsco.solvers import few_rounds_schedules as schedules
@@ -174,7 +176,7 @@ def test_one_round_has_the_noise_of_one_release(key):
 
 
 @pytest.mark.parametrize("key", RECURSIVE)
-@pytest.mark.parametrize("noise", [name for name in MECHANISMS if name not in ("banded", "bisr")])
+@pytest.mark.parametrize("noise", [name for name in MECHANISMS if name not in NEEDS])
 def test_noise_has_the_mechanism_s_norm(key, noise):
     plan = make(key, everywhere(10), n=100, rounds=16, noise=noise, clip=0.7)
     norm = mechanism(noise, rounds=16).column_norm
@@ -586,6 +588,54 @@ def test_the_note_begins_where_noise_outweighs_all_there_is():
     assert not make("acc_srgd", everywhere(10), n=last + 1, d=20).notes
 
 
+@pytest.mark.parametrize("key", RECURSIVE)
+def test_many_rounds_do_not_swing(key, monkeypatch):
+    """If most rows are cut, prefix sums lose the gradient: the leash keeps moves short enough."""
+    table, loss = made_up.table(32, classes=False), Huber(0.2)
+    problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=1.0), domain=dp.domains.L2Ball(3.0))
+    plan = make(key, problem, n=len(table.y), d=table.X.shape[1], rounds=256, clip=0.2)
+    best = table.best(loss, 3.0)
+    trivial = table.excess(loss, np.zeros(plan.d), best)
+
+    def excess():
+        return table.excess(loss, fit(plan, (table.X, table.y)), best)
+
+    assert excess() < 0.2 * trivial
+    monkeypatch.setattr(schedules, "SHORT_LEASH", 1e9)
+    assert excess() > trivial or key != "srg_online_to_batch"
+
+
+@pytest.mark.parametrize("key", RECURSIVE)
+def test_the_leash_follows_the_rows(key):
+    """(t+1) sqrt(M M_F) |move| within a multiple of the clip; none where nothing is known."""
+    plan = make(key, everywhere(10), n=4000, d=5)
+    leash = 8.0 if key == "srg_online_to_batch" else 12.0
+    assert plan.longest_move(0) == pytest.approx(leash / 0.25)
+    assert plan.longest_move(9) == pytest.approx(leash / 2.5)
+    spread = make(key, everywhere(10), n=4000, d=5, population_smoothness=0.25 / 16)
+    assert spread.longest_move(0) == pytest.approx(4 * leash / 0.25)
+    assert make("acc_independent", n=4000, d=5).longest_move(5) == math.inf
+    own = PROBLEMS["user's own"][0]
+    assert make(key, own, n=4000, d=2, clip=0.4).longest_move(5) == math.inf
+
+
+def test_clips_are_wider_where_noise_is_faint():
+    """Never for the known plans; up to a quarter of M R/L, while noise stays a sixteenth."""
+
+    def clip(n, distance, epsilon, **more):
+        given = {"n": n, "d": 16, "budget": ApproxDP(epsilon, 1e-6), **more}
+        return make("acc_srgd", everywhere(distance), **given).clip
+
+    assert clip(10**6, 16, 50.0) == 1.0  # M R/L = 4
+    assert clip(10**6, 48, 50.0) == pytest.approx(3.0)
+    assert clip(10**6, 48, 50.0, population_smoothness=0.05) == 1.0
+    assert clip(10**6, 48, 50.0, clip=0.7) == 0.7
+    assert clip(10**4, 48, 1.0) == 1.0
+    faint = math.sqrt(10**4 / 16) * ApproxDP(10.0, 1e-6).mu_per_row() / 2 / 16
+    assert 1.0 < faint < 3.0
+    assert clip(10**4, 48, 10.0) == pytest.approx(faint)
+
+
 def test_bends_as_sharp_as_kinks_are_smoothed():
     """A Huber loss with a small threshold turns as fast as a kink; clipping would lose the turn."""
 
@@ -594,6 +644,12 @@ def test_bends_as_sharp_as_kinks_are_smoothed():
         return dp.plan(problem, n=9000, d=5, budget=dp.ApproxDP(1.0, 1e-6), solver="acc_srgd")
 
     assert smoothed(0.2).smoothing == smoothed(1.0).smoothing == 0.0
+    kink = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0))
+    for n in (300, 9000):  # with few rows both are rounder than a fifth of the labels' scale
+        fine = dataclasses.replace(kink, loss=dp.losses.Huber(1e-4))
+        for key in KEYS:
+            first, second = (make(key, each, n=n, d=5) for each in (kink, fine))
+            assert first.population_smoothness * 1e-4 == pytest.approx(second.population_smoothness)
     plan = smoothed(0.1)  # curvature 1, where a kink of that slope would get 0.1/0.2
     assert plan.smoothing == pytest.approx(1.0)
     assert plan.population_smoothness == pytest.approx(0.5)

@@ -10,7 +10,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.privacy import gaussian
 from dpsco.privacy.budget import ApproxDP
-from dpsco.privacy.prefix_sums import mechanism
+from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, mechanism
 from dpsco.solvers import few_rounds_schedules as schedules
 from dpsco.solvers.few_rounds_schedules import Scales
 
@@ -127,14 +127,41 @@ def test_correlated_noise_predicts_less_risk():
         )
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 7, 100, 4096])
+@pytest.mark.parametrize("rounds", [1, 2, 7, 100, 4096, 4097, 2**14])
 def test_errors_of_streams(rounds):
     """Landau's constants bound the Toeplitz mechanisms, with or without the long way round."""
     for name in ("toeplitz", "toeplitz_cn"):
         assert mechanism(name, rounds=rounds).error_max() <= schedules.landau(rounds)
     noise = mechanism("tree", rounds=rounds)
-    assert schedules.largest_error(noise) == noise.error_max()
+    assert schedules.largest_error(noise) == pytest.approx(noise.error_max(), rel=1e-14)
     assert schedules.largest_error(mechanism(rounds=10**6)) == schedules.landau(10**6)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("rounds", [4096, 8191, 2**14])
+def test_errors_do_not_fall_where_streams_get_long(name, rounds):
+    """One more round never predicts less noise; the trees had a Toeplitz error beyond 4096."""
+    needed = {"bands": {"bands": 64}, "exponent": {"exponent": 0.75}}
+    options = needed[NEEDS[name]] if name in NEEDS else {}
+    here, next_ = (
+        schedules.largest_error(mechanism(name, rounds=r, **options)) for r in (rounds, rounds + 1)
+    )
+    assert here <= next_ * (1 + 1e-12)
+    exact = mechanism(name, rounds=rounds, **options).error_max()
+    assert here == pytest.approx(exact, rel=1e-12)
+
+
+def test_errors_of_long_trees():
+    """sqrt(levels times the most bits of a number up to T)."""
+    for rounds in (4097, 2**14 + 1, 10**6, 2**40 - 1, 2**40):
+        bits = max(rounds.bit_count(), rounds.bit_length() - 1)
+        error = schedules.largest_error(mechanism("tree", rounds=rounds))
+        assert error == pytest.approx(math.sqrt(rounds.bit_length() * bits), rel=1e-13)
+        assert schedules.largest_error(mechanism("tree_honaker", rounds=rounds)) < error
+    assert schedules.largest_error(mechanism("tree", rounds=4, drop_root=True)) == pytest.approx(2)
+    assert schedules.largest_error(mechanism("tree", rounds=2, drop_root=True)) ** 2 == (
+        pytest.approx(2)
+    )
 
 
 # -- as published ----------------------------------------------------------------------------------

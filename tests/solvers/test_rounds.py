@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -13,9 +14,16 @@ from dpsco.errors import LedgerError, ParameterError
 from dpsco.losses import Logistic
 from dpsco.privacy import Ledger, Randomness
 from dpsco.privacy.budget import GDP, ApproxDP
-from dpsco.privacy.prefix_sums import mechanism
+from dpsco.privacy.prefix_sums import NEEDS, mechanism
 from dpsco.solvers import get, registry
-from dpsco.solvers.rounds import BatchPlan, RoundRun, advance, check_rounds, chosen_mechanism
+from dpsco.solvers.rounds import (
+    NOISE_BYTES,
+    BatchPlan,
+    RoundRun,
+    advance,
+    check_rounds,
+    chosen_mechanism,
+)
 
 KEYS = tuple(key for key, entry in registry().items() if entry.stepper is not None)
 STREAMS = ("acc_srgd", "srg_sgd", "srg_online_to_batch", "dp_ftrl")
@@ -221,7 +229,10 @@ def test_numbers_of_rounds(rounds):
 def test_mechanisms_by_name_by_size_or_given():
     facts, wide = make("acc_srgd").facts, make("acc_srgd", d=1000).facts
     assert chosen_mechanism(None, 64, facts) == mechanism("toeplitz_cn", rounds=64)
-    assert chosen_mechanism(None, 2**16, wide).name == "blt"
+    assert chosen_mechanism(None, 2**16, wide).name == "blt_cn"
+    most = NOISE_BYTES // (8 * wide.size)
+    assert chosen_mechanism(None, most, wide).name == "toeplitz_cn"
+    assert chosen_mechanism(None, most + 1, wide).name == "blt_cn"
     assert chosen_mechanism("tree", 7, facts) == mechanism("tree", rounds=7)
     given = mechanism("banded", rounds=7, bands=3)
     assert chosen_mechanism(given, 7, facts) is given
@@ -229,6 +240,47 @@ def test_mechanisms_by_name_by_size_or_given():
         chosen_mechanism(given, 8, facts)
     with pytest.raises(ParameterError, match="name must be one of"):
         chosen_mechanism("white", 7, facts)
+
+
+@pytest.mark.parametrize("key", STREAMS)
+@pytest.mark.parametrize("name", NEEDS)
+def test_names_that_leave_something_open_are_refused(key, name):
+    """And what the refusal says to pass can be pasted, with the rounds that were asked for."""
+    for n, asked in ((8, {}), (8, {"rounds": 5}), (1000, {}), (1, {})):
+        with pytest.raises(ParameterError, match=f"noise='{name}' needs {NEEDS[name]}") as refused:
+            make(key, n, noise=name, **asked)
+        advice = re.search(r"options=(\{.*\});", str(refused.value)).group(1)
+        plan = make(key, n, **asked, **eval(advice, {"dpsco": dp}))
+        assert plan.mechanism.name == name
+        assert plan.rounds == make(key, n, **asked).rounds
+
+
+OPEN = [
+    mechanism("banded", rounds=8, bands=3),
+    mechanism("bisr", rounds=8, bands=3),
+    mechanism("power", rounds=8, exponent=0.75),
+    mechanism("blt_cn", rounds=8),
+]
+
+
+@pytest.mark.parametrize("key", STREAMS)
+@pytest.mark.parametrize("noise", OPEN, ids=lambda noise: noise.name)
+def test_runs_with_every_other_mechanism_are_certified(key, noise, tmp_path):
+    """Plan and certificate come back from their files, and both accountants bear them out."""
+    plan = dp.load_plan(make(key, noise=noise).to_json())
+    assert plan == make(key, noise=noise)
+    assert plan.mechanism == noise
+    result = dp.run(plan, (X8, Y8))
+    result.certificate.save(tmp_path / "certificate.json")
+    read = dp.privacy.Certificate.load(tmp_path / "certificate.json")
+    assert read == result.certificate
+    assert read.releases[0].mechanism == noise
+    verdict = read.verify()
+    assert verdict.ok
+    assert "skipped" not in verdict.witness
+    needed = plan.clip * noise.column_norm * 2 / plan.sigma  # replace-one
+    assert needed <= read.mu <= needed * (1 + 2e-9)  # 1e-9 pays for the rounding of sums
+    assert f"{noise.name}, 8 rounds" in str(read)
 
 
 @pytest.mark.parametrize("key", STREAMS)
@@ -267,9 +319,11 @@ def test_resumed_runs_have_the_same_bits(key, after):
     ledger.close()
 
 
-@pytest.mark.parametrize("name", ["tree", "tree_honaker", "toeplitz", "blt"])
-def test_resumed_noise_of_every_mechanism(name):
-    plan = make("acc_srgd", rounds=8, noise=name)
+@pytest.mark.parametrize(
+    "noise", ["tree", "tree_honaker", "toeplitz", "blt", *OPEN], ids=lambda noise: str(noise)[:40]
+)
+def test_resumed_noise_of_every_mechanism(noise):
+    plan = make("acc_srgd", rounds=8, noise=noise)
     source = opened(plan)
     (whole, _), (first, _), (second, ledger) = begun(plan), begun(plan), begun(plan)
     go(whole, source, 8)

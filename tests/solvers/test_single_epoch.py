@@ -11,7 +11,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.losses import Absolute, Huber, L2Penalty, Logistic
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP
-from dpsco.privacy.prefix_sums import mechanism
+from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, mechanism
 from dpsco.solvers import get
 
 KEYS = ("dp_sgd_single_epoch", "dp_ftrl")
@@ -134,7 +134,7 @@ def test_noise_of_a_batch_is_that_of_a_single_release():
         assert 0.999 < both.cost.epsilon(1e-6) <= 1.0
 
 
-@pytest.mark.parametrize("noise", ["toeplitz_cn", "toeplitz", "tree", "tree_honaker", "blt"])
+@pytest.mark.parametrize("noise", [name for name in MECHANISMS if name not in NEEDS])
 def test_prefix_noise_has_the_mechanism_s_norm(noise):
     plan = make("dp_ftrl", n=100, rounds=16, budget=BUDGET, noise=noise)
     norm = mechanism(noise, rounds=16).column_norm
@@ -211,8 +211,10 @@ def test_units_of_features_and_labels(key):
 
 
 def test_long_streams_take_the_buffered_mechanism():
-    assert make("dp_ftrl", n=2**20, d=1000, rounds=2**16, budget=BUDGET).mechanism.name == "blt"
-    assert make("dp_ftrl", n=2**20, d=10, rounds=2**10, budget=BUDGET).mechanism.name != "blt"
+    assert make("dp_ftrl", n=2**20, d=1000, rounds=2**16, budget=BUDGET).mechanism.name == "blt_cn"
+    assert make("dp_ftrl", n=2**20, d=10, rounds=2**10, budget=BUDGET).mechanism == mechanism(
+        rounds=2**10
+    )
 
 
 # -- sensitivity -----------------------------------------------------------------------------------

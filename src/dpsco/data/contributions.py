@@ -60,15 +60,23 @@ def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> F
 
 
 def contribution_pieces(
-    query: ClippedGradient | ClippedDifference, source: Source
+    query: ClippedGradient | ClippedDifference,
+    source: Source,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Iterator[Floats]:
-    """Yield `contributions` of all rows of a source, in order, in parts that stay in the cache.
+    """Yield `contributions` of the rows of a source, in order, in parts that stay in the cache.
+
+    Args:
+        query: a clipped gradient, or a clipped difference of two.
+        source: of the rows.
+        start, stop: a range of rows; by default all.
 
     Raises:
         ParameterError: the query does not fit the source's rows.
     """
     query.check(source)
-    for block in source.blocks():
+    for block in source.blocks(start, stop):
         for part in chunks(len(block), query.size):
             yield contributions(query, block[part])
 

@@ -14,15 +14,19 @@ comes back, or its sum, to the `Coordinator`.
 | helper      | `NoiseHelper`: noise against the coordinator itself                        |
 | trust       | `Trust`: who has to be believed, in sentences for the certificate          |
 | agreement   | what all sides must hold in common: the plan                               |
+| protection  | whom a run protects: rows or workers                                       |
 | attendance  | who has answered, kept with the rounds                                     |
+| collection  | what a round takes: each worker once, no vector that is too long           |
 """
 
-from .agreement import fingerprint, protected
+from .agreement import fingerprint
+from .collection import fits_clip
 from .coordinator import Coordinator
 from .fixed_point import FixedPoint
 from .helper import NoiseHelper
 from .masking import masked
 from .messages import Answer, Task
+from .protection import protected
 from .trust import Trust
 from .worker import Worker
 
@@ -33,6 +37,7 @@ __all__ = [
     # what travels
     "Task",
     "Answer",
+    "fits_clip",
     # sums that nobody sees in parts
     "FixedPoint",
     "masked",

@@ -10,15 +10,15 @@ import hashlib
 from typing import Any
 
 from .. import _validate
+from ..checkpoint import identity
 from ..errors import AssumptionError, ParameterError
 from ..plans import check_cost
 from ..privacy.budget import Unit
-from ..solvers import get, registry
+from ..solvers import get
 from ..solvers.rounds import BatchPlan, Stepper
 from .fixed_point import FixedPoint
+from .protection import ROW, WORKER, batch_plan, protected, solver_plan
 from .trust import Trust
-
-ROW, WORKER = "row", "worker"
 
 
 def checked(plan: Any) -> BatchPlan:
@@ -27,44 +27,15 @@ def checked(plan: Any) -> BatchPlan:
     Raises:
         AssumptionError: the solver's theorem does not cover the problem, the plan costs more than
             its budget, or it protects workers by group privacy.
-        ParameterError: the solver does not ask for one sum a batch.
+        ParameterError: the solver does not ask for one sum a batch, or the plan is not its own.
     """
-    if not isinstance(plan, BatchPlan) or get(plan.solver).stepper is None:
-        name = getattr(plan, "solver", type(plan).__name__)
-        able = ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
-        raise ParameterError(
-            f"a federated run needs a plan that asks for one sum a batch, got {name}. Solvers that "
-            f"do: {able}."
-        )
-    solver = get(plan.solver)
-    if not isinstance(plan, solver.plan_type):
-        raise ParameterError(f"{plan.solver} does not run a {type(plan).__qualname__}.")
-    reasons = solver.refusals(plan.facts, plan.budget)
+    found = solver_plan(plan)
+    reasons = get(found.solver).refusals(found.facts, found.budget)
     if reasons:
-        raise AssumptionError(f"{plan.solver} does not apply: {'; '.join(reasons)}.")
-    check_cost(plan)
-    protected(plan)
-    return plan
-
-
-def protected(plan: BatchPlan) -> str:
-    """Return whom a federated run of the plan protects: "row", or "worker" with all its rows.
-
-    The budget's unit says it: ``ApproxDP(1.0, 1e-8, unit=Unit(1, "worker"))``. The plan's n then
-    counts workers.
-
-    Raises:
-        AssumptionError: the unit is a worker with several rows. A worker counts as one here.
-    """
-    unit: Unit = plan.budget.unit
-    if unit.name != WORKER:
-        return ROW
-    if unit.rows != 1:
-        raise AssumptionError(
-            f"a worker counts as one, whatever it holds, but the budget's unit has {unit.rows} "
-            "rows. Pass unit=Unit(1, 'worker'), and the number of workers as n."
-        )
-    return WORKER
+        raise AssumptionError(f"{found.solver} does not apply: {'; '.join(reasons)}.")
+    check_cost(found)
+    protected(found)
+    return found
 
 
 def agreed_encoding(
@@ -113,15 +84,14 @@ def stepper_of(plan: BatchPlan) -> Stepper:
 
 
 def fingerprint(plan: BatchPlan) -> str:
-    """Return 32 hexadecimal digits that tell plans apart.
+    """Return 32 hexadecimal digits that tell plans apart, as checkpoints do.
 
-    Of a plan that holds a user's own code only the numbers count, and the name of the loss.
+    Of a user's own code in a plan the names count; of everything else every bit does.
+
+    Raises:
+        ParameterError: this is no plan of one sum a batch.
     """
-    try:
-        text = plan.to_json()
-    except ParameterError:
-        numbers = (plan.n, plan.d, plan.rounds, plan.clip, plan.sigma, plan.mechanism, plan.budget)
-        text = repr((plan.solver, plan.problem.loss.name, plan.problem.bounds, *numbers))
+    text = identity(batch_plan(plan))
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"dpsco plan").hexdigest()
 
 

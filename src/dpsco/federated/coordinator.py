@@ -13,18 +13,13 @@ b < 4096 rows adds them in b steps, which saves b (4096 - b)/B >= 4095/B. The le
 B/4096 workers save nothing, so W <= (1 + D) B/4095, and log2(1 + D) - D never exceeds 0.09. Both
 leave 2 u for the products. Fewer rows than 4096 take at most B + 2 steps, whoever holds them.
 Beyond both limits float sums are refused; fixed-point sums do not round.
-
-A number that is far larger than the noise would swallow it, and the low bits of all others: a
-worker that does not clip could take away the protection of the rest. So a float answer that is
-longer than all rows of the round, clipped, is refused: a rule for that answer alone. A rule for the
-sum would tell, without noise, on which side of a threshold the others are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,32 +29,19 @@ from .. import _validate
 from ..api import check_helpers
 from ..checkpoint import Checkpoint
 from ..data.queries import ClippedGradient
-from ..data.table import Order
 from ..errors import LedgerError, ParameterError
 from ..plans import Result
 from ..privacy.ledger import Ledger, Purse, RunPurse
 from ..privacy.ledger_parts import Unique
 from ..privacy.randomness import Randomness, fresh_name
-from ..privacy.summation import PairwiseSum
 from ..solvers.rounds import BatchPlan
-from .agreement import (
-    WORKER,
-    checked,
-    enforced,
-    fingerprint,
-    helped_encoding,
-    protected,
-    stepper_of,
-    trusted,
-)
+from . import collection
+from .agreement import checked, enforced, fingerprint, helped_encoding, stepper_of, trusted
 from .attendance import AttendedRun
-from .fixed_point import FixedPoint, Words
+from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, checked_vector
-from .trust import Trust
-
-MOST_FLOAT_ROWS, MOST_FLOAT_ANSWERS = 2**22, 2**11
-"""Rows of a batch, or else answers, up to which float sums are proved to round little enough."""
-_ROUNDED = 1.0 + 2.0**-20  # more than rounding can add to the length of a clipped sum
+from .protection import check_purse, protected
+from .trust import CAVEAT, Trust
 
 
 class Coordinator(Unique):
@@ -74,12 +56,15 @@ class Coordinator(Unique):
             same, so the weights carry the noise of 1 + helpers runs, sqrt(1 + helpers) times as
             much, and the certificate rests on no helper.
         randomness: secure by default; a seeded one marks the certificate as reproducible.
-        odometer: pays for the run out of a shared budget.
+        odometer: pays for the run out of a shared budget; not one of whole workers for a run that
+            protects rows.
         checkpoint: a file that brings the run over a crash of the coordinator, as in `dpsco.run`.
-            The open round is then asked for again, with the same task.
+            The open round is then asked for again, with the same task. A warning says so if the
+            file's run is over.
 
     Raises:
-        AssumptionError: the plan exceeds its budget, or its theorem does not cover the problem.
+        AssumptionError: the plan exceeds its budget, its theorem does not cover the problem, or
+            the odometer protects somebody else.
         BudgetError: the odometer cannot pay.
         CheckpointError: the checkpoint cannot be used, is in use, or is another run's.
         ParameterError: the solver does not work by sums of batches, or the arguments do not fit.
@@ -114,7 +99,9 @@ class Coordinator(Unique):
         self.plan, self.trust = checked(plan), Trust.parse(trust)
         self.encoding = helped_encoding(plan, self.trust, encoding, helpers)
         check_helpers(odometer, None)
-        self._lock, self._broken = threading.RLock(), False
+        check_purse(plan, odometer)
+        self._helpers = int(helpers)
+        self._lock, self._state, self._round = threading.RLock(), "open", 0
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
         self._kept: Checkpoint | None = None
         self._done: Result | None = None
@@ -135,7 +122,7 @@ class Coordinator(Unique):
     @property
     def round(self) -> int:
         """Rounds that are closed."""
-        return self.plan.rounds if self._done is not None else self._rounds.round
+        return self._round
 
     @property
     def finished(self) -> bool:
@@ -146,10 +133,12 @@ class Coordinator(Unique):
         """Return what the workers of the open round are asked for.
 
         Raises:
-            LedgerError: all rounds are over.
+            LedgerError: all rounds are over, or the coordinator was closed.
         """
         with self._lock:
-            self._check_open()
+            self._check_state()
+            if self.finished:
+                raise LedgerError(f"all {self.plan.rounds} rounds of this run are over.")
             query, (start, stop) = self._rounds.query(), self._rounds.rows
             points: tuple[Floats, ...]
             factors: tuple[float, ...]
@@ -191,76 +180,99 @@ class Coordinator(Unique):
         if self.trust.masked:
             raise ParameterError(
                 f"under {self.trust.value} the coordinator takes the sum over a round alone: "
-                "receive_sum(total, round=...)."
+                "receive_sum(total, round=..., workers=...)."
             )
-        given: Any = answers
-        if not isinstance(given, Iterable):
-            kind = type(given).__name__
-            raise ParameterError(f"a round takes a list of Answers, got {kind}.")
-        taken = list(given)
+        taken = collection.listed(answers, "Answers")
         with self._lock:
             task = self.task()
-            self._check_somebody(taken, nobody)
-            names = self._names(taken, task)
-            vectors = [self._fitting(answer.vector, task.size) for answer in taken]
-            self._check_lengths(taken, task)
-            self._check_rounding(len(vectors), task.cohort)
-            self._rounds.attend(names)
-            self._commit(self._added(vectors, task.size))
+            call = "receive([], nobody=True)"
+            collection.check_somebody(taken, nobody, round=task.round, call=call)
+            names = collection.names_of(taken, task)
+            collection.check_once(names, task, self._rounds)
+            vectors = [collection.fitting(answer.vector, task) for answer in taken]
+            collection.check_lengths(taken, task)
+            collection.check_rounding(len(vectors), task)
+            self._commit(collection.added(vectors, task.size, self.encoding), names)
 
-    def receive_sum(self, total: Vector, *, round: int) -> None:
+    def receive_sum(
+        self,
+        total: Vector,
+        *,
+        round: int,
+        workers: Iterable[str] | None,
+        nobody: bool = False,
+    ) -> None:
         """Take the sum over the open round, as an engine or a secure aggregation has found it.
 
         Args:
-            total: d floats, added pairwise, without answers that no clipped rows can add up to; or,
-                with an encoding, d integers modulo its power of two, as uint64.
+            total: d floats, added pairwise, without answers that `fits_clip` refuses; or, with an
+                encoding, d integers modulo its power of two, as uint64.
             round: to which it belongs.
+            workers: the names of those whose answers are in it, without noise helpers. None says
+                that the aggregation does not tell: then that nobody takes part twice rests on it
+                and on the workers alone.
+            nobody: as in `receive`, with ``workers=[]``.
 
         Raises:
-            LedgerError: the round is not the open one.
-            ParameterError: the sum has another length or type.
+            LedgerError: the round is not the open one, or a worker is counted twice.
+            ParameterError: the sum has another length or type, or there are no workers.
         """
+        names = None if workers is None else collection.listed(workers, "workers' names")
         with self._lock:
             task = self.task()
-            if _validate.integer("round", round, at_least=0) != task.round:
-                self._refuse_round(round)
-            vector = self._fitting(checked_vector(total), task.size)
-            self._commit(self._added([vector], task.size))
+            collection.check_round(_validate.integer("round", round, at_least=0), task)
+            if names is not None:
+                call = "receive_sum(..., workers=[], nobody=True)"
+                collection.check_somebody(names, nobody, round=task.round, call=call)
+                collection.check_once(names, task, self._rounds)
+            vector = collection.fitting(checked_vector(total), task)
+            self._commit(collection.added([vector], task.size, self.encoding), names or [])
 
     def result(self) -> Result:
         """Return the weights and their certificate, once all rounds are closed.
 
         Raises:
-            LedgerError: rounds are missing.
+            LedgerError: rounds are missing, or the coordinator was closed before this was asked.
         """
         with self._lock:
             if self._done is None:
-                self._check_unbroken()
+                self._check_state()
                 self._done = self._stated(self._finish())
             return self._done
 
     def close(self) -> None:
         """Let go of the checkpoint's file, if there is one; the run can go on from it later."""
-        if self._kept is not None:
-            self._kept.close()
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+                self._state = "closed" if self._done is None else self._state
 
     # -- from the first noise to the last ----------------------------------------------------------
 
     def _open(self, path: Any, randomness: Any, odometer: Any) -> None:
         """Begin a run with a checkpoint, or go on from it."""
         # Who is trusted cannot change half-way: the certificate speaks of all rounds.
-        order = cast(Order, f"federated, {self.trust.value}, {self.encoding}")
-        purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
-        kept = Checkpoint(path, self.plan, order=order, randomness=randomness, odometer=purse)
+        encoding = None if self.encoding is None else dataclasses.asdict(self.encoding)
+        about = {"trust": self.trust.value, "encoding": encoding, "helpers": self._helpers}
+        kept = Checkpoint(
+            path,
+            self.plan,
+            order="federated",
+            about=about,
+            randomness=randomness,
+            odometer=cast("RunPurse | None", odometer),  # which Checkpoint checks
+        )
         self._kept, self.run = kept, kept.run
         try:
-            if kept.result is not None:
-                self._done = self._stated(kept.result)
+            stored = kept.stored_result()
+            if stored is not None:
+                self._done, self._round = self._stated(stored), self.plan.rounds
                 kept.close()
                 return
             sentences = trusted(self.plan, self.trust, self.encoding)
-            self._begin(kept.open_ledger(trusted=sentences))
+            self._begin(kept.open_ledger(trusted=sentences, caveat=CAVEAT))
             kept.resume(self._rounds)
+            self._round = self._rounds.round
         except BaseException:
             kept.close()
             raise
@@ -268,14 +280,15 @@ class Coordinator(Unique):
     def _begin(self, ledger: Ledger) -> None:
         self._ledger, self._rounds = ledger, AttendedRun(self.plan, stepper_of(self.plan), ledger)
 
-    def _commit(self, total: Floats) -> None:
+    def _commit(self, total: Floats, names: Iterable[str]) -> None:
         """Let a sum leave. If anything fails here, nobody hears of the round."""
-        self._broken = True
+        self._state = "broken"
+        self._rounds.attend(names)
         with np.errstate(all="ignore"):  # a warning could tell something of the rows
             self._rounds.commit(total)
         if self._kept is not None:
             self._kept.commit(self._rounds)
-        self._broken = False
+        self._state, self._round = "open", self._rounds.round
 
     def _finish(self) -> Result:
         if self._kept is not None:
@@ -294,106 +307,18 @@ class Coordinator(Unique):
         )
         return dataclasses.replace(found, certificate=certificate)
 
-    # -- refusals ----------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        self._check_unbroken()
-        if self.finished:
-            raise LedgerError(f"all {self.plan.rounds} rounds of this run are over.")
-
-    def _check_unbroken(self) -> None:
-        if self._broken:
+    def _check_state(self) -> None:
+        """Refuse what comes after a failure, or after the file was let go of."""
+        if self._state == "closed":
+            raise LedgerError(
+                "this coordinator is closed, and its run is not lost: make a new Coordinator from "
+                "the file, with the same checkpoint=..."
+            )
+        if self._state == "broken":
             raise LedgerError(
                 "a round of this run failed while its noise was drawn, so nothing more may leave "
-                "this coordinator. With a checkpoint, make a new one from the file."
+                "this coordinator. With a checkpoint, close it and make a new one from the file."
             )
-
-    def _check_somebody(self, answers: Sequence[Any], nobody: bool) -> None:
-        """Refuse to lose a whole round unless that was said, and to lose answers if it was."""
-        if not answers and nobody is not True:
-            raise ParameterError(
-                f"round {self.round} has no answers: closing it loses the whole round, for good. "
-                "Collect it again with the same task, or say receive([], nobody=True)."
-            )
-        if answers and nobody is not False:
-            raise ParameterError(
-                f"nobody=True goes with no answers, got {len(answers)}. Leave nobody out."
-            )
-
-    def _names(self, answers: Sequence[Any], task: Task) -> set[str]:
-        """Return who answered; refuse answers that do not belong here."""
-        names: set[str] = set()
-        for answer in answers:
-            if not isinstance(answer, Answer):
-                raise ParameterError(f"a round takes Answers, got {type(answer).__name__}.")
-            if answer.run != self.run:
-                raise LedgerError(f"{answer!r} belongs to another run.")
-            if answer.round != task.round:
-                self._refuse_round(answer.round)
-            if answer.worker in names or self._rounds.attended(answer.worker):
-                raise LedgerError(
-                    f"worker {answer.worker!r} would count twice in this run: a row takes part "
-                    "once. Leave its second answer out."
-                )
-            names.add(answer.worker)
-        if len(names) > task.cohort:
-            raise LedgerError(
-                f"{len(names)} workers answered a round that was planned for {task.cohort} "
-                f"{task.protects}s."
-            )
-        return names
-
-    def _refuse_round(self, round: int) -> None:
-        state = "closed" if round < self.round else "not open yet"
-        raise LedgerError(
-            f"round {round} is {state}: the run is at round {self.round}. A round leaves once."
-        )
-
-    def _check_lengths(self, answers: Sequence[Answer], task: Task) -> None:
-        """Refuse floats that are longer than a clipped sum: noise would drown in them."""
-        if self.encoding is not None:
-            return
-        most = self.plan.clip * (1 if task.protects == WORKER else task.cohort) * _ROUNDED
-        for answer in answers:
-            with np.errstate(all="ignore"):
-                fits = np.linalg.norm(answer.vector) <= most
-            if not fits:
-                raise ParameterError(
-                    f"the answer of worker {answer.worker!r} is longer than clipped rows can add "
-                    "up to: it does not clip. Leave its answer out."
-                )
-
-    def _check_rounding(self, answers: int, rows: int) -> None:
-        """Refuse floats whose sum could round by more than the ledger allows for."""
-        if self.encoding is None and answers > MOST_FLOAT_ANSWERS and rows > MOST_FLOAT_ROWS:
-            raise ParameterError(
-                f"the rounding of float sums is bounded for {MOST_FLOAT_ANSWERS} answers, or for "
-                f"{MOST_FLOAT_ROWS} rows a round; got {answers} answers for {rows} rows. Run it "
-                "with encoding=FixedPoint.choose(plan), whose sums are exact."
-            )
-
-    def _fitting(self, vector: Vector, size: int) -> Vector:
-        """Return a vector of the run's length and type."""
-        kind = "float64" if self.encoding is None else "uint64"
-        if vector.dtype.name != kind or vector.shape != (size,):
-            raise ParameterError(
-                f"this run adds vectors of {size} {kind} numbers, got {len(vector)} "
-                f"{vector.dtype} numbers."
-            )
-        if self.encoding is not None and not self.encoding.holds(cast(Words, vector)):
-            raise ParameterError(f"a number of an answer has more than {self.encoding.bits} bits.")
-        return vector
-
-    def _added(self, vectors: Sequence[Any], size: int) -> Floats:
-        """Return the sum of vectors, as floats."""
-        if self.encoding is not None:
-            return self.encoding.decode(self.encoding.add(vectors, size))
-        if not vectors:
-            return np.zeros(size)
-        total = PairwiseSum()
-        for vector in vectors:
-            total.add(vector)
-        return total.result()
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.rounds}>"

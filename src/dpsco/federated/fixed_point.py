@@ -30,6 +30,7 @@ from .. import _validate
 from ..errors import ParameterError
 from ..privacy.grid import Grid
 from ..solvers.rounds import BatchPlan
+from .protection import batch_plan
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -84,8 +85,9 @@ class FixedPoint:
             helpers: how many noise helpers add their noise to each sum.
 
         Raises:
-            ParameterError: no modulus of 53 bits holds the sums.
+            ParameterError: no modulus of 53 bits holds the sums, or this is no plan of such sums.
         """
+        batch_plan(plan)
         if step is None:
             fine = plan.clip / max(1.0, math.sqrt(plan.facts.size) / _ROOT)
             step = math.ldexp(1.0, math.frexp(fine)[1] - 1 - _FINE)
@@ -97,7 +99,7 @@ class FixedPoint:
         Raises:
             ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
-        self.grid(plan.clip, plan.facts.size)
+        self.grid(batch_plan(plan).clip, plan.facts.size)
         wanted = needed_bits(plan, self.step, helpers)
         if self.bits < wanted:
             raise ParameterError(
@@ -111,15 +113,32 @@ class FixedPoint:
         return Grid(self.step, clip, size)
 
     def wrap(self, integers: ArrayLike) -> Words:
-        """Return the sum over rows of signed integers (rows, size), modulo 2^bits."""
-        words = np.asarray(integers, dtype=np.int64).astype(np.uint64)  # modulo 2^64, likewise
+        """Return the sum over rows of signed integers (rows, size), modulo 2^bits.
+
+        Raises:
+            ParameterError: these are no rows of signed integers: floats are rounded by a `grid`.
+        """
+        rows = np.asarray(integers)
+        if rows.ndim != 2 or rows.dtype.kind != "i":
+            raise ParameterError(
+                f"wrap takes signed integers of shape (rows, size), got {rows.dtype} of shape "
+                f"{rows.shape}. Use encoding.grid(clip, size).encode(rows) for floats."
+            )
+        words = rows.astype(np.int64).astype(np.uint64)  # modulo 2^64, likewise
         return np.asarray(words.sum(axis=0, dtype=np.uint64) & self._mask)
 
     def add(self, vectors: Iterable[Words], size: int) -> Words:
-        """Return the sum of vectors modulo 2^bits; zeros if there are none."""
-        total = np.zeros(size, dtype=np.uint64)
-        for vector in vectors:
-            total += vector
+        """Return the sum of vectors modulo 2^bits; zeros if there are none.
+
+        Raises:
+            ParameterError: a vector does not consist of ``size`` uint64 numbers.
+        """
+        total = np.zeros(_validate.integer("size", size), dtype=np.uint64)
+        given: Any = vectors
+        if not isinstance(given, Iterable):
+            raise ParameterError(f"add takes a list of vectors, got {type(given).__name__}.")
+        for vector in given:
+            total += _words(vector, len(total))
         return np.asarray(total & self._mask)
 
     def noise(self, noise: Floats) -> Words:
@@ -135,9 +154,12 @@ class FixedPoint:
         """Return a sum as floats: signed, folded at a quarter of the modulus, times the step.
 
         All of it is exact, and sums that differ by k modulo 2^bits come out at most k steps apart.
+
+        Raises:
+            ParameterError: the sum is no vector of uint64 numbers.
         """
         half, quarter = 1 << (self.bits - 1), 1 << (self.bits - 2)
-        signed: NDArray[np.int64] = (total & self._mask).astype(np.int64)
+        signed: NDArray[np.int64] = (_words(total) & self._mask).astype(np.int64)
         signed[signed >= half] -= 2 * half
         beyond = np.abs(signed) > quarter
         signed[beyond] = np.sign(signed[beyond]) * half - signed[beyond]
@@ -145,11 +167,23 @@ class FixedPoint:
 
     def holds(self, vector: Words) -> bool:
         """Return whether all numbers are below 2^bits."""
-        return bool((vector <= self._mask).all())
+        return bool((_words(vector) <= self._mask).all())
 
     @property
     def _mask(self) -> Any:
         return np.uint64((1 << self.bits) - 1)
+
+
+def _words(vector: Any, size: int | None = None) -> Words:
+    """Return a vector of uint64 numbers, of some length; refuse anything else."""
+    if isinstance(vector, np.ndarray) and vector.dtype == np.uint64 and vector.ndim == 1:
+        if size is None or len(vector) == size:
+            return vector
+        raise ParameterError(f"vectors of {size} numbers were expected, got one of {len(vector)}.")
+    kind = f"{vector.dtype} numbers" if isinstance(vector, np.ndarray) else type(vector).__name__
+    raise ParameterError(
+        f"a vector of uint64 numbers was expected, got {kind}. Pass answer.vector of an Answer."
+    )
 
 
 def needed_bits(plan: BatchPlan, step: float, helpers: int = 0) -> int:

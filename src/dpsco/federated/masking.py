@@ -10,14 +10,15 @@ alone. It protects nobody, since one process knows all masks: use an engine's ow
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
+from typing import Any, cast
 
 import numpy as np
 
-from ..errors import ParameterError
+from ..errors import LedgerError, ParameterError
 from ..privacy.randomness import Randomness
-from .fixed_point import FixedPoint
+from .fixed_point import FixedPoint, Words
 from .messages import Answer
 
 
@@ -32,16 +33,16 @@ def masked(
         randomness: of the masks; secure by default.
 
     Raises:
+        LedgerError: a worker is among them twice, or they are of several runs or rounds.
         ParameterError: there are fewer than two answers, which no mask can hide, or they are not
-            integers of one length.
+            integers of one length within the encoding.
     """
-    given = list(answers)
-    if len(given) < 2:
-        raise ParameterError(f"masks hide an answer among others: got {len(given)} answers.")
-    lengths = {len(answer.vector) for answer in given}
-    if len(lengths) > 1 or any(answer.vector.dtype != np.uint64 for answer in given):
-        raise ParameterError("masks are for answers of integers, uint64, of one length.")
-    root, size = randomness or Randomness.secure(), lengths.pop()
+    given = _together(answers, encoding)
+    if randomness is not None and not isinstance(randomness, Randomness):
+        raise ParameterError(
+            f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."
+        )
+    root, size = randomness or Randomness.secure(), len(given[0].vector)
     hidden = [np.array(answer.vector, dtype=np.uint64) for answer in given]
     for first, second in combinations(range(len(given)), 2):
         mask = root.child(f"mask of {given[first].worker} and {given[second].worker}").words(size)
@@ -51,3 +52,27 @@ def masked(
         dataclasses.replace(answer, vector=encoding.add([vector], size))
         for answer, vector in zip(given, hidden, strict=True)
     ]
+
+
+def _together(answers: Any, encoding: Any) -> list[Answer]:
+    """Return the answers of one round; refuse those whose sum would be no round's."""
+    if not isinstance(encoding, FixedPoint):
+        raise ParameterError(f"encoding must be the run's FixedPoint, got {encoding!r}.")
+    given = list(answers) if isinstance(answers, Iterable) else [answers]
+    wrong = [type(each).__name__ for each in given if not isinstance(each, Answer)]
+    if wrong:
+        raise ParameterError(f"masks are for a list of Answers, got {wrong[0]}.")
+    if len(given) < 2:
+        raise ParameterError(f"masks hide an answer among others: got {len(given)} answers.")
+    if len({(answer.run, answer.round) for answer in given}) > 1:
+        raise LedgerError("these answers are of several runs or rounds: mask one round's alone.")
+    if len({answer.worker for answer in given}) < len(given):
+        raise LedgerError("a worker would count twice in this sum: leave its second answer out.")
+    lengths = {len(answer.vector) for answer in given}
+    if len(lengths) > 1 or any(answer.vector.dtype != np.uint64 for answer in given):
+        raise ParameterError("masks are for answers of integers, uint64, of one length.")
+    if not all(encoding.holds(cast(Words, answer.vector)) for answer in given):
+        raise ParameterError(
+            f"an answer has numbers of more than {encoding.bits} bits: pass the run's encoding."
+        )
+    return given

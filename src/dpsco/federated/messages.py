@@ -20,8 +20,8 @@ from .. import _validate
 from ..data.queries import ClippedDifference, ClippedGradient, Loss, weight_vector
 from ..errors import ParameterError
 from ..solvers.rounds import BatchQuery
-from .agreement import ROW, WORKER
 from .fixed_point import FixedPoint
+from .protection import ROW, WORKER
 from .trust import Trust
 
 Floats = NDArray[np.float64]

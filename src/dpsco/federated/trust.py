@@ -41,7 +41,7 @@ class Trust(str, enum.Enum):
 
     def trusted(self, unit: str) -> tuple[str, ...]:
         """Return what is taken on trust; ``unit`` is whom the run protects, "row" or "worker"."""
-        return (_WORKERS.format(unit=unit), _ONCE[unit], *_COORDINATOR[self])
+        return (_WORKERS.format(unit=unit), _ONCE[unit], _PUBLIC, *_COORDINATOR[self])
 
 
 _MODELS = {
@@ -59,16 +59,33 @@ _MODELS = {
         "one helper is honest"
     ),
 }
+CAVEAT = (
+    "if the coordinator was interrupted, it went on from its checkpoint with the round that was "
+    "open, and with no other answers to a round that was closed; nobody who sees the output has "
+    "read the checkpoint, or has resumed an old copy of it with other answers"
+)
+"""What a run rests on that has a checkpoint: its open round may be collected anew, from others."""
+
 _WORKERS = (
     "every worker clips as stated under 'enforced': one that does not can spoil the weights, and "
     "loses the protection of its own rows, not that of a {unit} elsewhere"
 )
 _ONCE = {
-    "row": "a row is held by one worker, and the workers of a run take part in one round each",
-    "worker": "nobody is behind two workers: each takes part in one round",
+    "row": (
+        "a row is held by one worker; each worker takes part in one round of the run and once in "
+        "it, under a name that nobody else can use"
+    ),
+    "worker": (
+        "nobody is behind two workers; each takes part in one round of the run and once in it, "
+        "under a name that nobody else can use"
+    ),
 }
+_PUBLIC = "who holds which rows, who is asked and who answers was decided without looking at rows"
 _COORDINATOR = {
-    Trust.TRUSTED_COORDINATOR: ("the coordinator keeps the workers' sums to itself",),
+    Trust.TRUSTED_COORDINATOR: (
+        "the coordinator keeps the workers' sums to itself, and nobody else reads them on their "
+        "way",
+    ),
     Trust.SECURE_AGGREGATION: (
         "the coordinator keeps the exact sum of each batch to itself",
         "the secure aggregation shows the coordinator the sum of a round, once, and nothing else",

@@ -24,14 +24,16 @@ from ..data.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..geometry.norms import L2
 from ..kernels.sums import worthwhile
+from ..privacy.ledger_parts import Unique
 from ..solvers.rounds import BatchPlan
-from .agreement import WORKER, agreed_encoding, checked, fingerprint, protected, stepper_of
+from .agreement import agreed_encoding, checked, fingerprint, stepper_of
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, check_name
+from .protection import WORKER, protected
 from .trust import Trust
 
 
-class Worker:
+class Worker(Unique):
     """Rows that stay here, and the answers they give.
 
     It remembers in memory alone which runs it has answered: keep it for as long as runs may ask, in
@@ -39,11 +41,14 @@ class Worker:
 
     Args:
         data: the worker's own rows: a table of `dpsco.data`, a pair (X, y), or a source. All of
-            them belong to one round.
+            them belong to one round; who has rows for several makes a worker for each.
         plan: the public plan of the run. Its n counts the rows (or workers) of everybody.
         name: public, and another one for each worker.
         trust: the trust model that the worker agrees to.
         encoding: the one that was agreed on, or None for float sums.
+        rows: which of the rows are this worker's, as a range (start, stop); by default all. So
+            workers of several rounds share one source, without copies; their ranges must not
+            overlap.
         runs: in how many runs of this plan it takes part. Each is paid for separately.
         resend: whether it gives the same answer again to the very same task, for messages that get
             lost. Never under noise helpers: two sums with the same noise give their difference.
@@ -63,6 +68,7 @@ class Worker:
         name: str,
         trust: Trust | str = Trust.TRUSTED_COORDINATOR,
         encoding: FixedPoint | None = None,
+        rows: tuple[int, int] | None = None,
         runs: int = 1,
         resend: bool = False,
     ) -> None:
@@ -70,8 +76,11 @@ class Worker:
         self._trust = Trust.parse(trust)
         least = int(self._trust is Trust.NOISE_HELPERS)  # how many there are is not told here
         self._encoding = agreed_encoding(plan, self._trust, encoding, helpers=least)
-        self._runs, self._resend = _validate.integer("runs", runs), bool(resend)
+        if not isinstance(resend, bool):
+            raise ParameterError(f"resend must be True or False, got {resend!r}.")
+        self._runs, self._resend = _validate.integer("runs", runs), resend
         self._rows = _fitting(as_table(data), plan)
+        self._range = _range(rows, self._rows)
         self._loss = stepper_of(plan).query().loss  # perhaps a smooth one close to the problem's
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
         self._answered: dict[str, tuple[Task, Answer] | None] = {}  # kept only to be sent again
@@ -129,8 +138,12 @@ class Worker:
         start, stop = plan.batches()[task.round]
         if task.cohort != stop - start:
             self._refuse(f"its cohort is {task.cohort}, the plan's {stop - start}")
-        if self._protects != WORKER and self._rows.n > task.cohort:
-            self._refuse(f"the worker's {self._rows.n} rows are more than its {task.cohort}")
+        if self._protects != WORKER and self._n > task.cohort:
+            self._refuse(
+                f"the worker's {self._n} rows are more than its {task.cohort}. Cut them into one "
+                "part a round, and make a Worker with a name of its own for each: rows=(start, "
+                "stop)"
+            )
 
     def _refuse(self, reason: str) -> None:
         raise AssumptionError(f"worker {self.name!r} does not answer this task: {reason}.")
@@ -158,25 +171,32 @@ class Worker:
             return self._mean(task, source)
         query = task.query(self._loss)
         if task.encoding is None:
-            return source.sum(query, compiled=self._compiled(source))
+            return source.sum(query, *self._range, compiled=self._compiled(source))
         encoding, grid = task.encoding, task.encoding.grid(task.clip, task.size)
-        pieces = contribution_pieces(query, source)
+        pieces = contribution_pieces(query, source, *self._range)
         return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), task.size)
 
     def _mean(self, task: Task, source: Source) -> Vector:
         """Return the rows' mean, clipped as one vector; a row that is not finite counts as 0."""
         query = task.query(self._loss, clip=LARGEST_LIMIT)
-        mean: Floats = source.sum(query, compiled=self._compiled(source))[None] / source.n
+        total = source.sum(query, *self._range, compiled=self._compiled(source))
+        mean: Floats = total[None] / self._n
         if task.encoding is None:
             return np.asarray(clip_rows(mean, L2, task.clip)[0])
         return task.encoding.wrap(task.encoding.grid(task.clip, task.size).encode(mean))
+
+    @property
+    def _n(self) -> int:
+        """How many rows are this worker's."""
+        start, stop = self._range
+        return stop - start
 
     def _compiled(self, source: Source) -> bool:
         """Return what a run in one place would choose, so that sums are the same bits."""
         return worthwhile(self.plan.n, source.d, points=2)
 
     def __repr__(self) -> str:
-        return f"<Worker {self.name!r}: {self._rows.n} rows, {len(self._answered)} runs answered>"
+        return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"
 
 
 def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
@@ -194,3 +214,13 @@ def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
     elif data.bounds != bounds:
         raise DataError(f"the plan is for {bounds}, the worker's rows are within {data.bounds}.")
     return data
+
+
+def _range(rows: Any, data: Table | Source) -> tuple[int, int]:
+    """Return the range of the worker's rows; refuse one that leaves the table."""
+    if rows is None:
+        return 0, data.n
+    start, stop = _validate.row_range("rows", rows)
+    if stop > data.n:
+        raise DataError(f"rows are {(start, stop)}, and there are {data.n} of them.")
+    return start, stop

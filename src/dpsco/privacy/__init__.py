@@ -15,7 +15,7 @@
 | repeated_release, repeated_ledger   | its record; how it is carried out                         |
 | randomness, mechanisms              | secure streams; the laws of noise                         |
 | summation                           | sums of rows, and what rounding can do to them            |
-| prefix_sums, prefix_matrices        | correlated noise for prefix sums                          |
+| prefix_sums, _noise, _matrices      | correlated noise for prefix sums                          |
 | grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
 | ledger, ledger_parts, open_releases | the one door through which noisy numbers leave            |
 | certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |

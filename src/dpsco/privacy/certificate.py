@@ -41,8 +41,10 @@ _LONG_SUMS = (
     "toeplitz",
     "banded",
     "bisr",
+    "power",
 )  # mechanisms whose cost takes time in proportion to their size
 _MOST_COEFFICIENTS = 10**6  # that a file may ask its reader to compute
+_MOST_PRODUCTS = 10**10  # of coefficients, for bisr
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
 _FLOAT_CAVEAT = (
     "noise and sums are float64 approximations of real numbers (numeric='grid' removes this)"
@@ -343,7 +345,8 @@ def _release_from_json(record: Any) -> Release:
             mechanism = each.mechanism
             terms = mechanism.rounds if mechanism.name == "bisr" else mechanism.bands
             size = (terms or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
-            if size > _MOST_COEFFICIENTS:
+            products = size * (mechanism.bands or 1) if mechanism.name == "bisr" else 0
+            if size > _MOST_COEFFICIENTS or products > _MOST_PRODUCTS:
                 raise CertificateError(f"a {mechanism.name} sum of {size} terms is too long.")
     return release
 

@@ -122,6 +122,7 @@ class Ledger(Unique):
         self._state = "open"
         self._lock = threading.RLock()  # a minimiser that calls back must meet an error, not wait
         self._process = os.getpid()
+        self._randomness.check_usable()  # nobody pays for a run that cannot draw
         if odometer is not None:
             # A run that can be resumed has a name, under which it is paid for once.
             named = {} if run is None else {"run": run}

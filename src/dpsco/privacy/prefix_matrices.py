@@ -59,6 +59,25 @@ def square_root(rounds: int) -> SquareRoot:
     return SquareRoot(*table)
 
 
+def power_series(exponent: float, rounds: int) -> Array:
+    """Return the coefficients of (1 - x)^(-exponent): c_0 = 1, c_k = c_{k-1} (k - 1 + exponent)/k.
+
+    A coefficient takes k sums, quotients and products of numbers of one sign, so that it is off by
+    at most a relative 3 k u, u = 2^-53, and by underflow.
+    """
+    k = np.arange(1.0, rounds)
+    return np.concatenate([[1.0], np.cumprod((k - 1.0 + exponent) / k)])
+
+
+def power_energy(exponent: float, rounds: int) -> float:
+    """Return the sum of the squares of `power_series`, rounded up.
+
+    Its terms are off by at most a relative (6 k + 1) u, their exact sum is rounded once.
+    """
+    series = power_series(exponent, rounds)
+    return math.fsum((series * series).tolist()) * (1.0 + 8.0 * rounds * 2.0**-53)
+
+
 def column_scales(rounds: int) -> Array:
     """Return the norm of each column of the square root of A: sqrt(sum_{k < rounds - t} r_k^2)."""
     scales: Array = np.sqrt(square_root(rounds).energy[::-1])
@@ -79,13 +98,32 @@ def blt_series(rounds: int) -> Array:
     return np.concatenate([[1.0], tail])
 
 
-def blt_energy(rounds: int) -> float:
-    """Return the sum of the squares of `blt_series`, in closed form (geometric sums)."""
+def blt_inverse(rounds: int, terms: int) -> Array:
+    """Return the first ``terms`` coefficients of 1 / `blt_series`, buffer by buffer as a stream."""
+    decays, weights = (values.tolist() for values in blt_design(rounds))
+    inverse, buffers = [1.0], [1.0 for _ in decays]
+    for _ in range(terms - 1):
+        inverse.append(-sum(w * b for w, b in zip(weights, buffers, strict=True)))
+        buffers = [d * b + inverse[-1] for d, b in zip(decays, buffers, strict=True)]
+    return np.array(inverse)
+
+
+def blt_norms(rounds: int, lengths: Array) -> Array:
+    """Return the norm of the first so many terms of `blt_series`, rounded up, for each length.
+
+    In closed form, by geometric sums: the square is 1 + sum_{a,b} w_a w_b (1 - x^(length - 1)) /
+    (1 - x) with x = decay_a decay_b. Every step has positive terms and keeps a relative error of a
+    few u = 2^-53: in all below 64 u of what is added to 1, with library functions off by four
+    units in the last place. 256 u are put on top, which covers the last sum and the root as well,
+    since what is added is above 0.1. A length of 1 has the norm 1 exactly.
+    """
     decays, weights = blt_design(rounds)
     logs = np.log1p(decays - 1.0)  # decays - 1 is exact: every decay is above a half
-    pairs = logs[:, np.newaxis] + logs
-    sums = np.expm1((rounds - 1) * pairs) / np.expm1(pairs)
-    return math.fsum([1.0, *(np.outer(weights, weights) * sums).ravel().tolist()])
+    pairs = np.add.outer(logs, logs).ravel()
+    shares = np.outer(weights, weights).ravel() / np.expm1(pairs)
+    tail = np.expm1(np.multiply.outer(lengths - 1.0, pairs)) @ shares
+    norms: Array = np.sqrt(1.0 + tail * (1.0 + 2.0**-45))
+    return norms
 
 
 def inverse_series(series: Array, rounds: int) -> Array:
@@ -125,26 +163,42 @@ def lower_toeplitz(series: Array, rounds: int) -> Array:
     return np.where(lags >= 0, padded[np.abs(lags)], 0.0)
 
 
-def normalised_encoder(rounds: int) -> Array:
-    """Return the square root of A with each column divided by its norm."""
-    return lower_toeplitz(square_root(rounds).root, rounds) / column_scales(rounds)
+def scaled_decoder(inverse: Array, scales: Array) -> Array:
+    """Return A times the inverse of an encoder whose columns were divided by ``scales``.
 
-
-def normalised_decoder(rounds: int) -> Array:
-    """Return A times the inverse of `normalised_encoder`."""
-    steps = lower_toeplitz(square_root(rounds).inverse, rounds)
-    decoder: Array = np.cumsum(column_scales(rounds)[:, np.newaxis] * steps, axis=0)
+    ``inverse`` is the first column of the inverse of the encoder as it was before.
+    """
+    steps = lower_toeplitz(inverse, scales.size)
+    decoder: Array = np.cumsum(scales[:, np.newaxis] * steps, axis=0)
     return decoder
 
 
-def normalised_variance(rounds: int) -> Array:
-    """Return the squared row norms of `normalised_decoder` in memory linear in ``rounds``."""
-    inverse, scales = square_root(rounds).inverse, column_scales(rounds)
-    row, variance = np.zeros(rounds), np.empty(rounds)
+def scaled_variance(inverse: Array, scales: Array) -> Array:
+    """Return the squared row norms of `scaled_decoder` in memory linear in the rounds.
+
+    A row is the one before and a shifted copy of ``inverse``. No products of BLAS: its threads
+    take ten times as long for vectors of this size.
+    """
+    rounds = scales.size
+    reverse = inverse[::-1].copy()
+    row, work, variance = np.zeros(rounds), np.empty(rounds), np.empty(rounds)
     for t in range(rounds):
-        row[: t + 1] += scales[t] * inverse[t::-1]
-        variance[t] = row[: t + 1] @ row[: t + 1]
+        now, part = row[: t + 1], work[: t + 1]
+        np.multiply(reverse[rounds - 1 - t :], scales[t], out=part)
+        now += part
+        np.multiply(now, now, out=part)
+        variance[t] = part.sum()
     return variance
+
+
+def held_variance(prefix: Array, window: int, rounds: int) -> float:
+    """Return a bound on the variance of the last of ``rounds`` prefixes, from the first few terms.
+
+    ``prefix`` holds terms of the first column of a decoder of which no later one is above the
+    largest of the last ``window``.
+    """
+    later = float(np.max(prefix[-window:])) ** 2
+    return math.fsum((prefix * prefix).tolist()) + (rounds - prefix.size) * later
 
 
 def tree_levels(rounds: int, *, drop_root: bool) -> int:
@@ -213,6 +267,29 @@ def tree_decoder(rounds: int, levels: int, *, every: bool) -> Array:
 
 def tree_variance(rounds: int, levels: int, *, every: bool) -> Array:
     """Return the variance of each prefix: blocks count 1 each, or 1 / (2 - 2^-level)."""
-    worth = [1.0 / (2.0 - 0.5**level) if every else 1.0 for level in range(levels)]
-    lengths = range(1, rounds + 1)
-    return np.array([sum(worth[k] for k, _ in prefix_blocks(i, levels)) for i in lengths])
+    lengths = np.arange(1, rounds + 1)
+    variance = np.zeros(rounds)
+    for level in range(levels):
+        tops = level == levels - 1  # of the largest blocks a dropped root leaves two
+        blocks = lengths >> level if tops else lengths >> level & 1
+        variance += blocks * _block_variance(level, every=every)
+    return variance
+
+
+def largest_tree_variance(rounds: int, levels: int, *, every: bool) -> float:
+    """Return the maximum of `tree_variance`, without going through all prefixes.
+
+    A shorter prefix than ``rounds`` lacks one of its bits, at the first place where they differ;
+    it has at most every bit below.
+    """
+    lengths = [rounds, *((rounds >> k << k) - 1 for k in range(rounds.bit_length()))]
+    return max(
+        math.fsum(_block_variance(level, every=every) for level, _ in prefix_blocks(length, levels))
+        for length in lengths
+        if length > 0
+    )
+
+
+def _block_variance(level: int, *, every: bool) -> float:
+    """Return the variance of the estimate of a block."""
+    return 1.0 / (2.0 - 0.5**level) if every else 1.0

@@ -13,20 +13,26 @@ Needs      T fixed beforehand; one participation a row; no round released twice 
 Symbols    Chat, Chat^{-1} z, N_t, T, colnorm -> encoder, increments, prefix noise, rounds,
            column_norm.
 
-| name         | column norm squared      | draws              | vectors held | remark         |
-|--------------|--------------------------|--------------------|--------------|----------------|
-| tree         | levels = bit length of T | T                  | levels       | for comparison |
-| tree_honaker | levels                   | 2T - bits set in T | levels       | for comparison |
-| toeplitz     | sum of r_k^2, k < T      | T                  | T            |                |
-| toeplitz_cn  | 1, in every column       | T                  | T            | the default    |
-| banded       | sum of r_k^2, k < bands  | T                  | bands - 1    | for comparison |
-| bisr         | of 1/(q_k, k < bands)    | T                  | bands - 1    | for comparison |
-| blt          | closed form              | T                  | 2 or 3       | for large T    |
+| name         | column norm squared      | draws              | vectors held | remark          |
+|--------------|--------------------------|--------------------|--------------|-----------------|
+| tree         | levels = bit length of T | T                  | levels       | for comparison  |
+| tree_honaker | levels                   | 2T - bits set in T | levels       | for comparison  |
+| toeplitz     | sum of r_k^2, k < T      | T                  | T            |                 |
+| toeplitz_cn  | 1, in every column       | T                  | T            | the default     |
+| banded       | sum of r_k^2, k < bands  | T                  | bands - 1    | for comparison  |
+| bisr         | of 1/(q_k, k < bands)    | T                  | bands - 1    | for comparison  |
+| blt          | closed form              | T                  | 2 or 3       |                 |
+| blt_cn       | 1, in every column       | T                  | 2 or 3       | for large T     |
+| power        | of (1 - x)^(-exponent)   | T                  | T            | an expert's own |
 
 With `drop_root` (either tree, T = 2^h) the node that covers everything is left out and the last
 prefix is the sum of the two halves: one level less, one draw less for tree_honaker.
-`blt` uses the smallest tuned design that covers T, and the design for 16384 rounds beyond. Its
-column norm is computed for the actual T, so privacy always holds; accuracy slowly degrades there.
+`blt` and `blt_cn` use the smallest tuned design that covers T, and the design for 16384 rounds
+beyond. Column norms are computed for the actual T, so privacy always holds; accuracy slowly
+degrades there. In the `_cn` mechanisms every column of the encoder is divided by its own norm, so
+that every round has the same mu: never a larger error than without, for a T known beforehand.
+`power` has independent increments for exponent 0, is `toeplitz` for 1/2, and has independent noise
+on each prefix sum for 1.
 
 Order of draws: rounds in order; tree_honaker draws the nodes completed by a round leaf first, then
 upwards; every other mechanism draws one vector a round.
@@ -35,27 +41,28 @@ upwards; every other mechanism draws one vector a round.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, SupportsIndex
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
-from ..errors import ParameterError, RandomnessError
+from ..errors import ParameterError
 from . import prefix_matrices as matrices
+from .prefix_noise import Draw, NoiseStream
 
-__all__ = ["MECHANISMS", "NoiseStream", "PrefixMechanism", "mechanism"]
+__all__ = ["MECHANISMS", "NEEDS", "PrefixMechanism", "mechanism"]
 
 Array = NDArray[np.float64]
-Draw = Callable[[], Array]
-Step = Callable[[int, Array, Draw, Array], Array]  # round, first draw, more draws, memory
 
-MECHANISMS = ("tree", "tree_honaker", "toeplitz", "toeplitz_cn", "banded", "bisr", "blt")
 _TREES = ("tree", "tree_honaker")
 _BANDED = ("banded", "bisr")
+_NORMALISED = ("toeplitz_cn", "blt_cn")
+MECHANISMS = (*_TREES, "toeplitz", "toeplitz_cn", *_BANDED, "blt", "blt_cn", "power")
+NEEDS = {"banded": "bands", "bisr": "bands", "power": "exponent"}  # what a name alone leaves open
+_EXACT = 2**14  # rounds up to which `error_bound` is the error itself
 _ROUND_UP = 1.0 + 2.0**-50  # four units in the last place: covers the rounding of the norm itself
 
 
@@ -71,6 +78,7 @@ class PrefixMechanism:
     rounds: int  # horizon T
     bands: int | None = None  # banded: non-zero diagonals of the encoder; bisr: of its inverse
     drop_root: bool = False  # trees only, rounds a power of two, at least 2
+    exponent: float | None = None  # power: a of the encoder (1 - x)^-a, from 0 to 1
 
     def __post_init__(self) -> None:
         _validate.choice("name", self.name, MECHANISMS)
@@ -78,20 +86,26 @@ class PrefixMechanism:
         object.__setattr__(self, "rounds", _validate.integer("rounds", self.rounds, hint=hint))
         object.__setattr__(self, "bands", _checked_bands(self.name, self.rounds, self.bands))
         _check_drop_root(self.name, self.rounds, self.drop_root)
+        object.__setattr__(self, "exponent", _checked_exponent(self.name, self.exponent))
 
     @property
     def column_norm(self) -> float:
         """Largest column norm of the encoder, rounded up: the sensitivity to a row of bound 1."""
+        if self.name == "blt":
+            return (
+                float(matrices.blt_norms(self.rounds, np.array([float(self.rounds)]))[0])
+                * _ROUND_UP
+            )
         if self.name in _TREES:
             square = float(self._levels)
-        elif self.name == "toeplitz_cn":
+        elif self.name in _NORMALISED:
             square = 1.0
-        elif self.name == "blt":
-            square = matrices.blt_energy(self.rounds)
         elif self.name == "bisr":
-            square = matrices.inverted_energy(self.bands or self.rounds, self.rounds)
+            square = matrices.inverted_energy(self._terms, self.rounds)
+        elif self.exponent is not None:
+            square = matrices.power_energy(self.exponent, self.rounds)
         else:
-            square = float(matrices.square_root(self.bands or self.rounds).energy[-1])
+            square = float(matrices.square_root(self._terms).energy[-1])
         return math.sqrt(square) * _ROUND_UP
 
     def draws(self) -> int:
@@ -105,16 +119,17 @@ class PrefixMechanism:
         if self.name in _TREES:
             return self._levels
         if self.name in _BANDED:
-            return (self.bands or self.rounds) - 1
-        return matrices.blt_design(self.rounds)[0].size if self.name == "blt" else self.rounds
+            return self._terms - 1
+        buffered = self.name in ("blt", "blt_cn")
+        return matrices.blt_design(self.rounds)[0].size if buffered else self.rounds
 
     def prefix_std(self) -> Array:
         """Return the exact standard deviation of the noise on each prefix, in units of sigma."""
         if self.name in _TREES:
             every = self.name == "tree_honaker"
             variance = matrices.tree_variance(self.rounds, self._levels, every=every)
-        elif self.name == "toeplitz_cn":
-            variance = matrices.normalised_variance(self.rounds)
+        elif self.name in _NORMALISED:
+            variance = matrices.scaled_variance(self._inverse_series(), self._scales())
         else:
             variance = np.cumsum(self._prefix_series() ** 2)
         return np.sqrt(variance)
@@ -127,22 +142,28 @@ class PrefixMechanism:
         """Return the root mean square prefix error, in units of sensitivity / mu (e_rms)."""
         return self.column_norm * math.sqrt(float(np.mean(self.prefix_std() ** 2)))
 
+    def error_bound(self) -> float:
+        """Return `error_max`, or for more than 2^14 rounds a bound on it that is found quickly.
+
+        It is exact for the trees, 'toeplitz', 'bisr' and 'power' at any number of rounds.
+        """
+        return self.column_norm * math.sqrt(_variance_bound(self))
+
     def encoder(self) -> Array:
         """Return C, draws x rounds: what one unit contribution in round t adds to each node."""
         if self.name in _TREES:
             every = self.name == "tree_honaker"
             return matrices.tree_encoder(self.rounds, self._levels, every=every)
-        if self.name == "toeplitz_cn":
-            return matrices.normalised_encoder(self.rounds)
-        return matrices.lower_toeplitz(self._series(), self.rounds)
+        encoder = matrices.lower_toeplitz(self._series(), self.rounds)
+        return encoder / self._scales() if self.name in _NORMALISED else encoder
 
     def decoder(self) -> Array:
         """Return B, rounds x draws: the prefix noise is B z; B C is lower triangular of ones."""
         if self.name in _TREES:
             every = self.name == "tree_honaker"
             return matrices.tree_decoder(self.rounds, self._levels, every=every)
-        if self.name == "toeplitz_cn":
-            return matrices.normalised_decoder(self.rounds)
+        if self.name in _NORMALISED:
+            return matrices.scaled_decoder(self._inverse_series(), self._scales())
         return matrices.lower_toeplitz(self._prefix_series(), self.rounds)
 
     def start(self, draw: Draw) -> NoiseStream:
@@ -154,103 +175,81 @@ class PrefixMechanism:
         """Nodes above the first leaf, for the trees."""
         return matrices.tree_levels(self.rounds, drop_root=self.drop_root)
 
+    @property
+    def _terms(self) -> int:
+        """Coefficients of the square root, or of its inverse, that are used."""
+        return self.rounds if self.bands is None else self.bands
+
+    def _scales(self) -> Array:
+        """Norms of the encoder's columns before normalisation, for toeplitz_cn and blt_cn."""
+        if self.name == "blt_cn":
+            return matrices.blt_norms(self.rounds, np.arange(self.rounds, 0.0, -1.0))
+        return matrices.column_scales(self.rounds)
+
     def _series(self) -> Array:
-        """First column of the encoder, for toeplitz, banded, bisr and blt."""
-        if self.name == "blt":
+        """First column of the encoder before normalisation, for all but the trees."""
+        if self.name in ("blt", "blt_cn"):
             return matrices.blt_series(self.rounds)
         if self.name == "bisr":
-            return matrices.inverted_series(self.bands or self.rounds, self.rounds)
-        return matrices.square_root(self.bands or self.rounds).root
+            return matrices.inverted_series(self._terms, self.rounds)
+        if self.exponent is not None:
+            return matrices.power_series(self.exponent, self.rounds)
+        return matrices.square_root(self._terms).root
 
-    def _prefix_series(self) -> Array:
-        """First column of the decoder, for toeplitz, banded, bisr and blt."""
+    def _inverse_series(self, terms: int | None = None) -> Array:
+        """First column of the encoder's inverse before normalisation, or its first ``terms``."""
+        if self.name == "toeplitz_cn":
+            return matrices.square_root(self.rounds).inverse
+        terms = self.rounds if terms is None else terms
+        if self.name in ("blt", "blt_cn"):
+            return matrices.blt_inverse(self.rounds, terms)
+        return matrices.inverse_series(self._series(), terms)
+
+    def _prefix_series(self, terms: int | None = None) -> Array:
+        """First column of the decoder, or its first ``terms``, for all but trees and the `_cn`."""
         if self.name == "toeplitz":  # the square root of A is its own decoder
             return self._series()
-        series: Array = np.cumsum(matrices.inverse_series(self._series(), self.rounds))
+        if self.exponent is not None:
+            return matrices.power_series(1.0 - self.exponent, self.rounds)
+        if self.name == "bisr":  # sums of the first q_k are r_k, and no more are added
+            root = matrices.square_root(self._terms).root
+            return np.pad(root, (0, self.rounds - root.size), mode="edge")
+        series: Array = np.cumsum(self._inverse_series(terms))
         return series
 
 
-class NoiseStream:
-    """The noise of one run, round by round. Stateful; never copied, pickled or forked.
+@lru_cache(maxsize=64)
+def _variance_bound(mechanism: PrefixMechanism) -> float:
+    """Return the largest variance of a prefix, or for many rounds a bound on it.
 
-    Made by `PrefixMechanism.start`. It keeps ``memory_vectors()`` vectors of past noise: they are
-    as secret as the rows.
+    banded  (1 - x) C(x) = 1 - D(x) with coefficients of D that are not negative and add up to 1,
+            since those of C fall. A term of the decoder 1 / (1 - D) is thus a mean of the `bands`
+            terms before it, and none after is above the largest of these.
+    blt     C has c_k^2 <= c_{k-1} c_{k+1}, so that all coefficients of 1 / C but the first are
+            negative (Kaluza 1928) and the terms of the decoder, their sums, fall.
+    _cn     With scales s_0 >= s_1 >= ..., row t of the decoder is s_t B_t + sum_{i < t}
+            (s_i - s_{i+1}) B_i, B_i the rows without: its norm is at most s_0 times their largest.
     """
-
-    def __init__(self, mechanism: PrefixMechanism, draw: Draw) -> None:
-        if not isinstance(mechanism, PrefixMechanism):
-            raise ParameterError(f"mechanism must be a PrefixMechanism, got {mechanism!r}.")
-        if not callable(draw):
-            raise ParameterError(f"draw must be a function without arguments, got {draw!r}.")
-        self.mechanism = mechanism
-        self._draw = draw
-        self._step = _STEPS[mechanism.name](mechanism)
-        self._memory: Array | None = None  # made at the first draw, which tells the length
-        self._position = 0
-        self._drawn = 0
-        self._busy = False
-        self._process = os.getpid()
-
-    @property
-    def position(self) -> int:
-        """Rounds done so far: the number of increments handed out."""
-        return self._position
-
-    def next(self) -> Array:
-        """Return the noise increment of this round for sigma = 1: N_t - N_{t-1}, N_{-1} = 0.
-
-        Raises RandomnessError past the horizon, in another process, or after a round that failed.
-        """
-        self._check_usable()
-        self._busy = True  # stays so if anything below raises: a broken round is never repeated
-        first = self._fresh()
-        if self._memory is None:
-            self._memory = np.zeros((self.mechanism.memory_vectors(), first.size))
-        increment = self._step(self._position, first, self._fresh, self._memory)
-        self._position += 1
-        self._busy = False
-        return increment
-
-    def state(self) -> dict[str, int | Array]:
-        """Return copies of all that changes: position, draws used, memory. Secret."""
-        empty = np.zeros((self.mechanism.memory_vectors(), 0))
-        memory = empty if self._memory is None else self._memory.copy()
-        return {"position": self._position, "drawn": self._drawn, "memory": memory}
-
-    def _check_usable(self) -> None:
-        """Refuse whatever could repeat noise."""
-        if self._process != os.getpid():
-            raise RandomnessError("A noise stream must stay in the process that started it.")
-        if self._busy:
-            raise RandomnessError(
-                "The noise stream was interrupted in a round, or is used by two threads at once; "
-                "it cannot go on. Start a new run, with its own budget."
-            )
-        if self._position >= self.mechanism.rounds:
-            raise RandomnessError(
-                f"The noise stream has only {self.mechanism.rounds} rounds and all are used. "
-                "Plan more rounds beforehand; noise is never repeated."
-            )
-
-    def _fresh(self) -> Array:
-        """Draw one vector and copy it, so that the caller's buffer may be used again."""
-        vector = np.array(self._draw(), dtype=np.float64)
-        length = vector.size if self._memory is None else self._memory.shape[1]
-        if vector.shape != (length,) or length == 0 or not np.isfinite(vector).all():
-            raise RandomnessError(
-                "draw() must return a finite vector, of one length throughout the run; "
-                f"got shape {vector.shape}."
-            )
-        self._drawn += 1
-        return vector
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuse copy, deepcopy and pickle: two copies would hand out the same noise."""
-        raise RandomnessError("A noise stream cannot be copied or pickled: it would repeat noise.")
+    rounds, name = mechanism.rounds, mechanism.name
+    if name in _TREES:
+        levels, every = mechanism._levels, name == "tree_honaker"
+        return matrices.largest_tree_variance(rounds, levels, every=every)
+    if rounds > _EXACT and name in _NORMALISED:
+        return PrefixMechanism(name.removesuffix("_cn"), rounds).error_bound() ** 2
+    if rounds > _EXACT and name in ("banded", "blt"):
+        window = mechanism.bands or 1
+        terms = min(rounds, max(_EXACT, 2 * window))  # fewer operations than the run itself takes
+        return matrices.held_variance(mechanism._prefix_series(terms), window, rounds)
+    return float(np.max(mechanism.prefix_std())) ** 2
 
 
 def mechanism(
-    name: str = "toeplitz_cn", *, rounds: int, bands: int | None = None, drop_root: bool = False
+    name: str = "toeplitz_cn",
+    *,
+    rounds: int,
+    bands: int | None = None,
+    drop_root: bool = False,
+    exponent: float | None = None,
 ) -> PrefixMechanism:
     """Return the description of a mechanism for ``rounds`` prefix sums.
 
@@ -258,6 +257,7 @@ def mechanism(
     rounds     horizon, at least 1, fixed before the run
     bands      for 'banded' and 'bisr', from 1 (independent increments) to rounds (as 'toeplitz')
     drop_root  for the trees, if rounds is a power of two: one level less
+    exponent   for 'power', from 0 (independent increments) to 1 (independent prefix sums)
 
     Raises ParameterError when an argument is out of range or does not belong to the mechanism.
 
@@ -268,7 +268,7 @@ def mechanism(
     >>> round(noise.error_max(), 3), round(mechanism("tree", rounds=4).error_max(), 3)
     (1.369, 2.449)
     """
-    return PrefixMechanism(name, rounds, bands, drop_root)
+    return PrefixMechanism(name, rounds, bands, drop_root, exponent)
 
 
 def _checked_bands(name: str, rounds: int, bands: Any) -> int | None:
@@ -298,101 +298,16 @@ def _check_drop_root(name: str, rounds: int, drop_root: Any) -> None:
         )
 
 
-def _tree_step(description: PrefixMechanism) -> Step:
-    """One node a round: it replaces the smaller blocks that it covers (slots 0 to level - 1)."""
-    levels = description.memory_vectors()
-
-    def step(t: int, first: Array, draw: Draw, slots: Array) -> Array:
-        return _merge(slots, matrices.block_level(t + 1, levels), first)
-
-    return step
-
-
-def _honaker_step(description: PrefixMechanism) -> Step:
-    """All nodes that end here: each is averaged with the sum of its halves, weight by variance."""
-    levels = description.memory_vectors()
-
-    def step(t: int, first: Array, draw: Draw, slots: Array) -> Array:
-        top, estimate = matrices.block_level(t + 1, levels), first
-        for level in range(1, top + 1):
-            own = 2.0**level / (2.0 ** (level + 1) - 1.0)
-            estimate = own * draw() + (1.0 - own) * (slots[level - 1] + estimate)
-        return _merge(slots, top, estimate)
-
-    return step
-
-
-def _merge(slots: Array, level: int, block: Array) -> Array:
-    """Put ``block`` in place of all smaller ones; return the change of the sum of the slots."""
-    increment: Array = block - slots[:level].sum(axis=0)
-    slots[:level] = 0.0
-    slots[level] += block  # the slot was empty, except for the second half of a dropped root
-    return increment
-
-
-def _toeplitz_step(description: PrefixMechanism) -> Step:
-    """Scale_t * sum_{j <= t} q_{t-j} z_j; all z are kept. The scale is 1 unless normalised."""
-    rounds = description.rounds
-    reverse = matrices.square_root(rounds).inverse[::-1].copy()
-    normalised = description.name == "toeplitz_cn"
-    scales = matrices.column_scales(rounds) if normalised else np.ones(rounds)
-
-    def step(t: int, first: Array, draw: Draw, past: Array) -> Array:
-        past[t] = first
-        increment: Array = scales[t] * (reverse[rounds - 1 - t :] @ past[: t + 1])
-        return increment
-
-    return step
-
-
-def _banded_step(description: PrefixMechanism) -> Step:
-    """z_t - sum_{0 < k < bands} r_k zeta_{t-k}; a ring keeps the last bands - 1 increments."""
-    reverse = description._series()[:0:-1].copy()  # r_{bands-1}, ..., r_1
-
-    def step(t: int, first: Array, draw: Draw, ring: Array) -> Array:
-        if not reverse.size:
-            return first
-        increment: Array = first - np.roll(reverse, t % reverse.size) @ ring
-        ring[t % reverse.size] = increment
-        return increment
-
-    return step
-
-
-def _bisr_step(description: PrefixMechanism) -> Step:
-    """sum_{k < bands} q_k z_{t-k}; a ring keeps the last bands - 1 draws."""
-    bands = description.bands or description.rounds
-    reverse = matrices.square_root(bands).inverse[:0:-1].copy()  # q_{bands-1}, ..., q_1
-
-    def step(t: int, first: Array, draw: Draw, ring: Array) -> Array:
-        if not reverse.size:
-            return first
-        increment: Array = first + np.roll(reverse, t % reverse.size) @ ring
-        ring[t % reverse.size] = first
-        return increment
-
-    return step
-
-
-def _blt_step(description: PrefixMechanism) -> Step:
-    """z_t - sum_j weight_j s_j, then s_j <- decay_j s_j + zeta_t."""
-    decays, weights = matrices.blt_design(description.rounds)
-
-    def step(t: int, first: Array, draw: Draw, buffers: Array) -> Array:
-        increment: Array = first - weights @ buffers
-        buffers *= decays[:, np.newaxis]
-        buffers += increment
-        return increment
-
-    return step
-
-
-_STEPS: dict[str, Callable[[PrefixMechanism], Step]] = {
-    "tree": _tree_step,
-    "tree_honaker": _honaker_step,
-    "toeplitz": _toeplitz_step,
-    "toeplitz_cn": _toeplitz_step,
-    "banded": _banded_step,
-    "bisr": _bisr_step,
-    "blt": _blt_step,
-}
+def _checked_exponent(name: str, exponent: Any) -> float | None:
+    """Return the exponent as a float for 'power'; refuse one for any other mechanism."""
+    if name != "power":
+        if exponent is not None:
+            raise ParameterError(
+                f"exponent belongs to 'power'; {name!r} takes none, got {exponent!r}. Leave it out."
+            )
+        return None
+    hint = "'power' needs one from 0 to 1, of which 0.5 is 'toeplitz'."
+    number = _validate.non_negative("exponent", exponent, hint=hint)
+    if number > 1.0:
+        raise ParameterError(f"exponent must be at most 1, got {number!r}. {hint}")
+    return number + 0.0  # minus zero is zero

@@ -163,25 +163,29 @@ class Randomness(_Keyed):
         return f"AES-256 in counter mode, keyed by BLAKE2b from {origin}."
 
     def child(self, purpose: str) -> Stream:
-        """Return a new stream; no two calls give the same one, whatever their purposes.
-
-        Args:
-            purpose: a word for what the stream is used for; part of its key.
-        """
+        """Return a new stream; no two calls give the same one, whatever their purposes."""
         if not isinstance(purpose, str):
             raise ParameterError(f"purpose must be a string, got {purpose!r}.")
         with self._own():
-            if self._stored:
-                raise RandomnessError(
-                    f"{self!r} was stored for a run that may be interrupted, and the noise is that "
-                    "run's alone. Make another root, or leave it out."
-                )
+            self._check_unstored()
             number, self._children = self._children, self._children + 1
             message = number.to_bytes(8, "little") + purpose.encode("utf-8", "surrogatepass")
             key = hashlib.blake2b(
                 message, key=self.__key, digest_size=_KEY_BYTES, person=b"dpsco child"
             ).digest()
         return Stream(key, purpose=purpose, reproducible=self._reproducible, kept=self._kept)
+
+    def check_usable(self) -> None:
+        """Refuse, before anybody has paid for noise, a root that hands out no streams here."""
+        with self._own():
+            self._check_unstored()
+
+    def _check_unstored(self) -> None:
+        if self._stored:
+            raise RandomnessError(
+                f"{self!r} was stored for a run that may be interrupted, and the noise is that "
+                "run's alone. Make another root, or leave it out."
+            )
 
     def stored(self) -> bytes:
         """Return secret bytes, from which `restored` makes this root again, for one run only.
@@ -309,10 +313,6 @@ class Stream(_Keyed):
         The gaps between chosen rows are geometric, P(gap >= k) = (1 - rate)**k, and are found as
         floor(log U / log(1 - rate)): work in proportion to rate * n. Rounding in float64 moves the
         log-probability of a sample by about n * 1e-15 at most.
-
-        Args:
-            n: the number of rows, at most 2**53.
-            rate: the probability, above 0 and at most 1; 1 gives every row.
         """
         rows, rate = _row_count(n), real("rate", rate)
         if not 0.0 < rate <= 1.0:

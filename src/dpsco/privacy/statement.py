@@ -154,7 +154,9 @@ def sentence(release: Release) -> str:
     hidden = ("kind", "rows", "count", "theorem")
     shown = {k: v for k, v in record.items() if k not in hidden and v is not None}
     if "mechanism" in shown:
-        shown["mechanism"] = f"{shown['mechanism']['name']}, {shown['mechanism']['rounds']} rounds"
+        rule = shown["mechanism"]
+        options = [f", {k} {rule[k]}" for k in ("bands", "exponent") if rule[k] is not None]
+        shown["mechanism"] = f"{rule['name']}, {rule['rounds']} rounds" + "".join(options)
     numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
     return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: " + ", ".join(numbers)
 

@@ -32,6 +32,7 @@ from ..problem import Facts, Problem
 from . import few_rounds_schedules as schedules
 from . import needs
 from .few_rounds_plan import (
+    BATCH,
     Asked,
     Plan,
     chosen_clip,
@@ -51,7 +52,7 @@ from .few_rounds_steps import (
 from .rounds import batch_runner, check_rounds, chosen_mechanism
 
 ACCELERATED, INDEPENDENT = "acc_srgd", "acc_independent"
-PLAIN, BATCH = "srg_sgd", "srg_online_to_batch"
+PLAIN = "srg_sgd"
 SCHEDULES = ("default", "paper_general", "paper_realizable")
 
 
@@ -182,7 +183,7 @@ def _plan_recursive(
         rounds = full_tree(rounds, n) if asked.noise in ("tree", "tree_honaker") else rounds
     stream = chosen_mechanism(asked.noise, check_rounds(rounds, n), facts)
     smoothing = default_smoothing(facts, scales.alpha)
-    clip = chosen_clip(facts, smoothing, asked)
+    clip = chosen_clip(facts, smoothing, scales, asked)
     beta = _beta(solver, facts, scales, stream.rounds)
     return Plan(
         solver=solver,

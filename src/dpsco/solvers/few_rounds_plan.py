@@ -18,9 +18,11 @@ from ..privacy.calibration import prefix_sum_sigma
 from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Loss, Problem
 from . import few_rounds_schedules as schedules
-from .envelopes import BLUR, TOUCHED, blurred, descended, kinked
+from .envelopes import BLUR, TOUCHED, descended
 from .few_rounds_schedules import Scales
 from .rounds import BatchPlan, check_rounds
+
+BATCH = "srg_online_to_batch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +69,20 @@ class Plan(BatchPlan):
         return descended(self.facts, self.smoothing)
 
     def longest_move(self, t: int) -> float:
-        """Return how far the point may move after round t; any distance unless certified.
+        """Return how far the point may move after round t.
 
-        A row's next contribution has length at most L + (t + 1) M |move|, which is to be below C.
+        A row's next contribution has length at most L + (t + 1) M |move|. Certified moves keep that
+        below C. Others keep what a typical row adds below a multiple of C: if most rows are cut,
+        the prefix sum does not follow the gradient any more, and the points swing for good.
         """
-        if not self.certified:
-            return math.inf
         bound, smoothness = row_constants(self.facts, self.smoothing)
-        return (self.clip - bound) / ((t + 1) * smoothness)
+        if self.certified:
+            return (self.clip - bound) / ((t + 1) * smoothness)
+        if self.mechanism is None or not math.isfinite(smoothness):  # gradients, or nothing known
+            return math.inf
+        typical = math.sqrt(smoothness * min(self.population_smoothness, smoothness))
+        leash = schedules.SHORT_LEASH if self.solver == BATCH else schedules.LEASH
+        return leash * self.clip / ((t + 1) * typical)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -133,20 +141,20 @@ def default_smoothing(facts: Facts, alpha: float) -> float:
     """Return how much a kink is smoothed, or a bend that is as sharp as one; 0 without either.
 
     A row that turns from one slope to the other within few rounds is cut, t times over, and the
-    sums do not recover what was cut. So no bend is sharper than a fifth of the labels' scale, and
-    for a kink the envelope is to cost no more than sampling and noise, L R alpha, in practice.
+    sums do not recover what was cut. So a bend sharper than a fifth of the labels' scale counts as
+    a kink. No kink stays sharper than that, and its envelope is to cost no more than sampling and
+    noise, L R alpha, in practice.
     """
     slope, loss = facts.lipschitz / facts.feature, facts.problem.loss
-    if kinked(facts):
-        worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
-        return min(blurred(facts), worthwhile)
     if not isinstance(loss, MarginLoss) or not facts.constants.convex:
         return 0.0
-    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
     gentle, sharp = slope / (BLUR * facts.margin_scale), facts.smoothness / facts.feature**2
+    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
     if not bounded or sharp <= gentle * (1 + 1e-9):
         return 0.0
-    return 1.0 / (1.0 / gentle - 1.0 / sharp)  # curvatures of an envelope add up like resistances
+    worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
+    # Curvatures of an envelope add up like resistances; a kink's is infinite.
+    return 1.0 / (1.0 / min(gentle, worthwhile) - 1.0 / sharp)
 
 
 def row_constants(facts: Facts, smoothing: float) -> tuple[float, float]:
@@ -157,10 +165,13 @@ def row_constants(facts: Facts, smoothing: float) -> tuple[float, float]:
     return facts.lipschitz, 1.0 / (1.0 / envelope + 1.0 / facts.smoothness)
 
 
-def chosen_clip(facts: Facts, smoothing: float, asked: Asked) -> float:
-    """Return the clip: the gradient's bound by default, twice that where no clip is to act."""
+def chosen_clip(facts: Facts, smoothing: float, scales: Scales, asked: Asked) -> float:
+    """Return the clip: the gradient's bound by default, twice that where no clip is to act.
+
+    Where gradients turn fast and noise hardly matters, a wider clip cuts less and costs nothing.
+    """
     if not asked.certified:
-        bound = facts.gradient_bound(None) if asked.clip is None else asked.clip
+        bound = schedules.widened(scales) if asked.clip is None else asked.clip
         return _validate.positive("clip", bound)
     bound, smoothness = row_constants(facts, smoothing)
     if not (math.isfinite(bound) and math.isfinite(smoothness)):

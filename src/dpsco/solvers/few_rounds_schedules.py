@@ -20,6 +20,9 @@ BETA = 0.25  # times (L/R) T^2 alpha
 INDEPENDENT = 0.25  # times T^1.5 V/R, for independent noise; the best of a grid likewise
 PLAIN = 4.0  # times as many rounds where steps are not accelerated
 FEWEST, SMALLEST_BATCH = 4, 32
+LEASH = 12.0  # times the clip: what a typical row may add in a round by how far the point moves
+SHORT_LEASH = 8.0  # for online to batch, which takes no y step that could set it right
+TURNS, FAINT = 4.0, 16.0  # how fast gradients turn, how faint noise is, before a clip is widened
 HASTE = (0.5, 0.5)  # beta falls with this power of the share of rounds, to this part; measured
 HASTE_INDEPENDENT = (0.25, 0.7)  # the same for independent noise, which bears less
 
@@ -75,6 +78,17 @@ def independent_beta(scales: Scales, rounds: int) -> float:
     return max(scales.smoothness, INDEPENDENT * math.pow(rounds, 1.5) * spread / scales.distance)
 
 
+def widened(scales: Scales) -> float:
+    """Return the clip: L, or more where gradients turn over within R/4 and noise is faint.
+
+    M R/L says how many times over a row's gradient may turn on the way, and so how much is cut.
+    Noise of the wider clip stays below a sixteenth of what sampling costs.
+    """
+    turns = scales.smoothness * scales.distance / scales.gradient
+    faint = math.sqrt(scales.n / scales.size) / scales.price
+    return scales.gradient * max(1.0, min(turns / TURNS, faint / FAINT))
+
+
 def hastened(beta: float, rounds: int, enough: int, haste: tuple[float, float]) -> float:
     """Return the inverse step for fewer rounds than are enough: longer steps, within limits.
 
@@ -118,10 +132,10 @@ def best_independent_rounds(scales: Scales) -> int:
 
 
 def largest_error(mechanism: PrefixMechanism) -> float:
-    """Return the largest prefix error e; for very long streams a bound on the Toeplitz one."""
-    if mechanism.rounds <= 4096:
-        return mechanism.error_max()
-    return landau(mechanism.rounds)
+    """Return the largest prefix error e; for very long streams a bound on it."""
+    if mechanism.rounds > 2**14 and mechanism.name in ("toeplitz", "toeplitz_cn"):
+        return landau(mechanism.rounds)
+    return mechanism.error_bound()
 
 
 def landau(rounds: float) -> float:

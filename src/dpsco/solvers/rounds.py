@@ -24,7 +24,7 @@ from ..errors import LedgerError, ParameterError
 from ..kernels.sums import worthwhile
 from ..plans import BasePlan, Floats, Progress
 from ..privacy.ledger import Ledger
-from ..privacy.prefix_sums import PrefixMechanism, mechanism
+from ..privacy.prefix_sums import NEEDS, PrefixMechanism, mechanism
 from ..privacy.releases import GaussianRelease, PrefixSumRelease, Release
 from ..problem import Facts
 
@@ -275,5 +275,12 @@ def chosen_mechanism(
             )
         return noise
     if noise is None:
-        noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt"
+        noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt_cn"
+    if isinstance(noise, str) and noise in NEEDS:
+        value = 0.5 if noise == "power" else min(8, rounds)
+        raise ParameterError(
+            f"noise={noise!r} needs {NEEDS[noise]}, which a name does not give. Pass a mechanism, "
+            f"such as options={{'noise': dpsco.privacy.mechanism({noise!r}, rounds={rounds}, "
+            f"{NEEDS[noise]}={value})}}; 'toeplitz_cn' and 'blt_cn' need nothing more."
+        )
     return mechanism(noise, rounds=rounds)

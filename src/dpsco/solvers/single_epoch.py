@@ -94,6 +94,9 @@ def plan_sgd(
     rounds = check_rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
     scale = math.sqrt(float(_square(facts, bound, sigma, rounds)))
     theory = facts.distance / (math.sqrt(rounds) * scale)
+    if rounds < FEWEST:  # too few to come back from where the last step may lead
+        last = 2 / (rounds + 1) if falling else 1.0
+        theory = min(theory, facts.distance / (last * bound))
     return Plan(
         solver=SGD,
         problem=problem,
