@@ -7,6 +7,7 @@ import pytest
 
 import dpsco as dp
 from dpsco import api
+from dpsco.data.table import UNCHOSEN
 from dpsco.errors import AssumptionError, BudgetError, DataError, LedgerError, ParameterError
 from dpsco.solvers import registry
 
@@ -371,3 +372,27 @@ def test_solve_takes_a_solver_of_one_pass_for_rows_that_come_once(tmp_path):
     assert dp.solve(problem, table, budget, order="stream").solver == "acc_srgd"
     kept = dp.solve(problem, (X, y), budget, checkpoint=tmp_path / "run.checkpoint")
     assert kept.solver == "acc_srgd"
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_certificate_says_that_the_order_of_a_stream_is_trusted(checkpoint, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 3)), np.where(rng.random(100) < 0.5, -1.0, 1.0)
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    options = {"rounds": 2}
+    plan = dp.plan(
+        problem, n=100, d=3, budget=dp.ApproxDP(1.0, 1e-6), solver="dp_ftrl", options=options
+    )
+    source = dp.data.from_arrays(X, y).bounded(problem.bounds, order="stream")
+    for name, data, order, said in (
+        ("a", (X, y), "secret", 0),
+        ("b", (X, y), "stream", 1),
+        ("c", dp.data.from_batches([(X, y)], n=100, d=3), "stream", 1),
+        ("d", source, "stream", 1),  # nobody here knows who chose it
+    ):
+        more = {"checkpoint": tmp_path / name} if checkpoint else {}
+        certificate = dp.run(plan, data, order=order, **more).certificate
+        assert sum(line == UNCHOSEN for line in certificate.trusted) == said
+        assert ("not chosen by looking at them" in str(certificate)) is bool(said)
+        assert certificate.verify(second_witness=False).ok
+    assert UNCHOSEN in dp.run(plan, source).certificate.trusted

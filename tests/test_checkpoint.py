@@ -1,6 +1,8 @@
 """Checkpoints: an interrupted run ends like any other, is paid for once, and repeats no noise."""
 
 import dataclasses
+import errno
+import gc
 import os
 import shutil
 import sqlite3
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -15,8 +18,10 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco import checkpoint_file, checkpoint_lock
 from dpsco.checkpoint import CAVEAT, Checkpoint, glance
-from dpsco.checkpoint_file import Glance
+from dpsco.checkpoint_file import Glance, Store
+from dpsco.checkpoint_lock import Hold
 from dpsco.errors import (
     BudgetError,
     CheckpointError,
@@ -830,6 +835,8 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
         ("UPDATE root SET secret = zeroblob(?)", (49,), RandomnessError, "root is damaged"),
         ("INSERT INTO certificate VALUES (?, '', NULL)", ("{}",), CheckpointError,
          "result cannot be read"),
+        ("INSERT INTO certificate VALUES (?, '', NULL)", (None,), CheckpointError,
+         "result cannot be read"),
     ],
 )  # fmt: skip
 def test_damaged_files_are_refused(statement, values, error, words, begun):
@@ -848,7 +855,10 @@ def test_files_that_are_no_checkpoints_are_refused(begun, tmp_path):
 def test_paths_that_cannot_be_written_are_refused(begun, tmp_path):
     no = tmp_path / "no" / "folder"
     refused(begun, CheckpointError, "cannot make .*No such file", checkpoint=no)
-    refused(begun, CheckpointError, "cannot use the checkpoint", checkpoint=tmp_path)
+    refused(begun, CheckpointError, "is a folder. Name a file in it", checkpoint=tmp_path)
+    refused(begun, ParameterError, "must be the path of a file, got ''", checkpoint="")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    refused(begun, CheckpointError, "link to .*nothing, where", checkpoint=tmp_path / "link")
 
 
 def test_a_key_that_others_may_read_is_refused(begun, tmp_path):
@@ -866,6 +876,126 @@ def test_an_empty_file_is_a_new_run(tmp_path):
 
 
 # -- one at a time ---------------------------------------------------------------------------------
+
+ELSEWHERE = """
+    import sys
+    from dpsco.checkpoint import glance
+    from dpsco.errors import CheckpointError
+
+    try:
+        print(glance(sys.argv[1]).round)
+    except CheckpointError as problem:
+        print("in use" if "is in use: another run holds it" in str(problem) else problem)
+"""
+
+
+def ask_elsewhere(path):
+    """Return what another process finds when it opens a checkpoint: its round, or why not."""
+    command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), path]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_file_is_held_from_the_moment_it_is_opened(both, tmp_path, monkeypatch):
+    if not both:  # by SQLite's lock alone
+        monkeypatch.setattr(checkpoint_lock, "_KIND", None)
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 2, checkpoint=path)
+    assert ask_elsewhere(path) == "2"
+    store = Store(path)  # nothing is read or written yet
+    assert ask_elsewhere(path) == "in use"
+    store.close()
+    assert ask_elsewhere(path) == "2"
+
+
+holds = pytest.mark.skipif(
+    checkpoint_lock._KIND is None, reason="the system has no locks that belong to an open file"
+)
+
+
+@holds
+def test_reading_the_file_during_a_run_does_not_give_its_noise_to_others(tmp_path):
+    # Closing a file drops the locks that SQLite has on it, in the whole process.
+    plan, path, found = make(), tmp_path / "run", []
+
+    def progress(done, total):
+        if done == 2:
+            path.read_bytes()
+            with pytest.raises(CheckpointError, match="is in use"):
+                glance(path)  # in this process, which closes the file again
+            found.append(ask_elsewhere(path))
+
+    dp.run(plan, (X, Y), checkpoint=path, progress=progress)
+    assert found == ["in use"]
+    assert ask_elsewhere(path) == str(ROUNDS)
+
+
+@holds
+def test_without_such_locks_those_of_sqlite_are_left(tmp_path, monkeypatch):
+    for name, value in (("_KIND", None), ("_set_lock", refuse_lock)):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint_lock, name, value)
+            plan, path = make(), tmp_path / name
+            with Checkpoint(path, plan, order="secret") as kept:
+                for _ in range(2):
+                    with pytest.raises(CheckpointError, match="is in use"):
+                        Checkpoint(path, plan, order="secret")
+                assert ask_elsewhere(path) == "in use"
+                kept.open_ledger()
+            dp.run(plan, (X, Y), checkpoint=path)
+
+
+def refuse_lock(descriptor, kind):
+    raise OSError(errno.ENOLCK, "no locks available")
+
+
+@holds
+def test_a_child_that_outlives_its_parent_does_not_keep_the_file(tmp_path):
+    script = """
+        import os, sys, time
+        from pathlib import Path
+        from dpsco.checkpoint_file import Store
+
+        store = Store(Path(sys.argv[1]))
+        if not os.fork():
+            sys.stdin.read()  # until the pipe is closed
+            os._exit(0)
+        os.kill(os.getpid(), 9)
+    """
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 1, checkpoint=path)
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), path], stdin=subprocess.PIPE
+    ) as parent:
+        assert parent.wait() == -9
+        assert glance(path).round == 1  # while the child waits
+
+
+@holds
+def test_a_checkpoint_that_nobody_refers_to_lets_go(tmp_path):
+    path = tmp_path / "run"
+    interrupted(make(), (X, Y), 1, checkpoint=path)
+    Store(path)  # and forgotten
+    gc.collect()
+    assert ask_elsewhere(path) == "1"
+    assert checkpoint_lock._held == {}
+
+
+@holds
+def test_a_file_that_was_replaced_before_it_was_locked_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    path.touch(mode=0o600)
+    locked = checkpoint_lock._locked
+
+    def replaced(descriptor):
+        path.unlink()
+        path.with_name("other").touch(mode=0o600)
+        path.with_name("other").rename(path)
+        return locked(descriptor)
+
+    monkeypatch.setattr(checkpoint_lock, "_locked", replaced)
+    with pytest.raises(CheckpointError, match="is in use"):
+        Store(path)
 
 
 def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
@@ -902,14 +1032,13 @@ def test_a_second_run_with_the_file_is_refused_meanwhile(tmp_path):
 
 def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, monkeypatch):
     plan, path, first = make(), tmp_path / "run", []
-    connect = sqlite3.connect
 
     def overtaken(*arguments, **settings):  # another run begins between making the file and locking
-        monkeypatch.setattr(sqlite3, "connect", connect)
+        monkeypatch.setattr(checkpoint_file, "Hold", Hold)
         first.append(Checkpoint(path, plan, order="secret"))
-        return connect(*arguments, **settings)
+        return Hold(*arguments, **settings)
 
-    monkeypatch.setattr(sqlite3, "connect", overtaken)
+    monkeypatch.setattr(checkpoint_file, "Hold", overtaken)
     with pytest.raises(CheckpointError, match="is in use"):
         dp.run(plan, Untouchable(), checkpoint=path)
     first[0].close()
@@ -948,19 +1077,26 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     with Checkpoint(path, plan, order="stream") as kept:
         ledger = kept.open_ledger()
         going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        going.commit(np.zeros(D + 1))
         child = os.fork()
         if not child:
             with pytest.raises(CheckpointError, match="must stay in the process"):
                 kept.commit(going)
             with pytest.raises(RandomnessError, match="forked"):
                 kept.randomness.child("noise")
+            kept._store._database = None  # it is the parent's: any use of it here fails
             kept.close()
             os._exit(5)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
         with pytest.raises(LedgerError, match="neither copied nor pickled"):
             kept.__reduce_ex__(4)
-        with pytest.raises(CheckpointError, match="is in use"):  # the child has not let go of it
+        assert ask_elsewhere(path) == "in use"  # the child has not let go of it
+        with pytest.raises(CheckpointError, match="is in use"):
             Checkpoint(path, plan, order="stream")
+        assert Path(f"{path}-journal").exists()  # nor has it cleared up beside the file
+        kept.commit(going)
+    assert not Path(f"{path}-journal").exists()
+    assert glance(path).round == 1
 
 
 # -- no room ---------------------------------------------------------------------------------------
@@ -1001,3 +1137,191 @@ def test_a_disk_that_fills_up_costs_no_round(tmp_path):
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
     assert dp.run(plan, (X, Y), checkpoint=path).weights.tobytes() == whole.weights.tobytes()
+
+
+# -- what the file keeps to ------------------------------------------------------------------------
+
+
+def opened(path, plan, odometer=None):
+    """Return a checkpoint of a run in the order of a stream, its ledger, and its run."""
+    kept = Checkpoint(path, plan, order="stream", odometer=odometer)
+    ledger = kept.open_ledger()
+    going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+    kept.resume(going)
+    return kept, ledger, going
+
+
+def test_a_checkpoint_opens_one_ledger(tmp_path):
+    plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
+    with Checkpoint(tmp_path / "run", plan, order="stream", odometer=odometer) as kept:
+        kept.open_ledger()
+        with pytest.raises(LedgerError, match=r"opened before.*draw its noise again"):
+            kept.open_ledger()
+    assert len(odometer.entries()) == 1
+
+
+def test_rounds_are_committed_in_order_and_once(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    kept, _, going = opened(path, plan)
+    with kept:
+        with pytest.raises(LedgerError, match="is at round 0: round 1 is the next"):
+            kept.commit(going)
+        going.commit(np.zeros(D + 1))
+        kept.commit(going)
+        with pytest.raises(LedgerError, match="is at round 1: round 2 is the next"):
+            kept.commit(going)
+        going.commit(np.zeros(D + 1))
+        going.commit(np.zeros(D + 1))
+        with pytest.raises(LedgerError, match="round 2 is the next to be committed, not 3"):
+            kept.commit(going)
+        with pytest.raises(LedgerError, match="round 3 does not follow"):  # the file knows, too
+            kept._store.commit(3, going.state(), "digest")
+    assert glance(path).round == 1
+
+
+def test_a_commit_that_fails_leaves_the_round_before(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    interrupted(plan, (X, Y), 2, checkpoint=path, order="stream")
+    before = [ask(path, f"SELECT * FROM {table}") for table in ("progress", "vectors")]
+    change(
+        path,
+        "CREATE TRIGGER broken BEFORE UPDATE ON progress "
+        "BEGIN SELECT RAISE(ABORT, 'the disk is broken'); END",
+    )
+    with pytest.raises(CheckpointError, match="the disk is broken"):
+        dp.run(plan, (X, Y), checkpoint=path, order="stream")
+    assert [ask(path, f"SELECT * FROM {table}") for table in ("progress", "vectors")] == before
+    change(path, "DROP TRIGGER broken")
+    assert dp.run(plan, (X, Y), checkpoint=path, order="stream").weights.shape == (D + 1,)
+
+
+def test_a_run_with_releases_left_is_not_finished_and_keeps_its_key(tmp_path):
+    plan, path = make("dp_sgd_single_epoch"), tmp_path / "run"
+    more = (*plan.releases(), plan.releases()[0])
+
+    class More(type(plan)):
+        def releases(self):
+            return more
+
+    fields = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
+    longer = More(**{**fields, "budget": dp.ApproxDP(99.0, 1e-3)})
+    kept, ledger, going = opened(path, longer)
+    with kept:
+        while not going.finished:
+            going.commit(np.zeros(D + 1))
+            kept.commit(going)
+        with pytest.raises(LedgerError):
+            kept.finish(going, ledger)
+        assert kept.result is None
+    assert len(ask(path, "SELECT secret FROM root")) == 1
+    assert ask(path, "SELECT * FROM certificate") == []
+
+
+def test_the_state_of_another_run_of_the_plan_is_refused(tmp_path):
+    plan, path, other = make(), tmp_path / "run", tmp_path / "other"
+    for file in (path, other):
+        interrupted(plan, (X, Y), 2, checkpoint=file)
+    change(path, "DELETE FROM vectors")
+    for row in ask(other, "SELECT * FROM vectors"):
+        change(path, "INSERT INTO vectors VALUES (?, ?, ?)", *row)
+    change(path, "UPDATE progress SET round = ?, digest = ?",
+           *ask(other, "SELECT round, digest FROM progress")[0])  # fmt: skip
+    with pytest.raises(CheckpointError, match="digest does not match"):
+        dp.run(plan, Untouchable(), checkpoint=path)
+
+
+def test_what_an_odometer_refuses_leaves_a_run_that_had_begun(tmp_path):
+    plan, path = make(), tmp_path / "run"
+    small = dp.Odometer(tmp_path / "o", dp.ApproxDP(1.0, 1e-5))
+    interrupted(plan, (X, Y), 2, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(BudgetError, match="Nothing was recorded"):
+        dp.run(plan, Untouchable(), checkpoint=path, odometer=small)
+    assert path.read_bytes() == before
+    assert small.entries() == []
+    rounds = []
+    dp.run(plan, (X, Y), checkpoint=path, progress=lambda done, total: rounds.append(done))
+    assert rounds == list(range(3, ROUNDS + 1))
+
+
+EXTRA = 3  # of PRAGMA synchronous: a write is on the disk when it returns, the folder's entry too
+
+
+def test_every_write_is_brought_to_the_disk(tmp_path, monkeypatch):
+    def settings(database):
+        return [
+            database.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("synchronous", "fullfsync", "secure_delete")
+        ]
+
+    kept, _, going = opened(tmp_path / "run", make())
+    with kept:
+        found = [settings(kept._store._database)]
+        going.commit(np.zeros(D + 1))
+        kept.commit(going)
+        found.append(settings(kept._store._database))
+    assert found == [[EXTRA, 1, 1]] * 2
+    with dp.Odometer(tmp_path / "o", BUDGET)._transaction() as database:
+        assert settings(database)[:2] == [EXTRA, 1]
+
+
+def test_seals_of_one_seed_do_not_show_that_two_runs_share_it(tmp_path):
+    for name in ("a", "b"):
+        dp.run(make(), (X, Y), checkpoint=tmp_path / name, randomness=dp.Randomness.seeded(2))
+    seals = [ask(tmp_path / name, "SELECT seal FROM certificate")[0][0] for name in ("a", "b")]
+    assert len(set(seals)) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no owner")
+def test_a_key_in_a_file_of_another_user_is_refused(begun, tmp_path, monkeypatch):
+    (tmp_path / "empty").touch(mode=0o600)
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    for file in (begun[1], tmp_path / "empty"):
+        refused(begun, CheckpointError, "belongs to another user", checkpoint=file)
+
+
+def test_a_purse_that_cannot_be_read_is_refused(begun):
+    change(begun[1], "UPDATE purse SET state = 'qaid'")
+    refused(begun, CheckpointError, "whether it was paid for cannot be read")
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def test_a_damaged_name_of_a_table_is_refused(tmp_path):
+    plan, path = make("acc_srgd"), tmp_path / "run"
+    interrupted(plan, (X, Y), 3, checkpoint=path)
+    raw = bytearray(path.read_bytes())
+    raw[raw.find(b"CREATE TABLE vectors") - 9] ^= 0xE1  # no UTF-8 any more
+    path.write_bytes(raw)
+    with pytest.raises(CheckpointError, match="damaged, or no checkpoint"):
+        dp.run(plan, Untouchable(), checkpoint=path)
+
+
+@pytest.mark.parametrize("rounds", [3, ROUNDS])
+def test_any_damaged_byte_is_refused_or_harmless(rounds, tmp_path):
+    plan, path, copy = make("acc_srgd"), tmp_path / "run", tmp_path / "copy"
+    randomness = dp.Randomness.seeded(3)
+    if rounds < ROUNDS:
+        interrupted(plan, (X, Y), rounds, checkpoint=path, randomness=randomness)
+    else:
+        dp.run(plan, (X, Y), checkpoint=path, randomness=randomness)
+    raw, whole = path.read_bytes(), dp.run(plan, (X, Y), randomness=dp.Randomness.seeded(3))
+    places = [place for place in range(len(raw)) if raw[place]][:: 1 + len(raw) // 1500]
+    refusals = 0
+    for number, place in enumerate([*range(0, 100, 3), *places]):
+        damaged = bytearray(raw)
+        damaged[place] ^= (0x01, 0x80, 0xE1, 0x20)[number % 4]
+        copy.unlink(missing_ok=True)
+        copy.touch(mode=0o600)
+        copy.write_bytes(damaged)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                result = dp.run(plan, (X, Y), checkpoint=copy)
+        except (CheckpointError, RandomnessError):
+            refusals += 1
+        else:
+            assert result.weights.tobytes() == whole.weights.tobytes(), place
+    assert refusals > len(places) / 3

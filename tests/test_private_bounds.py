@@ -705,3 +705,11 @@ def test_a_hidden_number_of_rows_is_refused():
     budget = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
     with pytest.raises(dp.errors.AssumptionError, match="add_remove"):
         plan_bounds(budget, n=5000)
+
+
+def test_the_certificate_says_that_the_order_of_a_stream_is_trusted():
+    joint = plan()
+    for order, said in (("secret", False), ("stream", True)):
+        result, _ = run_with_bounds(joint, rows(), order=order, randomness=seeded())
+        trusted = " ".join(result.certificate.trusted)
+        assert ("not chosen by looking at them" in trusted) is said

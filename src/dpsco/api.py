@@ -17,7 +17,7 @@ import numpy as np
 from . import _validate
 from .checkpoint import Checkpoint, sequence
 from .data.source import Source
-from .data.table import Order, Table, from_arrays
+from .data.table import Order, Table, from_arrays, trusted_order
 from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
@@ -93,7 +93,8 @@ def run(
     Args:
         plan: from `plan`.
         data: a table of `dpsco.data`, a pair (X, y), or a source with the plan's bounds.
-        order: "secret" shuffles the rows of a table; "stream" keeps the given order.
+        order: "secret" shuffles the rows of a table; "stream" keeps the given order, which must
+            not have been chosen by looking at the rows: the certificate lists it as trusted.
         randomness: secure by default; a seeded one marks the certificate as reproducible.
         odometer: pays for the run out of a shared budget.
         progress: called with (rounds done, rounds in all); it sees public numbers only.
@@ -126,7 +127,7 @@ def run(
         plan.budget,
         randomness=randomness,
         enforced=plan.enforced,
-        trusted=plan.trusted,
+        trusted=(*plan.trusted, *_unchecked_order(table, order)),
         odometer=odometer,
         label=plan.solver,
     )
@@ -199,7 +200,7 @@ def _go_on(
     """Carry out the rounds of a plan that its checkpoint has not seen, and keep the result."""
     if (stored := kept.stored_result()) is not None:
         return stored
-    ledger = kept.open_ledger()
+    ledger = kept.open_ledger(trusted=_unchecked_order(table, order))
     if isinstance(table, Table):
         table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)
     _check_shape(plan, table)
@@ -329,6 +330,11 @@ def check_helpers(odometer: Any, progress: Any) -> None:
         ) from None
     except ValueError:  # a built-in without a signature
         return
+
+
+def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
+    """Return what is taken on trust about the order; a source has one that nobody here knows."""
+    return trusted_order("stream" if isinstance(table, Source) else order)
 
 
 def _check_resumable(

@@ -79,7 +79,7 @@ class Checkpoint(Unique):
         randomness: Randomness | None = None,
         odometer: RunPurse | None = None,
     ) -> None:
-        if not isinstance(path, (str, Path)):
+        if not isinstance(path, (str, Path)) or path == "":
             raise ParameterError(f"checkpoint must be the path of a file, got {path!r}.")
         if randomness is not None and not isinstance(randomness, Randomness):
             raise ParameterError(
@@ -88,7 +88,7 @@ class Checkpoint(Unique):
         _check_odometer(odometer)
         self.path, self._plan, self._odometer = Path(path), plan, odometer
         self._store = Store(self.path)
-        self._new = False
+        self._new = self._opened = False
         facts = Facts(_with(identity(plan), about), order, origin)
         try:
             if self._store.is_new:
@@ -105,10 +105,10 @@ class Checkpoint(Unique):
             if ending is None:
                 self.result, secret = None, self._store.root()
                 self.randomness = _root(secret, given, self.path)
-                self._seal = _seal(secret) if self.randomness.reproducible else None
+                self._seal = _seal(self.run, secret) if self.randomness.reproducible else None
             else:
                 self.result = self._finished(ending.certificate)
-                _check_seal(ending.seal, given, self.path)
+                self._check_seal(ending.seal, given)
         except BaseException:
             self._store.remove() if self._new else self._store.close()
             raise
@@ -138,9 +138,16 @@ class Checkpoint(Unique):
         Raises:
             BudgetError: the odometer's budget does not allow the run; a new file is removed again.
             CheckpointError: the run has an odometer, and this is not it.
+            LedgerError: it was opened before: a second one would draw the same noise.
         """
         plan, purse = self._plan, self._store.purse()
         self._check_same_odometer(purse)
+        if self._opened:
+            raise LedgerError(
+                f"the ledger of {self.path} was opened before, and another one would draw its "
+                "noise again. Use that one, or close the checkpoint and open it anew."
+            )
+        self._opened = True
         try:
             ledger = Ledger(
                 plan.releases(),
@@ -173,8 +180,14 @@ class Checkpoint(Unique):
 
         Raises:
             CheckpointError: the disk is full, or the file is not there any more.
-            LedgerError: an old copy of the file is run on other rows.
+            LedgerError: an old copy of the file is run on other rows; or this is another round
+                than the next one.
         """
+        if run.round != self.round + 1:
+            raise LedgerError(
+                f"{self.path} is at round {self.round}: round {self.round + 1} is the next to be "
+                f"committed, not {run.round}. Commit each round once, after it was done."
+            )
         state = run.state()
         digest = digest_of(self.run, run.round, state)
         if self._used.get(run.round, digest) != digest:
@@ -222,12 +235,23 @@ class Checkpoint(Unique):
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
 
+    def _check_seal(self, seal: str | None, given: Randomness | None) -> None:
+        """Refuse a root that is not that of a run that is over: its result is not the stored."""
+        if given is None:
+            return
+        if seal is None or not given.reproducible or seal != _seal(self.run, given.stored()):
+            raise CheckpointError(
+                f"mismatched noise state: the run of {self.path} is over, and was not made with "
+                "the randomness given. Leave randomness out (on the command line --seed) to get "
+                "its result, or choose another checkpoint for a new run."
+            )
+
     def _finished(self, record: str) -> Result:
         """Return the result of a run that is over."""
         try:
             certificate = Certificate.from_json(json.loads(record))
             return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
-        except (DpscoError, ValueError, KeyError) as problem:
+        except (DpscoError, ValueError, TypeError, LookupError) as problem:
             raise self._store.damaged(f"its result cannot be read ({problem})") from None
 
 
@@ -297,18 +321,11 @@ def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
     return Randomness.restored(secret)
 
 
-def _seal(secret: bytes) -> str:
-    """Return what tells the root of a seed from others, once the root itself is erased."""
-    return hashlib.blake2b(secret, digest_size=32, person=b"dpsco seal").hexdigest()
+def _seal(run: str, secret: bytes) -> str:
+    """Return what tells the root of a seed from others, once the root itself is erased.
 
-
-def _check_seal(seal: str | None, given: Randomness | None, path: Path) -> None:
-    """Refuse a root that is not that of a run that is over: its result would not be the stored."""
-    if given is None:
-        return
-    if seal is None or not given.reproducible or seal != _seal(given.stored()):
-        raise CheckpointError(
-            f"mismatched noise state: the run of {path} is over, and was not made with the "
-            "randomness given. Leave randomness out (on the command line --seed) to get its "
-            "result, or choose another checkpoint for a new run."
-        )
+    It is another one for each run, lest it shows that two of them have the same noise. Whoever has
+    it can try seeds, so one that can be guessed is found: `SECURITY.md` says so.
+    """
+    message = run.encode() + secret
+    return hashlib.blake2b(message, digest_size=32, person=b"dpsco seal").hexdigest()

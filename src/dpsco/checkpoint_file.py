@@ -1,8 +1,9 @@
 """The file behind a checkpoint: SQLite's, readable by its owner alone, locked while it is used.
 
 Every write is one transaction that is on the disk when it returns. The lock belongs to the process,
-and goes with it, however it ends. What is deleted is overwritten; what the disk itself keeps of old
-blocks is beyond this file, so keep it on an encrypted disk if that matters.
+and goes with it, however it ends; `dpsco.checkpoint_lock` has it. What is deleted is overwritten;
+what the disk itself keeps of old blocks is beyond this file, so keep it on an encrypted disk if
+that matters.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._version import __version__
+from .checkpoint_lock import Hold, check_private, create, in_use, place
 from .data.origin import difference, shareable
-from .errors import CheckpointError
+from .errors import CheckpointError, LedgerError
 from .privacy.randomness import fresh_name
 
 Floats = NDArray[np.float64]
@@ -84,26 +86,36 @@ class Store:
     def __init__(self, path: Path) -> None:
         path = path.absolute()  # whatever the folder of the process is later
         self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
-        made = _create(path)
-        with self._explained():
-            self._database = sqlite3.connect(
-                f"{path.as_uri()}?mode=rw",
-                uri=True,
-                timeout=_PATIENCE,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            try:
-                for setting in _SETTINGS:
-                    self._database.execute(setting)
-                self._database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
-                self._database.execute("COMMIT")
-                self._place = _place(path)
-            except BaseException as problem:
-                if made and "locked" not in str(problem):  # else another run has begun in it
-                    self._unlink()
-                self._database.close()
-                raise
+        made = create(path)
+        self._hold = Hold(path, patience=_PATIENCE)
+        try:
+            with self._explained():
+                self._database = self._connected(made)
+        except BaseException:
+            self._hold.release()
+            raise
+
+    def _connected(self, made: bool) -> sqlite3.Connection:
+        """Return a connection that has the file locked."""
+        database = sqlite3.connect(
+            f"{self._path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=_PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            for setting in _SETTINGS:
+                database.execute(setting)
+            database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
+            database.execute("COMMIT")
+            self._place = place(self._path)
+        except BaseException as problem:
+            if made and "locked" not in str(problem):  # else another run has begun in it
+                self._unlink()
+            database.close()
+            raise
+        return database
 
     @property
     def is_new(self) -> bool:
@@ -114,12 +126,7 @@ class Store:
 
     def check_private(self) -> None:
         """Refuse a key in a file that others may read."""
-        mode = os.stat(self._path).st_mode & 0o777
-        if os.name == "posix" and mode & 0o077:
-            raise CheckpointError(
-                f"{self._path} holds the key of the noise, and others may read it (mode {mode:o}). "
-                "If nobody has, make it private (chmod 600) and resume."
-            )
+        check_private(self._path)
 
     def begin(self, facts: Facts, secret: bytes, purse: str) -> None:
         """Write all that a run begins with; ``purse`` is NONE or AWAITED."""
@@ -221,7 +228,10 @@ class Store:
 
     def purse(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
-        return str(self._row("SELECT state FROM purse")[0])
+        (state,) = self._row("SELECT state FROM purse")
+        if state not in (NONE, AWAITED, PAID):
+            raise self.damaged("whether it was paid for cannot be read")
+        return str(state)
 
     def note_paid(self) -> None:
         """Write down that an odometer has paid, and knows the rounds from now on."""
@@ -235,10 +245,19 @@ class Store:
         return None if found is None else Ending(*found)
 
     def commit(self, round: int, state: Mapping[str, Floats], digest: str) -> None:
-        """Put a round and its vectors in the place of the last ones."""
+        """Put a round and its vectors in the place of those of the round before it.
+
+        Raises:
+            LedgerError: the file does not stand at the round before; it is left as it is.
+        """
         with self._transaction() as database:
             _write(database, state)
-            database.execute("UPDATE progress SET round = ?, digest = ?", (round, digest))
+            query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
+            if database.execute(query, (round, digest, round - 1)).rowcount != 1:
+                raise LedgerError(
+                    f"round {round} does not follow on what {self._path} has committed. Resume "
+                    "the run from the file."
+                )
 
     def finish(self, kept: Mapping[str, Floats], digest: str, ending: Ending) -> None:
         """Put the result in the place of the state; erase the key, and how large the files are."""
@@ -260,6 +279,7 @@ class Store:
             database.execute("DROP TABLE IF EXISTS root")
         self._unlink()  # while it is locked, so that no other run can have begun in it
         self._database.close()
+        self._hold.release()
 
     def close(self) -> None:
         """Let go of the file, and of the empty journal beside it."""
@@ -269,6 +289,7 @@ class Store:
             for setting in ("locking_mode = NORMAL", "user_version", "journal_mode = DELETE"):
                 self._database.execute(f"PRAGMA {setting}").fetchall()
         self._database.close()
+        self._hold.release()
 
     def _unlink(self) -> None:
         """Remove the journal and the file, in this order: a journal must not meet a new file."""
@@ -296,7 +317,7 @@ class Store:
         """Write all or nothing; on the disk when it is left."""
         if os.getpid() != self._process:
             raise CheckpointError(f"{self._path} must stay in the process that opened it.")
-        if _place(self._path) != self._place:
+        if place(self._path) != self._place:
             raise CheckpointError(
                 f"{self._path} was moved, removed or replaced during the run, and nobody could go "
                 "on from what is written now. If it was moved, put it back and resume."
@@ -318,15 +339,14 @@ class Store:
             yield
         except sqlite3.Error as problem:
             if "locked" in str(problem):
-                raise CheckpointError(
-                    f"{self._path} is in use: another run holds it. Wait for it to end, or end it; "
-                    "its lock goes with its process."
-                ) from None
+                raise in_use(self._path) from None
             if isinstance(problem, sqlite3.OperationalError) and "no such" not in str(problem):
                 raise CheckpointError(
                     f"cannot use the checkpoint {self._path}: {problem}. Nothing more was released."
                 ) from None
             raise self.damaged(str(problem)) from None
+        except UnicodeDecodeError:  # SQLite quotes a name that was damaged
+            raise self.damaged("it holds text that is none") from None
 
 
 def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:
@@ -356,28 +376,6 @@ def _vector(shape: str, numbers: bytes) -> Floats:
     if len(numbers) != 8 * math.prod(lengths):
         raise ValueError("a vector has another length than its shape says")
     return np.frombuffer(numbers, dtype=_EXACT).reshape(lengths).astype(float)
-
-
-def _create(path: Path) -> bool:
-    """Make the file, readable by its owner alone from the first moment, unless it is there."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        return True
-    except FileExistsError:  # not opened: closing it would drop the lock of a run in this process
-        return False
-    except OSError as problem:
-        raise CheckpointError(
-            f"cannot make the checkpoint {path}: {problem.strerror}. Nothing was released."
-        ) from None
-
-
-def _place(path: Path) -> tuple[int, int] | None:
-    """Return what tells the file at a path from any other; None if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _difference(known: str, plan: str) -> str:

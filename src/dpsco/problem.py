@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
+from .data.lengths import check_limit
 from .errors import AssumptionError, ParameterError
 from .geometry.domains import Domain, WholeSpace
 from .geometry.norms import Lp
@@ -161,6 +162,7 @@ class Facts:
 
         Raises:
             AssumptionError: there is none, and no ``clip``; or all gradients are zero.
+            ParameterError: the ``clip`` is no length that a query can clip to.
         """
         bound = self.lipschitz
         if not math.isfinite(bound):
@@ -168,7 +170,7 @@ class Facts:
                 feature=self.feature, label=self.label, radius=self.distance
             ).lipschitz
         if clip is not None:
-            bound = min(bound, _validate.positive("clip", clip))
+            bound = min(bound, check_limit("clip", clip))
         if not 0.0 < bound < math.inf:
             problem, what = self.problem, "unbounded" if bound else "zero everywhere"
             raise AssumptionError(

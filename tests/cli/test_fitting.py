@@ -228,7 +228,9 @@ def test_refusals_before_any_row(command, refused, home, tmp_path):
     assert "predicts numbers" in refused(*command, "--model", "huber")
     assert "solver must be" in refused(*command, "--solver", "nope")
     assert "add_remove" in refused(*command, "--adjacency", "add_remove")
-    assert "seed must be" in refused(*command, "--seed", -1)
+    said = refused(*command, "--seed", -1)
+    assert "--seed must be at least 0, got -1. Leave --seed out" in said
+    assert "Randomness" not in said
     command[1] = start[1] = tmp_path / "none.csv"  # the budget is looked at first
     assert "--epsilon" in refused(*start)
     assert "delta must lie" in refused(*command, "--delta", 3)

@@ -206,6 +206,15 @@ def test_wrong_solvers(refused):
     assert "NAME=VALUE" in refused("plan", *facts, "--option", "=3")
 
 
+def test_a_problem_is_printed_as_it_is(refused):
+    """Flags stand for arguments that are asked for, not for what Python prints."""
+    options = ["--classes", 2, "--solver", "acc_srgd", "--option", "schedule=paper_realizable"]
+    said = refused("plan", *FACTS, *options)
+    assert "needs a bounded domain" in said
+    assert "feature_norm=1" in said
+    assert "--feature-norm=1" not in said
+
+
 def test_a_schema_is_not_contradicted(refused, home):
     facts = ["--schema", home / "schema.json", "--n", 20_000, "--epsilon", 1]
     assert "the schema says what --d is" in refused("plan", *facts, "--d", 3)
@@ -262,7 +271,7 @@ def test_rounds_refuses_in_the_words_of_the_command_line(refused, home):
     assert "--population-smoothness must" in refused(*facts, "--population-smoothness", 0)
     assert "does not apply" in refused(*facts, "--delta", 0)
     assert "add_remove" in refused(*facts, "--adjacency", "add_remove")
-    assert "--n, or a table with --data" in refused(*facts, "--data", home / "people.csv")
+    assert "with --data; not both" in refused(*facts, "--data", home / "people.csv")
     lacking = ["rounds", *FACTS[:4], "--epsilon", 1, "--classes", 2]
     assert "--n, or a table with --data" in refused(*lacking)
     assert "--data needs --schema" in refused(*lacking, "--data", home / "people.csv")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import dpsco as dp
 from dpsco.data import Bounds, Classes, ClippedDifference, ClippedGradient, from_arrays, leaves
-from dpsco.data.batches import from_batches
+from dpsco.data.batches import _copied, from_batches
+from dpsco.data.stream import Raw
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
 from dpsco.losses import Logistic, Squared
@@ -666,3 +667,67 @@ def test_what_the_first_fetch_raises_costs_nothing(tmp_path):
             odometer=odometer,
         )
     assert not odometer.entries()
+
+
+# -- what waits for the next chunk -----------------------------------------------------------------
+
+
+def test_rows_that_wait_for_the_next_chunk_share_no_memory_with_it():
+    rows, labels, missing = np.ones((4, D)), np.array(["a", "b"] * 2), np.zeros(4, dtype=bool)
+    kept = _copied(Raw(rows, labels, missing)[1:])
+    rows[:], labels[:], missing[:] = np.nan, "c", True
+    assert kept.rows.tolist() == np.ones((3, D)).tolist()
+    assert kept.labels.tolist() == ["b", "a", "b"]
+    assert kept.missing.tolist() == [False] * 3
+
+
+def test_text_of_an_iterator_that_uses_its_arrays_again():
+    bounds = Bounds(1.0, label=Classes("no", "yes"))
+    n, size = SUM_LEAF + 500, 1500
+    X, y = make(n)
+    text = words(y)
+    rows, labels = np.empty((size, D)), np.empty(size, dtype=text.dtype)
+
+    def chunks():
+        for begin in range(0, n, size):
+            count = min(size, n - begin)
+            rows[:count], labels[:count] = X[begin : begin + count], text[begin : begin + count]
+            yield rows[:count], labels[:count]
+            rows[:], labels[:] = np.nan, "else"
+
+    asked = query(D)
+    found = streamed(chunks(), bounds, n=n, labels="text").sum(asked)
+    inside = from_arrays(X, text).bounded(bounds, order="stream")
+    assert found.tobytes() == inside.sum(asked).tobytes()
+
+
+# -- what a stream that is not right has cost ------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["short", "long", "unfit"])
+def test_a_wrong_stream_says_what_it_has_cost_and_a_checkpoint_goes_on(wrong, tmp_path):
+    X, y = make(100)
+    plan = one_pass(100)
+    odometer = dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
+    parts = {
+        "short": [(X[:50], y[:50])],
+        "long": [(X[:50], y[:50]), (X[50:], y[50:]), (X[:1], y[:1])],
+        "unfit": [(X[:50], y[:50]), (X[50:, :2], y[50:])],
+    }[wrong]
+    kept = {"order": "stream", "checkpoint": tmp_path / "run", "odometer": odometer}
+    rounds = []
+    with pytest.raises(DataError, match=r"stays paid for; with a checkpoint it goes on") as found:
+        dp.run(
+            plan,
+            from_batches(parts, n=100, d=D),
+            randomness=Randomness.seeded(5),
+            progress=lambda done, total: rounds.append(done),
+            **kept,
+        )
+    assert "Nothing is returned" in str(found.value)
+    assert len(odometer.entries()) == 1
+    last = dp.run(plan, from_batches(cut(X, y, [30]), n=100, d=D), **kept)
+    whole = dp.run(plan, (X, y), order="stream", randomness=Randomness.seeded(5))
+    assert rounds == ([1, 2] if wrong != "long" else [1, 2, 3, 4])
+    assert last.weights.tobytes() == whole.weights.tobytes()
+    assert len(odometer.entries()) == 1

@@ -94,3 +94,46 @@ def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
 
     with pytest.raises(FloatingPointError):
         sources()["memory"].sum(Broken(Logistic(), np.zeros(D), 1.0))
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, monkeypatch):
+    """Chunks of odd numbers of leaves: a pairwise sum that began anew would have other bits."""
+    n = 24 * SUM_LEAF + 77
+    rows = np.tile(X, (3, 1))[:n] * np.linspace(0.1, 3.0, n)[:, None]
+    labels = np.tile(Y, 3)[:n]
+    cuts = np.cumsum([0, 3 * SUM_LEAF, 5 * SUM_LEAF + 1, 11 * SUM_LEAF]).tolist()
+    found = []
+    for count in (1, threads):
+        monkeypatch.setattr(leaves, "_threads", lambda *_, count=count: count)
+        parts = [(rows[a:b], labels[a:b]) for a, b in itertools.pairwise([*cuts, n])]
+        source = from_batches(parts, n=n, d=D).bounded(BOUNDS, order="stream")
+        found.append(source.sum(GRADIENT, 0, n, compiled=True).tobytes())
+    whole = from_arrays(rows, labels).bounded(BOUNDS, order="stream")
+    assert set(found) == {whole.sum(GRADIENT, 0, n, compiled=True).tobytes()}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monkeypatch):
+    """Whoever asks NumPy for errors must not learn from one what a row holds."""
+    monkeypatch.setattr(leaves, "_threads", lambda *_: threads)
+    rows = X.copy()
+    rows[::7], rows[::11], rows[::13] = 1e308, -1e308, np.inf
+    query = ClippedGradient(Logistic(), np.full(D, 1e300), 0.4)
+    asked = []
+
+    class Strict(ClippedGradient):
+        """Counts on the caller to have silenced NumPy, in whichever thread it runs."""
+
+        def sum(self, block, *, compiled=None):
+            asked.append(np.geterr())
+            return super().sum(block, compiled=compiled)
+
+    strict = Strict(query.loss, query.weights, query.clip)
+    with np.errstate(all="raise"):
+        for parts in ([(rows, Y)], [(rows[:9999], Y[:9999]), (rows[9999:], Y[9999:])]):
+            source = from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream")
+            assert np.isfinite(source.sum(strict, 0, N, compiled=compiled)).all()
+    assert len(asked) >= 4
+    assert all(set(found.values()) == {"ignore"} for found in asked)

@@ -244,6 +244,27 @@ def test_a_file_that_changes_between_two_ranges_is_refused(tmp_path, kind, monke
         source.rows(1000, 4000)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_file_that_changes_after_its_last_row_was_read_is_refused(tmp_path, kind):
+    X, y = make(n=900)
+    path = write(tmp_path / "a.parquet", X, y)
+    if kind == "csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(pq.read_table(path), tmp_path / "a.csv")
+        path = tmp_path / "a.csv"
+        names = pq.read_schema(tmp_path / "a.parquet").names
+        schema = Schema(tuple(Number(name, -9, 9) for name in names))
+        table = from_csv(path, encoder=TableEncoder(schema))
+    else:
+        table = from_parquet(path, label="y")
+    batches = stream.Onward(table._files, table._decoder.columns, 1 << 20).batches(0, 900)
+    assert len(next(batches)) == 900  # all rows: a sum over them would be taken next
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match=r"a\.(parquet|csv) changed"):
+        next(batches)
+
+
 @pytest.mark.parametrize(
     ("array", "expected"),
     [

@@ -103,3 +103,16 @@ def test_a_stream_that_has_begun_is_not_resumed():
 def test_rounds_are_a_number_of_rounds(rounds):
     with pytest.raises(ParameterError, match="rounds must be"):
         opened()[1].resume(rounds, row=FIRST, prefix=np.zeros(SIZE))
+
+
+def test_a_batch_meets_its_noise_before_anything_is_rounded():
+    """Else a small sum is rounded on a large prefix, and the noise cannot hide how it was."""
+    _, quiet = opened()
+    noise = np.diff([quiet.add(np.zeros(SIZE), rows=batch(t)) for t in (0, 1)], axis=0)[0]
+    assert np.abs(noise).min() > 0.01
+    unit = 256.0  # between two numbers of the prefix's size
+    _, sums = opened()
+    first = sums.add(np.full(SIZE, 1.5 * 2.0**60), rows=batch(0))
+    total = unit / 2 - np.sign(noise) * 0.001  # the noise decides which way the sum is rounded
+    found = sums.add(total, rows=batch(1)) - first
+    assert found.tolist() == np.where(noise > 0, unit, 0.0).tolist()

@@ -657,3 +657,33 @@ def test_bends_as_sharp_as_kinks_are_smoothed():
     slopes = plan.loss.slope(margins, np.zeros(4001))
     assert np.max(np.abs(np.diff(slopes) / np.diff(margins))) <= 0.5 * (1 + 1e-9)
     assert np.max(np.abs(slopes)) <= 0.1
+
+
+# -- plans that could not be run are refused before they are paid for ------------------------------
+
+
+@pytest.mark.parametrize("clip", [1e-300, 1e-150, 1e120, 1e300])
+@pytest.mark.parametrize("key", [*KEYS, "dp_ftrl", "dp_sgd_single_epoch"])
+def test_clips_that_no_query_takes_are_refused_by_name(key, clip):
+    with pytest.raises(ParameterError, match=r"clip must lie between 1e-100 and 1e\+100"):
+        make(key, clip=clip)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_plans_that_could_not_be_run_are_refused_before_they_are_paid_for(key, tmp_path):
+    odometer = dp.Odometer(tmp_path / "odometer", ApproxDP(9.0, 1e-3))
+    bounds, rows = dp.Bounds(1.0, label=1.0), (np.tile(X8, (5, 1)), np.tile(Y8, 5))
+    for loss, changes, words in (
+        (Logistic(), {"clip": 1e-200}, "clip must lie between"),
+        (Logistic(), {"clip": 1e120}, "clip must lie between"),
+        (Squared(), {"smoothing": 1.0}, "Squared"),
+        (dp.losses.GemanMcClure(), {"smoothing": 1.0}, "GemanMcClure"),
+    ):
+        rule = SIGN if isinstance(loss, Logistic) else bounds
+        made = make(key, dp.Problem(loss=loss, bounds=rule, domain=dp.domains.L2Ball(2.0)))
+        record = {**json.loads(made.to_json()), **changes}
+        with pytest.raises((ParameterError, AssumptionError), match=words):
+            dp.run(dp.load_plan(json.dumps(record)), rows, odometer=odometer)
+        with pytest.raises((ParameterError, AssumptionError), match=words):
+            dp.run(dataclasses.replace(made, **changes), rows, odometer=odometer)
+    assert odometer.entries() == []

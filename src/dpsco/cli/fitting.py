@@ -125,12 +125,16 @@ def _fit(options: argparse.Namespace) -> int:
 
 def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Metrics | None]:
     """Carry out the fit; nothing of its messages depends on a row."""
+    from .._validate import integer
     from ..data.encoder import TableEncoder
     from ..models import SavedModel
     from .ledgers import open_purse
     from .request import from_plan, from_schema, make_plan
 
     encoder = TableEncoder(schema)
+    if options.seed is not None:
+        hint = "Leave --seed out for noise that nobody can reproduce."
+        integer("--seed", options.seed, at_least=0, hint=hint)
     ledger = options.paying = open_purse(options.odometer)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)

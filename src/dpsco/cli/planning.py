@@ -209,7 +209,7 @@ def _rounds(options: argparse.Namespace) -> int:
 def _rows(options: argparse.Namespace) -> int:
     """Return the number of rows, which is public: as given, or as a file has them."""
     if (options.n is None) == (options.data is None):
-        raise ParameterError("give the number of rows with --n, or a table with --data.")
+        raise ParameterError("give the number of rows with --n, or a table with --data; not both.")
     if options.data is None:
         return int(options.n)
     from ..data.schema import Schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -318,7 +319,6 @@ def _as_flags(message: str) -> str:
         "rounds must": "--rounds must",
         "solvers must": "--solver must",
         "1/n**2": "1/n^2",
-        "feature_norm": "--feature-norm",
         "label_range=(low, high)": "--label-range LOW HIGH",
         "label_range": "--label-range",
         "classes=['no', 'yes']": "--classes no,yes",
@@ -326,6 +326,7 @@ def _as_flags(message: str) -> str:
     }
     for old, new in words.items():
         message = message.replace(old, new)
+    message = re.sub(r"feature_norm(?!=\d)", "--feature-norm", message)  # not of a printed problem
     return message.split('bounds="private"')[0].strip()
 
 

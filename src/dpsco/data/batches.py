@@ -28,6 +28,11 @@ from .source import Source
 from .stream import Raw, regroup
 from .table import Order, Table
 
+_CHARGED = (
+    "Nothing is returned, and a run that an odometer has paid for stays paid for; with a "
+    "checkpoint it goes on, once the stream has the same rows and n of them in all."
+)
+
 
 def from_batches(
     batches: Batches,
@@ -60,7 +65,8 @@ def from_batches(
     The first chunk is fetched, and refused if it does not fit, before a run is paid for. The table
     keeps it: after an error use the same table again, for an iterator such as ``zip`` has lost it.
     A later chunk that does not fit, and a stream of more or fewer than n rows, are refused when
-    they are read, before anything about their rows leaves. What the iterator raises is passed on.
+    they are read, before anything about their rows leaves; by then the run is paid for. What the
+    iterator raises is passed on.
 
     Raises:
         DataError: ``batches`` is a single table or a pair (X, y), not chunks.
@@ -244,7 +250,7 @@ class BatchSource(Source):
             raise DataError(
                 f"the stream ended after {self._read} rows, but n = {self._n} were declared. n is "
                 "public and fixed beforehand: make the plan and the table for the number of rows "
-                "that there are."
+                f"that there are. {_CHARGED}"
             )
         part, self._rest = self._rest[:most], self._rest[most:]
         self._read += len(part)
@@ -255,9 +261,9 @@ class BatchSource(Source):
         for number, chunk in enumerate(self._chunks, self._chunks.number):
             try:
                 self._rest = self._layout.decode(chunk, self._bounds, number)
-            except DataError:
+            except DataError as problem:
                 self._chunks = Chunks(iter(()))  # nobody goes on as if this chunk had not been
-                raise
+                raise DataError(f"{problem} {_CHARGED}") from None
             if len(self._rest):
                 return True
         return False
@@ -268,7 +274,7 @@ class BatchSource(Source):
             raise DataError(
                 f"the stream goes on after row n = {self._n}. n is public and fixed beforehand: "
                 "declare the number of rows that there are, or cut it: itertools.islice for "
-                "chunks, a slice of the last one for rows."
+                f"chunks, a slice of the last one for rows. {_CHARGED}"
             )
 
 

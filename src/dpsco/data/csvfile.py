@@ -100,6 +100,7 @@ class CsvFile:
             for offset in range(0, len(part), size):
                 yield self._typed(part.slice(offset, size))
             if begin >= stop:
+                self._check_same()  # whoever took the last rows has had time to change the file
                 return
 
     def reach(self, stop: int) -> int:

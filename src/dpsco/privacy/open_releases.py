@@ -81,7 +81,8 @@ class PrefixSums(Unique):
                     "number is fixed."
                 )
             self._next_row = stop
-            self._prefix = self._prefix + exact + release.sigma * self._noise.next()
+            # The batch meets its noise first: whatever is rounded afterwards is post-processing.
+            self._prefix = self._prefix + (exact + release.sigma * self._noise.next())
             return np.array(self._prefix)
 
     def resume(self, rounds: int, *, row: int, prefix: ArrayLike) -> None:

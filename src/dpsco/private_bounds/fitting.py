@@ -8,7 +8,7 @@ from typing import Any
 from .. import api
 from ..data.histograms import NormHistogram
 from ..data.source import Source
-from ..data.table import Order, Table
+from ..data.table import Order, Table, trusted_order
 from ..data.units import divided
 from ..errors import DataError, ParameterError
 from ..plans import Progress, Result
@@ -86,7 +86,8 @@ def run_with_bounds(
             "rows have been clipped already."
         )
     randomness = Randomness.secure() if randomness is None else randomness
-    ledger = plan.ledger(randomness=randomness, odometer=odometer)
+    notes = trusted_order(order)
+    ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
     return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
 
 

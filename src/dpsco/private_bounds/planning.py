@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -168,15 +168,19 @@ class JointPlan:
         return cost(self.releases(), adjacency=budget.adjacency, unit=budget.unit)
 
     def ledger(
-        self, *, randomness: Randomness | None = None, odometer: Purse | None = None
+        self,
+        *,
+        randomness: Randomness | None = None,
+        odometer: Purse | None = None,
+        trusted: Iterable[str] = (),
     ) -> Ledger:
-        """Return a ledger that is open for all releases."""
+        """Return a ledger that is open for all releases; ``trusted`` adds to what the fit says."""
         return Ledger(
             self.releases(),
             self.bounds.budget,
             randomness=randomness,
             enforced=(*self.bounds.enforced, *self.fit.enforced),
-            trusted=self.fit.trusted,
+            trusted=(*self.fit.trusted, *trusted),
             odometer=odometer,
             label=f"private bounds, {self.fit.solver}",
         )

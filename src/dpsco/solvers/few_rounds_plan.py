@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .. import _validate
+from ..data.lengths import check_limit
 from ..errors import AssumptionError, ParameterError
 from ..losses.base import MarginLoss
 from ..plans import Round
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.calibration import prefix_sum_sigma
 from ..privacy.prefix_sums import PrefixMechanism
-from ..problem import Facts, Loss
+from ..problem import Facts, Loss, Problem
 from . import few_rounds_schedules as schedules
 from .envelopes import BLUR, TOUCHED, descended
 from .few_rounds_schedules import Scales
@@ -37,11 +38,14 @@ class Plan(BatchPlan):
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
         super().__post_init__()
-        for name in ("beta", "z_factor", "clip", "population_smoothness"):
+        for name in ("beta", "z_factor", "population_smoothness"):
             _validate.positive(name, getattr(self, name))
+        check_limit("clip", self.clip)  # as the queries of a run do, but before anything is paid
         _validate.non_negative("smoothing", self.smoothing)
         if not isinstance(self.certified, bool):
             raise ParameterError(f"certified must be True or False, got {self.certified!r}.")
+        if isinstance(self.problem, Problem):
+            descended(self.facts, self.smoothing)  # refuses losses that have no such envelope
 
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds, a batch each; the step is that of a mean gradient."""
