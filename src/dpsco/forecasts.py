@@ -17,7 +17,7 @@ from .errors import AssumptionError, ParameterError
 from .forecast_terms import KINKED, SMOOTH, SOLVERS, Calibration, terms
 from .losses import Absolute, Hinge, Huber, Logistic, Pinball
 from .privacy.budget import Budget
-from .problem import Problem
+from .problem import Facts, Problem
 from .solvers import get
 from .solvers.few_rounds_plan import default_smoothing, public_scales
 from .solvers.rounds import BatchPlan
@@ -233,9 +233,7 @@ def forecast(
         reasons = get(key).refusals(facts, budget)
         if reasons:
             raise AssumptionError(f"{key} does not apply: {'; '.join(reasons)}.")
-    # A bend that is as sharp as a kink is smoothed as one, and is learnt as slowly.
-    alpha = public_scales(facts, budget, None, None).alpha
-    found = KINKED if default_smoothing(facts, alpha) > 0.0 else SMOOTH
+    found = _calibration(facts, budget)
 
     def planned(key: str, number: int | None) -> BatchPlan:
         options: dict[str, Any] = {"rounds": number}
@@ -254,6 +252,12 @@ def forecast(
     numbers = _grid(usual, n) if rounds is None else _numbers(rounds, n)
     points = tuple(expected(key, planned(key, number)) for number in numbers for key in keys)
     return Forecast(n, d, points, own, found, rounds is not None, _unmeasured(problem))
+
+
+def _calibration(facts: Facts, budget: Budget) -> Calibration:
+    """Return the factors of losses of this kind; a bend as sharp as a kink is smoothed like one."""
+    alpha = public_scales(facts, budget, None, None).alpha
+    return KINKED if default_smoothing(facts, alpha) > 0.0 else SMOOTH
 
 
 def _unmeasured(problem: Problem) -> str | None:
