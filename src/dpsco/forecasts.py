@@ -97,16 +97,18 @@ class Forecast:
 
         Args:
             rounds, instead_of: numbers of rounds of the forecast.
-            solver: a key; by default the best solver for each number.
+            solver: a key; by default the best solver for ``instead_of`` rounds. Forecasts of one
+                solver are better than comparisons of two.
         """
-        return self.at(rounds, solver).excess / self.at(instead_of, solver).excess
+        other = self.at(instead_of, solver)
+        return self.at(rounds, other.solver).excess / other.excess
 
     @property
     def answer(self) -> str:
         """What fewer rounds cost, in words; of a single number of rounds, what it promises.
 
-        Each number that was asked for is compared with the largest one, each with the solver that
-        is best for it. If none was, about half of the usual number is compared with that.
+        Each number that was asked for is compared with the largest one, by the solver that is best
+        for that one. If none was, about half of the usual number is compared with that.
         """
         return " ".join(self._sentences())
 
@@ -122,7 +124,8 @@ class Forecast:
             return [
                 f"{_rounds(more)} of {found.solver}: an excess risk of about {found.excess:.2g}."
             ]
-        return [_comparison(self.at(rounds), self.at(more)) for rounds in fewer]
+        found = self.at(more)
+        return [_comparison(self.at(rounds, found.solver), found) for rounds in fewer]
 
     @property
     def accuracy(self) -> str:
@@ -298,8 +301,7 @@ def _comparison(fewer: Expected, more: Expected) -> str:
     cost = f"about {ratio:.2g} times the excess risk"
     if 1.0 / CLOSE < ratio < CLOSE:
         cost = "about the same excess risk"
-    other = "" if fewer.solver == more.solver else f" of {more.solver}"
-    return f"{_rounds(fewer.rounds)} of {fewer.solver} instead of {more.rounds:,}{other}: {cost}."
+    return f"{_rounds(fewer.rounds)} of {fewer.solver} instead of {more.rounds:,}: {cost}."
 
 
 def _rounds(number: int) -> str:
