@@ -783,6 +783,19 @@ def test_oversized_numbers_are_settled_quickly(name, path, value):
     assert not ok or (name, path[-1]) == ("gumbel", "candidates")
 
 
+@pytest.mark.parametrize("name", ["toeplitz", "banded", "bisr", "power"])
+def test_long_sums_are_refused_before_they_are_computed(name):
+    """Two million terms would fit into memory, and a file may hold many of them."""
+    record = written(*PLANS["prefix_sum"]).to_json()
+    rule = {"name": name, "rounds": 2 * 10**6, "bands": None, "drop_root": False, "exponent": None}
+    rule |= {"bands": 1_500_000} if name in ("banded", "bisr") else {}
+    rule |= {"exponent": 0.75} if name == "power" else {}
+    record = replaced(record, ("releases", 0, "rows"), [0, 10**7])
+    record = replaced(record, ("releases", 0, "mechanism"), rule)
+    with pytest.raises(CertificateError, match=f"a {name} sum of .* terms is too long"):
+        Certificate.from_json(forged(record))
+
+
 def test_a_forged_certificate_of_enormous_cost_is_settled_quickly():
     """Consistent claims, so that nothing is wrong: but no distribution of this size is built."""
     for planned in (
