@@ -30,7 +30,7 @@ def worthwhile(compiled: bool | None, rows: int, width: int) -> bool:
     Raises:
         MissingExtraError: ``compiled=True`` without Numba.
     """
-    return compiler.chosen(compiled, rows * (1e-8 + 2e-9 * width))
+    return compiler.chosen(compiled, rows * (1e-8 + 5e-9 * width))
 
 
 def as_columns(rows: NDArray[Any]) -> bool:
