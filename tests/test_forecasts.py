@@ -43,6 +43,22 @@ def test_fewer_rounds_than_needed_are_worse(loss, key):
     assert found.times(16, instead_of=4) == pytest.approx(1 / found.times(4, instead_of=16))
 
 
+def test_sharp_bends_are_forecast_like_kinks():
+    """A Huber loss of a small threshold is smoothed as the absolute one, and learnt as slowly."""
+
+    def made(loss):
+        bounds = dp.Bounds(1.0, label=1.0)
+        return dp.forecast(dp.Problem(loss=loss, bounds=bounds), N, D, BUDGET, rounds=[8, 32])
+
+    kink, sharp, gentle = map(
+        made, (dp.losses.Absolute(), dp.losses.Huber(1e-3), dp.losses.Huber(1))
+    )
+    assert sharp.calibration == kink.calibration != gentle.calibration
+    for key in SOLVERS:
+        if key not in ("dp_sgd_single_epoch", "dp_ftrl"):  # which do not smooth
+            assert sharp.times(8, 32, key) == pytest.approx(kink.times(8, 32, key), rel=1e-3)
+
+
 def test_independent_noise_pays_for_every_round_and_correlated_noise_does_not():
     tight = forecast(budget=dp.ApproxDP(0.2, 1e-9), rounds=[32, 64, 128])
     for rounds in tight.rounds:

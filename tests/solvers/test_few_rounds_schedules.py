@@ -193,6 +193,16 @@ def test_realizable_schedule_wants_more_rows_than_there_are():
         schedules.realizable(10**6, 20, 1.0, 10.0, 1.0, 1e-6)
 
 
+@pytest.mark.parametrize("n", [1, 2, 12, 20, 99, 100, 10_000])
+def test_general_schedule_says_how_many_rounds_it_needs(n):
+    """The number in the refusal is the least that is taken."""
+    least = next(T for T in range(1, n + 1) if n // T <= math.isqrt(n))
+    assert schedules.general(n, 1.0, 0.5, 1.0, least).rounds == least
+    if least > 1:
+        with pytest.raises(AssumptionError, match=f"at least {least} rounds"):
+            schedules.general(n, 1.0, 0.5, 1.0, least - 1)
+
+
 @pytest.mark.parametrize(
     ("most", "delta", "expected"),
     [

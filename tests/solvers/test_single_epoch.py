@@ -164,6 +164,19 @@ def test_default_steps_and_rounds():
     assert make("dp_ftrl", problem, n=7, d=20, budget=BUDGET).rounds == 7
 
 
+@pytest.mark.parametrize("falling", [True, False])
+def test_very_few_rounds_do_not_end_with_a_leap(falling):
+    """Of a kinked loss in many dimensions; a step that is asked for is taken."""
+    problem = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0), scale=2.0)
+    given = {"n": 40_000, "d": 400, "budget": BUDGET, "falling": falling}
+    for rounds in (1, 2, 5):
+        plan = make("dp_sgd_single_epoch", problem, rounds=rounds, **given)
+        assert plan.steps()[-1] * plan.clip == pytest.approx(plan.facts.distance)
+    usual = make("dp_sgd_single_epoch", problem, rounds=6, **given)
+    assert usual.step > make("dp_sgd_single_epoch", problem, rounds=5, **given).step
+    assert make("dp_sgd_single_epoch", problem, rounds=1, step=99.0, **given).step == 99.0
+
+
 def test_smooth_losses_take_more_rounds_when_their_steps_are_cut():
     def rounds(loss, n):
         bounds = dp.Bounds(1.0, label=1.3)

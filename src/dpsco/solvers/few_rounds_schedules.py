@@ -165,12 +165,13 @@ def general(
     Raises:
         AssumptionError: so few rounds make batches of more than sqrt(n) rows.
     """
-    batch = math.isqrt(n) if rounds is None else n // rounds
-    if batch > math.isqrt(n):
+    most = math.isqrt(n)
+    batch = most if rounds is None else n // rounds
+    if batch > most:
         raise AssumptionError(
             f"schedule='paper_general' has batches of at most sqrt(n) rows; {rounds} rounds make "
-            f"batches of {batch} rows, sqrt(n) is {math.isqrt(n)}. Ask for at least "
-            f"{-(-n // (math.isqrt(n) + 1))} rounds; schedule='default' takes any number."
+            f"batches of {batch} rows, sqrt(n) is {most}. Ask for at least {n // (most + 1) + 1} "
+            "rounds; schedule='default' takes any number."
         )
     ratio = smoothness * 2 * radius / gradient
     beta = (16 * ratio + 8) * gradient * n**1.5 / (radius * batch**2)
