@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
+from ._limits import MOST_ROWS
 from .errors import ParameterError
+
+_LONGEST = 80  # characters of a value that a message quotes
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = _repr.maxlong = _LONGEST
+
+
+def brief(value: Any) -> str:
+    """Return what a message quotes of a value: 80 characters at most, whatever its size."""
+    try:
+        text = _repr.repr(value)
+    except Exception:  # of somebody's own class
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def reason(problem: BaseException) -> str:
+    """Return what a message quotes of an error that a library raised over a file's content."""
+    text = str(problem)
+    return text if len(text) <= 2 * _LONGEST else f"{text[: 2 * _LONGEST - 3]}..."
 
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
@@ -19,7 +40,7 @@ def real(name: str, value: Any, *, hint: str = "") -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}") from None
+        raise ParameterError(f"{name} must be a number, got {brief(value)}.{_tail(hint)}") from None
     if math.isnan(number):
         raise ParameterError(f"{name} must be a number, got NaN.{_tail(hint)}")
     return number
@@ -53,16 +74,24 @@ def probability(name: str, value: Any, *, hint: str = "") -> float:
     return number
 
 
-def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
-    """Return ``value`` as an int of at least ``at_least``; refuse booleans and floats."""
+def integer(
+    name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, hint: str = ""
+) -> int:
+    """Return ``value`` as an int from ``at_least`` to ``at_most``; refuse booleans and floats."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name} must be an integer, got {value!r}.{_tail(hint)}") from None
+        raise ParameterError(f"{name} must be an integer, got {brief(value)}.{_tail(hint)}") from None
     if number < at_least:
-        raise ParameterError(f"{name} must be at least {at_least}, got {number}.{_tail(hint)}")
+        raise ParameterError(
+            f"{name} must be at least {at_least}, got {brief(number)}.{_tail(hint)}"
+        )
+    if at_most is not None and number > at_most:
+        raise ParameterError(
+            f"{name} must be at most {at_most:,}, got {brief(number)}.{_tail(hint)}"
+        )
     return number
 
 
@@ -70,7 +99,7 @@ def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -
     """Return ``value`` if it is one of the ``allowed`` words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in sorted(allowed))
-        raise ParameterError(f"{name} must be one of {words}; got {value!r}.{_tail(hint)}")
+        raise ParameterError(f"{name} must be one of {words}; got {brief(value)}.{_tail(hint)}")
     return value
 
 
@@ -80,10 +109,10 @@ def row_range(name: str, value: Any) -> tuple[int, int]:
         start, stop = value
     except (TypeError, ValueError):
         raise ParameterError(
-            f"{name} must be a pair (start, stop) of row numbers, got {value!r}."
+            f"{name} must be a pair (start, stop) of row numbers, got {brief(value)}."
         ) from None
-    start = integer(f"{name}[0]", start, at_least=0)
-    stop = integer(f"{name}[1]", stop, at_least=0)
+    start = integer(f"{name}[0]", start, at_least=0, at_most=MOST_ROWS)
+    stop = integer(f"{name}[1]", stop, at_least=0, at_most=MOST_ROWS)
     if stop <= start:
         raise ParameterError(f"{name} must be a non-empty range, got {(start, stop)}.")
     return start, stop

@@ -7,18 +7,18 @@ leave through a ledger that was opened with the plan's releases; `solve` does bo
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from . import _validate
+from . import _limits, _validate
+from ._reading import parse_json
 from .checkpoint import Checkpoint, sequence
 from .data.source import Source
 from .data.table import Order, Table, from_arrays, trusted_order
-from .errors import AssumptionError, DataError, ParameterError
+from .errors import AssumptionError, DataError, DpscoError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
@@ -245,7 +245,7 @@ def solve(
     return run(made, table, order=order, checkpoint=checkpoint, **helpers)
 
 
-def load_plan(text: str) -> BasePlan:
+def load_plan(text: str | bytes) -> BasePlan:
     """Return the plan that `BasePlan.to_json` wrote; its needs and its cost are checked again.
 
     Raises:
@@ -255,8 +255,8 @@ def load_plan(text: str) -> BasePlan:
     """
     from .codec import check_types, decode
 
+    record = parse_json(text, what="this plan", limits=_limits.PLAN, error=ParameterError)
     try:
-        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
         solver = get(record["solver"])
         values = {name: decode(value) for name, value in record.items()}
         made = solver.plan_type(**values)
@@ -265,8 +265,11 @@ def load_plan(text: str) -> BasePlan:
         return check_cost(made)
     except AssumptionError:
         raise
-    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as problem:
-        raise ParameterError(f"this is not a plan of dpsco: {problem}.") from None
+    except DpscoError as problem:
+        raise ParameterError(f"this is not a plan of dpsco: {problem}") from None
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
+        why = _validate.reason(problem)
+        raise ParameterError(f"this is not a plan of dpsco: {why}.") from None
 
 
 def _check_plan(plan: BasePlan) -> None:

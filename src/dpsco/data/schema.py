@@ -22,9 +22,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
-from .._validate import integer, real
+from .. import _limits
+from .._reading import parse_json, read_bytes
+from .._validate import brief, integer, real
 from ..errors import DataError, ParameterError
 
 VERSION = 1
@@ -217,18 +219,13 @@ class Schema:
         return f'{head}  "label": {label}\n}}\n'
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
+    def from_json(cls, text: str | bytes) -> Schema:
         """Read a schema from its text.
 
         Raises:
             ParameterError: the text is no schema; the message names the column and the field.
         """
-        try:
-            record = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-        except ParameterError:
-            raise
-        except (ValueError, RecursionError) as problem:  # also an integer of too many digits
-            raise ParameterError(f"a schema must be JSON: {problem}.") from None
+        record = parse_json(text, what="this schema", limits=_limits.SCHEMA, error=ParameterError)
         _check_keys("the schema", record, {"version", "columns"}, {"label"})
         if record["version"] != VERSION or isinstance(record["version"], bool):
             raise ParameterError(
@@ -254,10 +251,9 @@ class Schema:
             DataError: it cannot be read or is no schema; the message names the file.
         """
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-            raise DataError(f"cannot read the schema {path}: {reason}.") from None
+            most = _limits.SCHEMA.size
+            text = read_bytes(path, what="the schema", most=most, error=DataError)
+            return cls.from_json(text)
         except ParameterError as problem:
             raise DataError(f"the schema {path} is not valid: {problem}") from None
 
@@ -382,18 +378,6 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse a field that stands twice."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ParameterError("an object of the schema has a field more than once.")
-    return record
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ParameterError(f"a schema has finite numbers only, got {text}.")
 
 
 def _dump(record: Mapping[str, Any]) -> str:

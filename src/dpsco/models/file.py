@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _validate
+from .. import _limits, _validate
+from .._reading import read_json
 from ..api import load_plan
 from ..data.columns import from_library
 from ..data.encoder import TableEncoder
@@ -93,13 +94,7 @@ class SavedModel:
             DataError: it cannot be read, is damaged, or was changed after it was written.
             CertificateError: its certificate is not valid.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-            record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-        except OSError as problem:
-            raise DataError(f"cannot read the model {path}: {problem.strerror}.") from None
-        except (ValueError, RecursionError):
-            raise DataError(f"{path} is no model file of dpsco: it is not JSON.") from None
+        record = read_json(path, what="the model", limits=_limits.MODEL, error=DataError)
         try:
             return cls.from_json(record)
         except DataError as problem:

@@ -18,17 +18,21 @@ import numpy as np
 from scipy.special import gammaln
 
 from .. import _validate
+from .._limits import MOST_RELEASES
 from ..errors import AssumptionError
 from . import gaussian, pld, renyi
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .charges import Charge, Profile, charge
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
 from .repeated_charge import repeated_charge
+from .row_groups import heaviest_group, largest_groups
 
 Charges = tuple[tuple[Charge, int], ...]
 
+_MOST_GROUPS = 256  # kinds of rows of one run: each is composed by itself, in milliseconds
 _MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
 _NUMERICAL = (pld.PoissonLoss, pld.SampledLoss, pld.RepeatedLoss)  # no Renyi curve of their own
+_BEYOND = 1e-124  # above 2 e^-288
 _MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
 
 
@@ -51,6 +55,11 @@ def cost(
     flat = flatten(releases)
     if not flat:
         return Cost((RowCost(()),), unit.rows)
+    if len(flat) > MOST_RELEASES:
+        raise AssumptionError(
+            f"{len(flat):,} different releases are more than the {MOST_RELEASES:,} that are "
+            "accounted for. Use fewer, larger batches."
+        )
     parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
     if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
@@ -63,8 +72,13 @@ def cost(
         return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
     groups = {  # rows that the same charges fall on cost the same
         tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
-        for group in _touching(ranges)
+        for group in largest_groups(ranges)
     }
+    if len(groups) > _MOST_GROUPS:
+        raise AssumptionError(
+            f"the releases fall on {len(groups):,} different kinds of rows, and at most "
+            f"{_MOST_GROUPS} are accounted for one by one. Let them touch the same rows."
+        )
     rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
     return Cost(tuple(rows), unit.rows)
 
@@ -274,12 +288,15 @@ def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
     (Kairouz, Oh, Viswanath 2013, arXiv:1311.0776).
     """
     first = max(0, math.floor((times + epsilon / e0) / 2))
-    x = np.arange(first, times + 1, dtype=float)
+    # Farther than 12 sqrt(times) from its mean, x has probability e^-288 at most (Hoeffding).
+    mean, reach = times / (1.0 + math.exp(-e0)), 12.0 * math.sqrt(times) + 1.0
+    first, last = max(first, int(mean - reach)), min(times, math.ceil(mean + reach))
+    x = np.arange(first, last + 1, dtype=float)
     log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
     choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
     gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
     terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
-    return min(1.0, float(np.sum(terms)) * (1 + 1e-7))
+    return min(1.0, float(np.sum(terms)) * (1 + 1e-7) + _BEYOND)
 
 
 def _gaussian_bound(mu: float) -> Bound:
@@ -341,18 +358,8 @@ def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, i
     """Return the charges of the row with the largest sum of squares."""
     if len(set(ranges)) == 1:
         return tuple(charges)
-    squares = np.array([count * (item.mu or 0.0) ** 2 for item, count in charges])
-    starts, stops = np.array(ranges).T
-    edges = np.unique(starts)  # the worst row can be taken where some release begins
-    steps = np.zeros(len(edges) + 1)
-    np.add.at(steps, np.searchsorted(edges, starts), squares)
-    np.add.at(steps, np.searchsorted(edges, stops), -squares)
-    totals = np.cumsum(steps)[:-1]
-    # Differences leave rounding behind, so every near-worst row is summed again exactly.
-    near = edges[totals >= totals.max() * (1 - 1e-9)]
-    groups = [np.flatnonzero((starts <= row) & (row < stops)) for row in near]
-    best = max(groups, key=lambda group: math.fsum(squares[group]))
-    return tuple(charges[i] for i in best)
+    squares = [count * (item.mu or 0.0) ** 2 for item, count in charges]
+    return tuple(charges[i] for i in heaviest_group(ranges, squares))
 
 
 def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Charge, int]]:
@@ -388,13 +395,3 @@ def _union(groups: list[Charges]) -> Charges:
             own[id(item)] += count
         most = {key: max(most[key], own[key]) for key in items}
     return tuple((items[key], count) for key, count in most.items())
-
-
-def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Return the sets of releases that touch a row, without those contained in another set."""
-    starts = sorted({start for start, _ in ranges})
-    groups = {
-        frozenset(i for i, (low, high) in enumerate(ranges) if low <= row < high) for row in starts
-    }
-    largest = [group for group in groups if not any(group < other for other in groups)]
-    return [tuple(sorted(group)) for group in largest]

@@ -41,6 +41,7 @@ from .dual_ascent import USUAL_PASSES, Regularised, least_distance
 from .glm_objective import GlmObjective, gradient_rounding, steepness
 from .minimise import certified_error, minimise
 from .passes import smoothness_beyond
+from .phases import check_phases
 
 SLACK = 0.1  # c: more costs noise, less costs passes
 _THEOREM = "Feldman, Koren, Talwar 2020: minimiser of a strongly convex mean, within a distance"
@@ -61,10 +62,7 @@ class Plan(BasePlan):
 
     def __post_init__(self) -> None:
         """Refuse phases that the table has no rows for: a file may hold any."""
-        if not self.sizes or min(self.sizes) < 1 or sum(self.sizes) > self.n:
-            raise ParameterError(
-                f"phases need at least one row each and {self.n} at most in all, got {self.sizes}."
-            )
+        check_phases(self.sizes, self.n)
 
     @property
     def rows(self) -> tuple[tuple[int, int], ...]:
