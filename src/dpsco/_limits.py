@@ -1,4 +1,4 @@
-"""How large a file may be, and how much work the numbers in it may ask for: all limits, in one place.
+"""How large a file may be, and how much work its numbers may ask for: all limits in one place.
 
 A file is an input like any other. Whoever opens one must get an answer or a refusal within about
 two seconds and half a gigabyte, whatever it says; so every number that decides how long a loop or

@@ -1,4 +1,4 @@
-"""Reading what others may have written: regular files of a bounded size, and JSON without surprises.
+"""Reading what others may have written: regular files of bounded size, JSON without surprises.
 
 JSON has no limit on size, depth or digits, lets a field stand twice, and Python's reader adds NaN,
 infinities and halves of surrogate pairs. Everything that dpsco reads goes through `parse_json`,
@@ -42,13 +42,13 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
                 raise error(f"cannot read {what} {path}: it is no regular file.")
             if found.st_size > most:
                 raise _too_large(what, path, most, error)
-            content = file.read(most + 1)
+            content = file.read(found.st_size + 1)
     except OSError as problem:
         raise error(f"cannot read {what} {path}: {problem.strerror or problem}.") from None
     except (ValueError, TypeError) as problem:  # a NUL in the name; no name at all
         raise error(f"cannot read {what} {brief(path)}: {problem}.") from None
-    if len(content) > most:  # it has grown meanwhile
-        raise _too_large(what, path, most, error)
+    if len(content) > found.st_size:
+        raise error(f"cannot read {what} {path}: it is being written.")
     return content
 
 

@@ -27,10 +27,10 @@ def brief(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def reason(problem: BaseException) -> str:
-    """Return what a message quotes of an error that a library raised over a file's content."""
+def reason(problem: BaseException | str, *, longest: int = 2 * _LONGEST) -> str:
+    """Return what a message quotes of another one, which may quote a file's content."""
     text = str(problem)
-    return text if len(text) <= 2 * _LONGEST else f"{text[: 2 * _LONGEST - 3]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
@@ -83,7 +83,9 @@ def integer(
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name} must be an integer, got {brief(value)}.{_tail(hint)}") from None
+        raise ParameterError(
+            f"{name} must be an integer, got {brief(value)}.{_tail(hint)}"
+        ) from None
     if number < at_least:
         raise ParameterError(
             f"{name} must be at least {at_least}, got {brief(number)}.{_tail(hint)}"

@@ -18,7 +18,7 @@ from ._reading import parse_json
 from .checkpoint import Checkpoint, sequence
 from .data.source import Source
 from .data.table import Order, Table, from_arrays, trusted_order
-from .errors import AssumptionError, DataError, DpscoError, ParameterError
+from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
@@ -26,6 +26,8 @@ from .privacy.randomness import Randomness
 from .problem import Problem
 from .solvers import get, registry
 from .solvers.rounds import BatchPlan, RoundRun, Stepper, advance
+
+_LONGEST = 1000  # characters of a refusal that a plan file may have had a hand in
 
 
 def plan(
@@ -263,12 +265,10 @@ def load_plan(text: str | bytes) -> BasePlan:
         check_types(made)
         _check_plan(made)
         return check_cost(made)
-    except AssumptionError:
-        raise
-    except DpscoError as problem:
-        raise ParameterError(f"this is not a plan of dpsco: {problem}") from None
+    except AssumptionError as problem:
+        raise AssumptionError(_validate.reason(problem, longest=_LONGEST)) from None
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
-        why = _validate.reason(problem)
+        why = _validate.reason(problem, longest=_LONGEST).removesuffix(".")
         raise ParameterError(f"this is not a plan of dpsco: {why}.") from None
 
 

@@ -27,7 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store, digest_of
+from . import _limits, _validate
+from ._reading import parse_json
+from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store
+from .checkpoint_values import digest_of
 from .codec import encode
 from .data.source import Source
 from .data.table import Order, Table
@@ -98,7 +101,7 @@ class Checkpoint(Unique):
                 purse = NONE if odometer is None else AWAITED
                 self._store.begin(facts, root.stored(), purse)
             self.run = self._store.check(facts)
-            self.round, self._state = self._store.progress(self.run)
+            self.round, self._state = self._store.progress(self.run, plan.facts.size)
             ending = self._store.ending()
             self.ended = None if ending is None else ending.time
             given = None if self._new else randomness  # of a new run it is in the file by now
@@ -249,10 +252,12 @@ class Checkpoint(Unique):
     def _finished(self, record: str) -> Result:
         """Return the result of a run that is over."""
         try:
-            certificate = Certificate.from_json(json.loads(record))
+            stored = parse_json(record, what="it", limits=_limits.STORED, error=CheckpointError)
+            certificate = Certificate.from_json(stored)
             return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
         except (DpscoError, ValueError, TypeError, LookupError) as problem:
-            raise self._store.damaged(f"its result cannot be read ({problem})") from None
+            why = _validate.reason(problem)
+            raise self._store.damaged(f"its result cannot be read ({why})") from None
 
 
 def sequence(table: Table | Source, order: Order) -> str:

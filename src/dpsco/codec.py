@@ -77,7 +77,9 @@ def decode(record: Any) -> Any:
         return releases.from_json(record.get("value"))
     kind = _records().get(str(name))
     if kind is None:
-        raise ParameterError(f"a file names the type {_validate.brief(name)}, which is none of dpsco's records.")
+        raise ParameterError(
+            f"a file names the type {_validate.brief(name)}, which is none of dpsco's records."
+        )
     try:
         return kind(**values) if kind is not Classes else Classes(values["values"])
     except (TypeError, KeyError) as problem:
@@ -121,7 +123,9 @@ def _number(record: dict[str, Any]) -> float:
     try:
         return float(record["value"])
     except (KeyError, TypeError, ValueError):
-        raise ParameterError(f"a file has {_validate.brief(record)} in the place of a number.") from None
+        raise ParameterError(
+            f"a file has {_validate.brief(record)} in the place of a number."
+        ) from None
 
 
 @lru_cache(maxsize=1)

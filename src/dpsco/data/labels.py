@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import positive, real
+from .._validate import brief, positive, real
 from ..errors import DataError, ParameterError
 
 Floats = NDArray[np.float64]
@@ -47,8 +47,8 @@ class Classes:
         declared = tuple(values[0]) if single else values
         if len(declared) < 2:
             raise ParameterError(
-                f"Classes needs two or more labels, got {declared!r}. List every label that may "
-                "occur; it is never read off the data."
+                f"Classes needs two or more labels, got {brief(declared)}. List every label that "
+                "may occur; it is never read off the data."
             )
         if all(isinstance(value, str) for value in declared):
             cleaned: tuple[Any, ...] = tuple(str(value) for value in declared)
@@ -57,7 +57,9 @@ class Classes:
         else:
             cleaned = tuple(_class_number(value) for value in declared)
         if len(set(cleaned)) < len(cleaned):
-            raise ParameterError(f"Classes must be different from each other, got {declared!r}.")
+            raise ParameterError(
+                f"Classes must be different from each other, got {brief(declared)}."
+            )
         object.__setattr__(self, "values", cleaned)
 
     @property
@@ -150,10 +152,12 @@ def check_rule(rule: Any) -> LabelRule:
     if isinstance(rule, str):
         if rule == "sign":
             return "sign"
-        raise ParameterError(f"label must be a rule, got {rule!r}. {_RULES_HINT}")
+        raise ParameterError(f"label must be a rule, got {brief(rule)}. {_RULES_HINT}")
     if isinstance(rule, (tuple, list)):
         if len(rule) != 2:
-            raise ParameterError(f"label must be a pair (low, high), got {rule!r}. {_RULES_HINT}")
+            raise ParameterError(
+                f"label must be a pair (low, high), got {brief(rule)}. {_RULES_HINT}"
+            )
         return _range(rule)
     return positive("label", rule, hint=_RULES_HINT)
 
@@ -325,6 +329,6 @@ def _class_number(value: Any) -> float:
     number = float(value) if isinstance(value, (bool, np.bool_)) else real("a class", value)
     if abs(number) >= _LARGEST_CODE:
         raise ParameterError(
-            f"a class must be a string or a number below 2**53 in size, got {value!r}."
+            f"a class must be a string or a number below 2**53 in size, got {brief(value)}."
         )
     return number

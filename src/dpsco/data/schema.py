@@ -46,7 +46,7 @@ class _Named:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _encodable(self.name):
-            raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
+            raise ParameterError(f"a column's field 'name' must be text, got {brief(self.name)}.")
         if not (self.name or self.kind == "ignore"):
             raise ParameterError("the field 'name' may be empty for kind 'ignore' alone.")
 
@@ -70,10 +70,12 @@ class Number(_Named):
         _check_range(self)
         if self.missing is None or self.missing == "indicator":
             return
-        field = f"column {self.name!r}, field 'missing'"
+        field = f"column {brief(self.name)}, field 'missing'"
         value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
         if not self.low <= value <= self.high:
-            raise ParameterError(f"{field} must lie in [{self.low}, {self.high}], got {value!r}.")
+            raise ParameterError(
+                f"{field} must lie in [{self.low}, {self.high}], got {brief(value)}."
+            )
         object.__setattr__(self, "missing", value)
 
 
@@ -109,7 +111,7 @@ class Hashed(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        field = f"column {self.name!r}, field 'buckets'"
+        field = f"column {brief(self.name)}, field 'buckets'"
         buckets = integer(field, self.buckets)
         if buckets > MOST_BUCKETS:
             raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
@@ -196,7 +198,7 @@ class Schema:
             raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
         for name, times in Counter(self.names).items():
             if times > 1:
-                raise ParameterError(f"column {name!r} is declared more than once.")
+                raise ParameterError(f"column {brief(name)} is declared more than once.")
         if not self.encoded:
             raise ParameterError("a schema needs at least one column that is not 'ignore'.")
 
@@ -229,7 +231,7 @@ class Schema:
         _check_keys("the schema", record, {"version", "columns"}, {"label"})
         if record["version"] != VERSION or isinstance(record["version"], bool):
             raise ParameterError(
-                f"the schema's field 'version' must be {VERSION}, got {record['version']!r}."
+                f"the schema's field 'version' must be {VERSION}, got {brief(record['version'])}."
             )
         if not isinstance(record["columns"], list):
             raise ParameterError("the schema's field 'columns' must be a list of columns.")
@@ -286,7 +288,7 @@ def _pair(make: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(name: Any, range: Any, **rest: Any) -> Any:
         if not isinstance(range, list) or len(range) != 2:
-            raise ParameterError(f"column {name!r}, field 'range' must be a list [low, high].")
+            raise ParameterError(f"column {brief(name)}, field 'range' must be a list [low, high].")
         return make(name, range[0], range[1], **rest)
 
     return build
@@ -316,11 +318,11 @@ def _read(entry: Any, where: str, readers: Mapping[str, _Reader]) -> Any:
     if not isinstance(entry, dict):
         raise ParameterError(f"{where} of the schema must be an object with 'name' and 'kind'.")
     if isinstance(entry.get("name"), str):
-        where = f"column {entry['name']!r}" if where != "the label" else f"label {entry['name']!r}"
+        where = f"{'label' if where == 'the label' else 'column'} {brief(entry['name'])}"
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in readers:
         words = ", ".join(sorted(readers))
-        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {kind!r}.")
+        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {brief(kind)}.")
     make, required, optional = readers[kind]
     _check_keys(where, entry, required, optional)
     return make(**{key: value for key, value in entry.items() if key != "kind"})
@@ -336,18 +338,20 @@ def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
         raise ParameterError(f"{where} lacks the field {missing[0]!r}.")
     if unknown:
         known = ", ".join(sorted({*required, *optional}))
-        raise ParameterError(f"{where} has the unknown field {unknown[0]!r}; known are {known}.")
+        raise ParameterError(
+            f"{where} has the unknown field {brief(unknown[0])}; known are {known}."
+        )
 
 
 def _check_bool(name: str, field: str, value: Any) -> None:
     """Refuse anything but true and false."""
     if not isinstance(value, bool):
-        raise ParameterError(f"column {name!r}, field {field!r} must be true or false.")
+        raise ParameterError(f"column {brief(name)}, field {field!r} must be true or false.")
 
 
 def _check_range(item: Number | NumberLabel) -> None:
     """Refuse a range that is none, and make its ends floats."""
-    field = f"column {item.name!r}, field 'range'"
+    field = f"column {brief(item.name)}, field 'range'"
     low, high = real(field, item.low), real(field, item.high)
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
         raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
@@ -357,7 +361,7 @@ def _check_range(item: Number | NumberLabel) -> None:
 
 def _check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
     """Return declared values as a tuple: distinct, all text or all finite numbers."""
-    field = f"column {name!r}, field 'values'"
+    field = f"column {brief(name)}, field 'values'"
     if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
         raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
     texts = sum(isinstance(value, str) for value in values)

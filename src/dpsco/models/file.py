@@ -113,7 +113,8 @@ class SavedModel:
         except (DataError, CertificateError):
             raise
         except _DAMAGE as problem:
-            raise DataError(f"a part of it is missing or has another type: {problem}") from None
+            why = _validate.reason(problem)
+            raise DataError(f"a part of it is missing or has another type: {why}") from None
 
 
 def _from_content(content: dict[str, Any]) -> SavedModel:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import brief
 from ..data.labels import Classes
 from ..errors import DataError, ParameterError
 from .kinds import KINDS
@@ -33,7 +34,7 @@ class LinearModel:
         if self.kind not in KINDS or KINDS[self.kind].classifies == (self.classes is None):
             raise ParameterError(
                 f"a model is one of {', '.join(KINDS)}, and classifiers alone have classes; got "
-                f"{self.kind!r} with classes {self.classes!r}."
+                f"{brief(self.kind)} with classes {brief(self.classes)}."
             )
         if self.classes is not None:
             Classes(*self.classes)  # two or more, all different

@@ -66,9 +66,13 @@ class Unit:
     name: str = "row"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", _validate.integer("unit.rows", self.rows, at_most=_limits.MOST_ROWS))
+        object.__setattr__(
+            self, "rows", _validate.integer("unit.rows", self.rows, at_most=_limits.MOST_ROWS)
+        )
         if not isinstance(self.name, str) or not self.name:
-            raise ParameterError(f"unit.name must be a word such as 'person', got {_validate.brief(self.name)}.")
+            raise ParameterError(
+                f"unit.name must be a word such as 'person', got {_validate.brief(self.name)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class Budget:
         object.__setattr__(self, "adjacency", Adjacency.parse(self.adjacency))
         if not isinstance(self.unit, Unit):
             raise ParameterError(
-                f"unit must be a Unit, for example Unit(5, 'person'); got {_validate.brief(self.unit)}."
+                "unit must be a Unit, for example Unit(5, 'person'); got "
+                f"{_validate.brief(self.unit)}."
             )
 
     def mu_per_row(self) -> float:
@@ -176,7 +181,9 @@ class GDP(Budget):
 def budget_from_json(record: Any) -> Budget:
     """Rebuild a budget from :meth:`Budget.to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
-        raise ParameterError(f"a budget's kind must be one of {sorted(_KINDS)}, got {_validate.brief(record)}.")
+        raise ParameterError(
+            f"a budget's kind must be one of {sorted(_KINDS)}, got {_validate.brief(record)}."
+        )
     kind = _KINDS[record["kind"]]
     try:
         unit = Unit(**record["unit"])
@@ -184,7 +191,9 @@ def budget_from_json(record: Any) -> Budget:
         if set(record) != {"kind", "adjacency", "unit", *amounts}:
             raise KeyError("unexpected field")
     except (KeyError, TypeError) as problem:
-        raise ParameterError(f"this is not a {kind.kind} budget: {_validate.reason(problem)}.") from None
+        raise ParameterError(
+            f"this is not a {kind.kind} budget: {_validate.reason(problem)}."
+        ) from None
     return kind(**amounts, adjacency=record["adjacency"], unit=unit)
 
 

@@ -19,7 +19,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from .. import _limits, _validate
+from .._databases import foreign_part, harden
+from .._reading import parse_json
 from ..errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from . import statement
 from .accounting import Cost, compose, cost
@@ -28,6 +32,15 @@ from .releases import Composition, Release, flatten, from_json, to_json
 
 _SCHEMA = "dpsco.odometer/1"
 _PATIENCE = 60.0  # seconds to wait for other processes
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS about (schema TEXT, budget TEXT)",
+    "CREATE TABLE IF NOT EXISTS spends (number INTEGER PRIMARY KEY AUTOINCREMENT, "
+    "time TEXT NOT NULL, label TEXT NOT NULL, releases TEXT NOT NULL)",
+    # Tables of their own: files and programs from before there were runs stay right.
+    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, spend INTEGER)",
+    "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, digest TEXT NOT NULL, "
+    "PRIMARY KEY (run, round))",
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class Odometer:
 
     def __init__(self, path: str | Path, budget: Budget | None = None) -> None:
         self.path = Path(path)
+        if "\0" in str(self.path):
+            raise OdometerError("the path of an odometer must not hold the character NUL.")
         if budget is not None and not isinstance(budget, Budget):
             raise ParameterError(
                 f"budget must be ApproxDP, PureDP, ZCDP or GDP, got {budget!r}. "
@@ -136,7 +151,10 @@ class Odometer:
         """Return the digest of each round that a run has committed."""
         with self._transaction() as database:
             query = "SELECT round, digest FROM rounds WHERE run = ? ORDER BY round"
-            return {int(number): str(digest) for number, digest in database.execute(query, (run,))}
+            found = database.execute(query, (run,)).fetchall()
+        if not all(isinstance(number, int) for number, _ in found):
+            raise OdometerError(f"the rounds of run {run} are damaged: a number of one is none.")
+        return {number: str(digest) for number, digest in found}
 
     def entries(self) -> list[Entry]:
         """Return every spend in order."""
@@ -191,17 +209,20 @@ class Odometer:
             with contextlib.closing(
                 sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
             ) as database:
+                harden(database)
                 database.execute("PRAGMA synchronous = EXTRA")
                 database.execute("PRAGMA fullfsync = ON")
                 _begin(database)
                 try:
                     yield database
                 except BaseException:
-                    database.execute("ROLLBACK")
+                    with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back
+                        database.execute("ROLLBACK")
                     raise
                 database.execute("COMMIT")
-        except sqlite3.Error as problem:
-            raise OdometerError(f"cannot use the odometer {self.path}: {problem}.") from None
+        except (sqlite3.Error, UnicodeError) as problem:  # SQLite quotes names that are damaged
+            why = _validate.reason(problem)
+            raise OdometerError(f"cannot use the odometer {self.path}: {why}.") from None
 
 
 def _begin(database: sqlite3.Connection) -> None:
@@ -219,17 +240,11 @@ def _begin(database: sqlite3.Connection) -> None:
 
 def _established(database: sqlite3.Connection, budget: Budget | None, path: Path) -> Budget:
     """Return the file's budget, writing it if the file is new; refuse a different one."""
-    database.execute("CREATE TABLE IF NOT EXISTS about (schema TEXT, budget TEXT)")
-    database.execute(
-        "CREATE TABLE IF NOT EXISTS spends (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "time TEXT NOT NULL, label TEXT NOT NULL, releases TEXT NOT NULL)"
-    )
-    # Tables of their own: files and programs from before there were runs stay right.
-    database.execute("CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, spend INTEGER)")
-    database.execute(
-        "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, digest TEXT NOT NULL, "
-        "PRIMARY KEY (run, round))"
-    )
+    found = foreign_part(database, _TABLES)
+    if found is not None:
+        raise OdometerError(f"{path} is damaged, or no odometer: {found}.")
+    for table in _TABLES:
+        database.execute(table)
     row = database.execute("SELECT schema, budget FROM about").fetchone()
     if row is None:
         if budget is None:
@@ -238,10 +253,10 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
         database.execute("INSERT INTO about VALUES (?, ?)", (_SCHEMA, record))
         return budget
     if row[0] != _SCHEMA:
-        raise OdometerError(f"{path} has schema {row[0]!r}, expected {_SCHEMA!r}.")
+        raise OdometerError(f"{path} has schema {_validate.brief(row[0])}, expected {_SCHEMA!r}.")
     try:
-        known = budget_from_json(json.loads(row[1]))
-    except (DpscoError, ValueError) as problem:
+        known = budget_from_json(_parsed(row[1], "its budget"))
+    except DpscoError as problem:
         raise OdometerError(f"{path} is damaged: its budget cannot be read ({problem}).") from None
     if budget is not None and budget != known:
         raise OdometerError(
@@ -249,6 +264,18 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
             "separate file for another dataset."
         )
     return known
+
+
+def _parsed(text: object, what: str) -> Any:
+    """Return the JSON values of a cell."""
+    return parse_json(text, what=what, limits=_limits.STORED, error=OdometerError)
+
+
+def _releases(records: object) -> tuple[Release, ...]:
+    """Return the releases of a spend."""
+    if not isinstance(records, list) or len(records) > _limits.MOST_RELEASES:
+        raise OdometerError(f"it is no list of at most {_limits.MOST_RELEASES:,} releases.")
+    return tuple(map(from_json, records))
 
 
 def reused(run: str, round: int) -> str:
@@ -280,10 +307,11 @@ def _entries(database: sqlite3.Connection) -> list[Entry]:
     query = "SELECT number, time, label, releases FROM spends ORDER BY number"
     for number, moment, label, text in database.execute(query):
         try:
-            paid = tuple(from_json(record) for record in json.loads(text))
+            paid = _releases(_parsed(text, "its releases"))
+            if not (isinstance(moment, str) and isinstance(label, str)):
+                raise OdometerError("its time or label is no text.")
         except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
-            raise OdometerError(
-                f"spend {number} is damaged, refusing to go on: {problem}."
-            ) from None
+            why = _validate.reason(problem)
+            raise OdometerError(f"spend {number} is damaged, refusing to go on: {why}") from None
         found.append(Entry(number, moment, label, paid))
     return found

@@ -258,7 +258,9 @@ def _walk(item: Any, times: int) -> Iterator[tuple[Release, int]]:
         for part in item:
             yield from _walk(part, times)
     else:
-        raise ParameterError(f"a release must be a record of dpsco.privacy.releases, got {_validate.brief(item)}.")
+        raise ParameterError(
+            f"a release must be a record of dpsco.privacy.releases, got {_validate.brief(item)}."
+        )
 
 
 KINDS: dict[str, type[Release]] = {
@@ -294,20 +296,28 @@ def to_json(release: Release) -> dict[str, Any]:
 def from_json(record: Any) -> Release:
     """Rebuild a record from :func:`to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in KINDS:
-        raise ParameterError(f"a release's kind must be one of {sorted(KINDS)}, got {_validate.brief(record)}.")
+        raise ParameterError(
+            f"a release's kind must be one of {sorted(KINDS)}, got {_validate.brief(record)}."
+        )
     kind = KINDS[record["kind"]]
     values = {name: value for name, value in record.items() if name != "kind"}
     if set(values) != {f.name for f in dataclasses.fields(kind)}:
-        raise ParameterError(f"this is not a {kind.kind} release: its fields are {_validate.brief(sorted(values))}.")
+        raise ParameterError(
+            f"this is not a {kind.kind} release: its fields are {_validate.brief(sorted(values))}."
+        )
     if isinstance(values.get("mechanism"), dict):
         try:
             values["mechanism"] = PrefixMechanism(**values["mechanism"])
         except TypeError as problem:
-            raise ParameterError(f"this is not a prefix-sum mechanism: {_validate.reason(problem)}.") from None
+            raise ParameterError(
+                f"this is not a prefix-sum mechanism: {_validate.reason(problem)}."
+            ) from None
     if kind is RepeatedSelectionRelease:
         try:
             values["runs"] = Runs(**values["runs"])
             values["alternatives"] = [list(map(from_json, each)) for each in values["alternatives"]]
         except TypeError as problem:
-            raise ParameterError(f"this is not a repeated selection: {_validate.reason(problem)}.") from None
+            raise ParameterError(
+                f"this is not a repeated selection: {_validate.reason(problem)}."
+            ) from None
     return kind(**values)

@@ -48,8 +48,8 @@ class RepeatedSelectionRelease(Release):
         for inner in self.inner():
             if not isinstance(inner, Release) or isinstance(inner, RepeatedSelectionRelease):
                 raise ParameterError(
-                    f"the alternatives of a repeated selection are plain releases, got {brief(inner)}. "
-                    "Put all candidates into one selection."
+                    "the alternatives of a repeated selection are plain releases, got "
+                    f"{brief(inner)}. Put all candidates into one selection."
                 )
             if inner.rows[0] < self.rows[0] or inner.rows[1] > self.rows[1]:
                 raise ParameterError(

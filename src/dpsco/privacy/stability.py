@@ -130,12 +130,8 @@ def sgd_sensitivity(
 def _check_work(passes: int, steps: int, shrink: float) -> None:
     """Refuse passes whose recursion would take more than about two seconds."""
     terms, each = (_EXACT_TERMS, 2e-8) if shrink == 1.0 else (2 * _EXACT_TERMS, 1e-7)
-    most = int(2.0 / (5e-5 + each * min(steps, terms)))  # seconds of a pass, as measured
-    if passes > most:
-        raise AssumptionError(
-            f"how far neighbours move {passes:,} passes of {steps:,} steps takes too long to "
-            f"compute: at most {most:,} passes are followed. Use fewer passes, or larger batches."
-        )
+    if passes > (most := int(2.0 / (5e-5 + each * min(steps, terms)))):  # seconds of a pass
+        raise AssumptionError(f"the stability of {passes:,} passes takes long; at most {most:,}.")
 
 
 def _rest_of_pass(after: float, drift: float, shrink: float, steps: int) -> tuple[float, float]:
@@ -288,11 +284,8 @@ def iterate_norm_bound(
         )
     growth = 0.0
     if alpha < 1 and constant > 0:
-        growth = (
-            (1 - alpha)
-            / (1 + alpha)
-            * _exp(2 / (1 - alpha) * (math.log(constant) + math.log(step)))
-        )
+        power = 2 / (1 - alpha)
+        growth = (1 - alpha) / (1 + alpha) * _exp(power * (math.log(constant) + math.log(step)))
     start = 2 * step * _validate.non_negative("initial_loss", initial_loss)
     return math.sqrt(_validate.integer("steps", steps) * (growth + start)) * _UP
 

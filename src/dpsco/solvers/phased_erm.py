@@ -25,7 +25,7 @@ import numpy as np
 
 from .. import _validate
 from ..data.source import MemorySource, Source
-from ..errors import AssumptionError, ParameterError
+from ..errors import AssumptionError
 from ..geometry.domains import Box, Domain, WholeSpace
 from ..kernels import compiler
 from ..kernels.dual import twin_seconds
