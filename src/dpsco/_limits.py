@@ -23,11 +23,12 @@ class JsonLimits:
     values: int = 4_000_000  # numbers, texts: 60 bytes each in memory, at most
     containers: int = 500_000  # objects and lists: 300 bytes each
     depth: int = 64  # of lists and objects within each other; our own files have 12
+    any_number: bool = False  # whether whoever asks looks at the size of numbers, and names them
 
 
 PLAN = JsonLimits(32 * _MIB)  # an ellipsoid of 1,000 weights takes 20 MiB
 CERTIFICATE = JsonLimits(32 * _MIB)  # 100,000 releases take 20 MiB
-SCHEMA = JsonLimits(32 * _MIB)  # two million categories of 14 letters
+SCHEMA = JsonLimits(32 * _MIB, any_number=True)  # two million categories of 14 letters
 MODEL = JsonLimits(512 * _MIB, values=30_000_000)  # 20 million coefficients
 MESSAGE = JsonLimits(512 * _MIB, values=100, containers=20)  # two points of 24 million numbers
 STORED = JsonLimits(32 * _MIB)  # a text in an odometer or a checkpoint

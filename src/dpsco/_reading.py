@@ -101,7 +101,7 @@ def _parse(text: Any, limits: JsonLimits) -> Any:
     record = json.loads(
         text,
         object_pairs_hook=distinct_fields,
-        parse_int=_integer,
+        parse_int=int if limits.any_number else _integer,
         parse_constant=_no_constant,
     )
     _check_values(record, limits, texts=_HALF_PAIR.search(text) is not None)
@@ -116,7 +116,7 @@ def _check_values(record: Any, limits: JsonLimits, *, texts: bool) -> None:
         for container in level:
             for item in container.values() if isinstance(container, dict) else container:
                 if isinstance(item, float):
-                    if not -math.inf < item < math.inf:
+                    if not (-math.inf < item < math.inf or limits.any_number):
                         raise ValueError("it has a number beyond float64")
                 elif isinstance(item, (dict, list)):
                     below.append(item)
@@ -140,7 +140,7 @@ def _check_text(text: str) -> None:
 
 
 def _nested(limits: JsonLimits) -> str:
-    return f"its lists and objects are nested more than {limits.depth} deep, the limit"
+    return f"its JSON is nested more than {limits.depth} deep, the limit"
 
 
 def _integer(digits: str) -> int:

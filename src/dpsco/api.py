@@ -257,8 +257,8 @@ def load_plan(text: str | bytes) -> BasePlan:
     """
     from .codec import check_types, decode
 
-    record = parse_json(text, what="this plan", limits=_limits.PLAN, error=ParameterError)
     try:
+        record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
         solver = get(record["solver"])
         values = {name: decode(value) for name, value in record.items()}
         made = solver.plan_type(**values)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .. import _limits
-from .._reading import parse_json, read_bytes
+from .._reading import parse_json, read_json
 from .._validate import brief, integer, real
 from ..errors import DataError, ParameterError
 
@@ -227,7 +227,13 @@ class Schema:
         Raises:
             ParameterError: the text is no schema; the message names the column and the field.
         """
-        record = parse_json(text, what="this schema", limits=_limits.SCHEMA, error=ParameterError)
+        return cls._from_record(
+            parse_json(text, what="this schema", limits=_limits.SCHEMA, error=ParameterError)
+        )
+
+    @classmethod
+    def _from_record(cls, record: Any) -> Schema:
+        """Return the schema that JSON values describe."""
         _check_keys("the schema", record, {"version", "columns"}, {"label"})
         if record["version"] != VERSION or isinstance(record["version"], bool):
             raise ParameterError(
@@ -253,9 +259,9 @@ class Schema:
             DataError: it cannot be read or is no schema; the message names the file.
         """
         try:
-            most = _limits.SCHEMA.size
-            text = read_bytes(path, what="the schema", most=most, error=DataError)
-            return cls.from_json(text)
+            return cls._from_record(
+                read_json(path, what="the schema", limits=_limits.SCHEMA, error=DataError)
+            )
         except ParameterError as problem:
             raise DataError(f"the schema {path} is not valid: {problem}") from None
 

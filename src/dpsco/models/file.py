@@ -121,8 +121,8 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
     classes, ends = content["classes"], content["label_range"]
     model = LinearModel(
         content["kind"],
-        np.array(content["coef"], dtype=float),
-        np.array(content["intercept"], dtype=float),
+        _numbers("coef", content["coef"]),
+        _numbers("intercept", content["intercept"]),
         None if classes is None else tuple(classes),
         None if ends is None else (float(ends[0]), float(ends[1])),
     )
@@ -133,13 +133,26 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         width = TableEncoder(schema).width
     if width != model.d:
         raise DataError(f"it has coefficients for {model.d} features, but declares {width}.")
+    made = None if plan is None else load_plan(json.dumps(plan))
+    if made is not None and made.d != model.d:
+        raise DataError(
+            f"it has coefficients for {model.d} features, but its plan is for {made.d}."
+        )
     return SavedModel(
         model,
         Certificate.from_json(content["certificate"]),
-        None if plan is None else load_plan(json.dumps(plan)),
+        made,
         schema,
         None if names is None else tuple(map(str, names)),
     )
+
+
+def _numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Return lists of numbers as an array; NumPy would take texts and nulls for numbers, too."""
+    found = np.array(values)
+    if found.dtype.kind not in "iuf":
+        raise DataError(f"its {name} must be lists of numbers, equally long.")
+    return found.astype(float)
 
 
 def _plan_record(plan: BasePlan | None) -> Any:
