@@ -17,7 +17,7 @@ from pathlib import Path
 from .reading import SHARES
 from .worker import run_cases
 
-CHUNK = 100
+CHUNK = 250
 
 
 def numbers(cases: int, first: int = 0) -> list[tuple[str, int]]:

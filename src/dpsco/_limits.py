@@ -41,7 +41,7 @@ MOST_ROWS = 10**15
 MOST_WEIGHTS = 50_000_000
 """Weights of a plan, and columns of an encoded table: a vector of them takes 400 MB."""
 
-MOST_COUNT = 10**15
+MOST_COUNT = 10**18
 """How often a release may be repeated; accountants that cannot compose so many refuse sooner."""
 
 MOST_ROUNDS = 10_000_000

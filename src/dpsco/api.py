@@ -264,6 +264,7 @@ def load_plan(text: str | bytes) -> BasePlan:
         made = solver.plan_type(**values)
         check_types(made)
         _check_plan(made)
+        _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
         return check_cost(made)
     except AssumptionError as problem:
         raise AssumptionError(_validate.reason(problem, longest=_LONGEST)) from None

@@ -290,13 +290,15 @@ def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
     first = max(0, math.floor((times + epsilon / e0) / 2))
     # Farther than 12 sqrt(times) from its mean, x has probability e^-288 at most (Hoeffding).
     mean, reach = times / (1.0 + math.exp(-e0)), 12.0 * math.sqrt(times) + 1.0
-    first, last = max(first, int(mean - reach)), min(times, math.ceil(mean + reach))
+    low, last = int(mean - reach), min(times, math.ceil(mean + reach))
+    left_out = _BEYOND if low > first or last < times else 0.0
+    first = max(first, low)
     x = np.arange(first, last + 1, dtype=float)
     log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
     choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
     gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
     terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
-    return min(1.0, float(np.sum(terms)) * (1 + 1e-7) + _BEYOND)
+    return min(1.0, float(np.sum(terms)) * (1 + 1e-7) + left_out)
 
 
 def _gaussian_bound(mu: float) -> Bound:

@@ -221,6 +221,8 @@ class Certificate:
     @classmethod
     def _from_content(cls, content: dict[str, Any]) -> Certificate:
         claims = content["claims"]
+        if len(claims["curve"]) > len(CURVE_DELTAS):
+            raise CertificateError(f"its curve has more than {len(CURVE_DELTAS)} points.")
         curve = tuple((point["delta"], point["epsilon"]) for point in claims["curve"])
         numbers = {name: claims[name] for name in ("epsilon", "delta", "mu", "rho")}
         stated = [number for number in (numbers["mu"], numbers["rho"]) if number is not None]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..errors import AssumptionError, MissingExtraError
 from . import gaussian
 from .amplification import sampled_delta_array
-from .pld_arrays import dense, epsilon_for_delta, hull
+from .pld_arrays import composed_points, dense, epsilon_for_delta, hull
 
 Array = NDArray[np.float64]
 
@@ -33,8 +33,8 @@ _FINEST = 4e-6  # below this step, rounding in double precision can break a comp
 _POINTS = (250, 25)  # of the grid in a standard deviation: for few releases, and for many, where
 _FEW = 10  # their errors average out: epsilon comes out up to 2e-4 too large
 _MOST_STEPS = 10_000_000
-_MOST_POINTS = 30_000_000  # of the composed grid, for the sake of memory
-_MOST_PROFILE = 400_000  # of one profile's grid, on each side of 0: about two seconds
+_MOST_POINTS = 5_000_000  # of the composed grid: 70 bytes each while it is composed
+_MOST_PROFILE = 250_000  # of one profile's grid, on each side of 0: about two seconds
 _CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
 
 
@@ -213,9 +213,12 @@ class Composed:
             return math.inf
         accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
         with _quiet():
-            for loss, count in self.losses:
-                accountant.compose(_rdp_event(loss), count)
-            return float(accountant.get_epsilon(delta))
+            try:
+                for loss, count in self.losses:
+                    accountant.compose(_rdp_event(loss), count)
+                return float(accountant.get_epsilon(delta))
+            except (ValueError, ArithmeticError):  # noise beyond what its logarithms can tell
+                return math.inf
 
     @property
     def _distribution(self) -> Any:
@@ -242,10 +245,12 @@ class Composed:
 
 @lru_cache(maxsize=2)  # hundreds of megabytes each, at most: a curve asks for the same one
 def _composition(losses: tuple[tuple[Loss, int], ...], step: float) -> Any:
-    """Return the distribution of all releases on the grid, pessimistic."""
+    """Return the distribution of all releases on the grid, pessimistic; None if it is too long."""
     total = None
     for loss, count in losses:
         part = _single(loss, step)
+        if composed_points(part, count, _library().pld.common) > _MOST_POINTS:
+            return None
         part = dense(part, count).self_compose(count) if count > 1 else part
         total = part if total is None else total.compose(part)
     return total

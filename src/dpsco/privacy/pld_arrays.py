@@ -34,6 +34,21 @@ def dense(distribution: Any, count: int) -> Any:
     return type(distribution)(remove.to_dense_pmf(), None if add is remove else add.to_dense_pmf())
 
 
+def composed_points(distribution: Any, count: int, common: Any) -> int:
+    """Return how many points ``count`` compositions have as the library bounds them, or 0.
+
+    ``common`` is its module of that name. Its bounds get loose where there are very many.
+    """
+    sizes = []
+    for part in dict.fromkeys(getattr(dense(distribution, _SPARSE), name, None) for name in _PARTS):
+        probs = getattr(part, "_probs", None)
+        if probs is None or count < _SPARSE:
+            continue
+        low, high = common.compute_self_convolve_bounds(probs, count, 1e-15)
+        sizes.append(int(high - low))
+    return max(sizes, default=0)
+
+
 def epsilon_for_delta(distribution: Any, delta: float) -> float:
     """Return the least epsilon at ``delta``, of the worse of both directions."""
     parts: list[Any] = [getattr(distribution, name, None) for name in _PARTS]
