@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from scipy.integrate import trapezoid
 from scipy.special import log_ndtr
 from scipy.stats import binom, norm
 
-from dpsco.privacy import gaussian
+from dpsco.privacy import amplification, gaussian
 from dpsco.privacy.accounting import cost
 from dpsco.privacy.amplification import (
     _not_pure_correction,
@@ -217,3 +218,16 @@ def test_shuffling_twice_is_not_amplified():
     twice = ShuffledRelease(1.0, 40.0, rows=(0, 10_000), count=2)
     whole = gaussian.epsilon(1e-6, math.sqrt(2) / 20)
     assert whole <= cost(twice).epsilon(1e-6) <= 1.2 * whole
+
+
+def test_reports_beyond_counting_are_counted_as_fewer():
+    """A file may name any number of rows; the sums take time in proportion to its root."""
+    most = amplification.MOST_REPORTS
+    started = time.process_time()
+    found = amplification.shuffled_epsilon(1e-6, 10**15, 0.1)
+    assert time.process_time() - started < 3.0
+    assert found == amplification.shuffled_epsilon(1e-6, most, 0.1)
+    assert found <= amplification.shuffled_epsilon(1e-6, most // 4, 0.1)
+    assert amplification.shuffled_delta(0.01, 10**15, 0.1) == amplification.shuffled_delta(
+        0.01, most, 0.1
+    )

@@ -16,6 +16,10 @@ from scipy.special import betainc, gammaln
 
 from . import gaussian
 
+MOST_REPORTS = 500_000_000
+"""Reports that are counted on: sums take time in proportion to their root. More hide no less,
+because whoever sees some reports in secret order can mix the others in."""
+
 
 def sampled_delta(epsilon: float, rate: float, mu: float) -> float:
     """Return delta of a Gaussian release on a secret sample that holds a row with ``rate``.
@@ -46,12 +50,14 @@ def shuffled_epsilon(delta: float, reports: int, mu: float) -> float:
     Feldman, McMillan, Talwar 2020 (arXiv:2012.12803): each report is (eps0, delta0)-DP between any
     two inputs. A share of delta pays for delta0; the best of a few shares is returned.
     """
+    reports = min(reports, MOST_REPORTS)
     high = gaussian.epsilon(delta, mu)  # what the reports cost in a known order
     return _least(lambda value: _shuffle_holds(value, delta, reports, mu), 0.0, high)
 
 
 def shuffled_delta(epsilon: float, reports: int, mu: float) -> float:
     """Return the smallest delta at ``epsilon``, the inverse of :func:`shuffled_epsilon`."""
+    reports = min(reports, MOST_REPORTS)
     high = math.log(gaussian.delta(epsilon, mu))
     found = _least(
         lambda value: _shuffle_holds(epsilon, math.exp(value), reports, mu), -690.0, high
