@@ -1,4 +1,4 @@
-"""Numbers in files that would keep a reader busy, or fill the memory, are refused before any loop."""
+"""Numbers in files that would keep a reader busy, or fill the memory, are refused first."""
 
 import json
 import sqlite3
@@ -84,7 +84,8 @@ def test_no_number_of_a_plan_keeps_its_reader_busy(key):
                 changed = {**record, **more, name: value}
                 if name == "rounds" and isinstance(record.get("mechanism"), dict):
                     changed["mechanism"] = {**record["mechanism"], "rounds": value}
-                took = seconds(lambda text=json.dumps(changed): outcome(text))
+                text = json.dumps(changed)
+                took = seconds(lambda text=text: outcome(text))
                 assert took < 2.0, (name, value, more, took)
 
 
@@ -343,10 +344,13 @@ def test_damaged_odometers_are_refused_in_few_words(tmp_path, statement, words):
             spoil(path, [statement])
         return
     spoil(path, [statement])
-    with pytest.raises(OdometerError, match=words) as refusal:
-        dp.Odometer(path)
-        odometer.entries()
+
+    def use():
+        dp.Odometer(path).entries()
         odometer.committed(run)
+
+    with pytest.raises(OdometerError, match=words) as refusal:
+        use()
     assert len(str(refusal.value)) < 500
 
 

@@ -22,7 +22,10 @@ def damaged(path: Path, rng: random.Random, words: list[str]) -> None:
     if rng.random() < 0.35:
         _pages(path, rng)
         return
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as database:
+    with (
+        contextlib.suppress(sqlite3.Error, MemoryError),
+        contextlib.closing(sqlite3.connect(path)) as database,
+    ):
         tables = [name for (name,) in database.execute(_TABLES)]
         if not tables:
             return

@@ -30,6 +30,7 @@ SCHEMA = "dpsco.checkpoint/2"
 NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _MOST_VECTORS = 32  # of a state: solvers have up to five
+_MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
     "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
     "origin TEXT)",
@@ -208,8 +209,10 @@ class Store:
     def progress(self, run: str, size: int) -> tuple[int, dict[str, Floats]]:
         """Return the round and its vectors of ``size`` numbers, as they were committed."""
         number, digest = self._row("SELECT round, digest FROM progress")
-        held, longest = self._row("SELECT count(*), max(length(numbers)) FROM vectors")
-        if held > _MOST_VECTORS or (longest or 0) > 8 * size:
+        held, longest, words = self._row(
+            "SELECT count(*), max(length(numbers)), max(length(name) + length(shape)) FROM vectors"
+        )
+        if held > _MOST_VECTORS or (longest or 0) > 8 * size or (words or 0) > _MOST_WORDS:
             raise self.damaged("it has more or longer vectors than its plan")
         with self._explained():
             rows = self._database.execute("SELECT name, shape, numbers FROM vectors").fetchall()

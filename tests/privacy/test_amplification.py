@@ -220,14 +220,29 @@ def test_shuffling_twice_is_not_amplified():
     assert whole <= cost(twice).epsilon(1e-6) <= 1.2 * whole
 
 
-def test_reports_beyond_counting_are_counted_as_fewer():
-    """A file may name any number of rows; the sums take time in proportion to its root."""
-    most = amplification.MOST_REPORTS
+@pytest.mark.parametrize("reports", [10**9, 10**15])
+@pytest.mark.parametrize("mu", [1e-5, 0.1, 3.0])
+def test_any_number_of_reports_is_summed_in_short_time(reports, mu):
+    """A file may name any; the terms that count are as many as its root."""
     started = time.process_time()
-    found = amplification.shuffled_epsilon(1e-6, 10**15, 0.1)
-    assert time.process_time() - started < 3.0
-    assert found == amplification.shuffled_epsilon(1e-6, most, 0.1)
-    assert found <= amplification.shuffled_epsilon(1e-6, most // 4, 0.1)
-    assert amplification.shuffled_delta(0.01, 10**15, 0.1) == amplification.shuffled_delta(
-        0.01, most, 0.1
-    )
+    found = shuffled_epsilon(1e-6, reports, mu)
+    assert time.process_time() - started < 2.0
+    assert found <= shuffled_epsilon(1e-6, 10**6, mu)
+
+
+def test_reports_beyond_counting_are_counted_as_fewer():
+    most = amplification.MOST_REPORTS
+    assert shuffled_epsilon(1e-6, 10**15, 0.1) == shuffled_epsilon(1e-6, most, 0.1)
+    assert shuffled_delta(0.01, 10**15, 0.1) == shuffled_delta(0.01, most, 0.1)
+
+
+@pytest.mark.parametrize(("reports", "eps0"), [(10**5, 1.0), (10**6, 0.5), (10**6, 4.0)])
+def test_cells_of_clones_are_a_little_above_the_exact_sum(monkeypatch, reports, eps0):
+    epsilons = (0.1 * eps0, 0.01 * eps0, 0.003 * eps0)
+    exact = [clones_delta(epsilon, reports, eps0) for epsilon in epsilons]
+    monkeypatch.setattr(amplification, "_MOST_TERMS", 100)
+    for cells in (512, 4096):
+        monkeypatch.setattr(amplification, "_CELLS", cells)
+        for epsilon, value in zip(epsilons, exact, strict=True):
+            found = clones_delta(epsilon, reports, eps0)
+            assert value * (1 - 1e-9) <= found <= value * (1 + 100 / cells) + 1e-300

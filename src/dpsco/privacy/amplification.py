@@ -16,9 +16,11 @@ from scipy.special import betainc, gammaln
 
 from . import gaussian
 
-MOST_REPORTS = 500_000_000
-"""Reports that are counted on: sums take time in proportion to their root. More hide no less,
-because whoever sees some reports in secret order can mix the others in."""
+MOST_REPORTS = 10**9
+"""Reports that are counted on. More hide no less, because whoever sees some reports in secret order
+can mix the others in; and with more, binomial laws take long and round too coarsely."""
+_MOST_TERMS = 20_000  # of a sum over the number of clones
+_CELLS = 4096  # in which more of them are taken together
 
 
 def sampled_delta(epsilon: float, rate: float, mu: float) -> float:
@@ -78,6 +80,8 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     first = max(0, math.floor(centre - 10 * spread - 40))
     last = min(others, math.ceil(centre + 10 * spread + 40))
     c = np.arange(first, last + 1)
+    if len(c) > _MOST_TERMS:
+        c = np.unique(np.linspace(first, last + 1, _CELLS + 1).astype(np.int64))[:-1]
     # P(C < first) + P(C > last), by the incomplete beta function: exact for any number of reports.
     dropped = (betainc(others - first + 1, first, 1 - p) if first > 0 else 0.0) + (
         betainc(last + 1, others - last, p) if last < others else 0.0
@@ -91,7 +95,23 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     loss = growth * ((1 - heavy) * upper + heavy * lower)
     given_c = np.maximum(gain - loss, 0.0) + 1e-12 * (gain + loss)
     slack = 1e-8 + 2.0**-49 * gammaln(reports + 1)  # the logarithms in the binomial law round
-    return float(np.dot(_binomial_pmf(c, others, p), given_c) * (1 + slack) + dropped)
+    masses = _cell_masses(c, last, others, p)
+    return float(np.dot(masses, given_c) * (1 + slack) + dropped)
+
+
+def _cell_masses(c: NDArray[np.int64], last: int, n: int, p: float) -> NDArray[np.float64]:
+    """Return P(C = c), or bounds on it for cells that begin at ``c`` and end before the next.
+
+    Given C the sum falls with C: one more clone is a coin that anybody can add. So a cell counts at
+    its first C. The law has one mode, so that within a cell it is largest at an end or there.
+    """
+    ends = np.append(c[1:], last + 1) - 1
+    masses = _binomial_pmf(c, n, p)
+    if np.array_equal(ends, c):
+        return masses
+    mode = np.clip(math.floor((n + 1) * p), c, ends)
+    largest = np.maximum(masses, _binomial_pmf(ends, n, p))
+    return np.asarray((ends - c + 1) * np.maximum(largest, _binomial_pmf(mode, n, p)))
 
 
 def _shuffle_holds(epsilon: float, delta: float, reports: int, mu: float) -> bool:
