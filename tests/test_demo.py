@@ -109,7 +109,7 @@ def test_without_the_reports_extra_the_rest_is_written(outcome, tmp_path, monkey
     def absent(*_, **__):
         raise MissingExtraError("no jinja2")
 
-    monkeypatch.setattr("dpsco.report.write", absent)
+    monkeypatch.setattr("dpsco.report.render", absent)
     files = outcome.save(tmp_path)
     assert "report" not in files
     assert all(path.exists() for path in files.values())

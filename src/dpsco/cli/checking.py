@@ -60,11 +60,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     outcome = demo.run(epsilon=options.epsilon)
     verification = outcome.certificate.verify(second_witness=not options.single)
-    try:
-        files = outcome.save(options.output)
-    except OSError as problem:
-        where = problem.filename or options.output
-        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+    files = outcome.save(options.output)
     print(f"{outcome}\n\n{verification}\n")
     print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
     return 0

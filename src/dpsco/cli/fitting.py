@@ -104,6 +104,7 @@ def _fit(options: argparse.Namespace) -> int:
     schema = Schema.load(options.schema)
     inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
     with Outputs(force=options.force, inputs=inputs) as outputs:
+        options.outputs = outputs
         drafts = [
             outputs.reserve(path) for path in (options.output, options.certificate, options.report)
         ]
@@ -114,7 +115,6 @@ def _fit(options: argparse.Namespace) -> int:
         saved, metrics = _fitted(options, schema)
         _write(outputs, drafts, saved, metrics)
         outputs.commit()
-        options.written = True
     seconds = time.perf_counter() - started
     if options.json:
         print(json.dumps(_record(options, saved, metrics), indent=2))

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from .._validate import integer, real
+from .._writing import write_text
 from ..errors import DataError, ParameterError
 
 VERSION = 1
@@ -243,8 +244,12 @@ class Schema:
         return cls(columns, None if label is None else _read(label, "the label", _LABELS))
 
     def save(self, path: str | Path) -> None:
-        """Write the schema file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the schema file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from .._writing import write_text
 from ..api import load_plan
 from ..data.columns import from_library
 from ..data.encoder import TableEncoder
@@ -81,9 +82,12 @@ class SavedModel:
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the model file."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the model file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> SavedModel:

@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import _validate
 from .._version import __version__
+from .._writing import write_text
 from ..errors import CertificateError, DpscoError, MissingExtraError
 from . import releases, statement
 from .accounting import Cost, cost
@@ -199,9 +200,12 @@ class Certificate:
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate as a JSON file."""
-        text = json.dumps(self.to_json(), indent=2, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the certificate as a JSON file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def from_json(cls, record: Any) -> Certificate:
