@@ -1,4 +1,4 @@
-"""What `dpsco` asks of a disk, in a few words: lock, write, sync, and which file a path leads to."""
+"""What dpsco asks of a disk: to lock, write and sync, and which file a path leads to."""
 
 from __future__ import annotations
 

@@ -167,6 +167,7 @@ class Checkpoint(Unique):
             if purse != PAID:
                 self._store.note_paid()
             self._used = self._odometer.committed(self.run)
+            self._check_newest(max(self._used, default=0))
         return ledger
 
     def resume(self, run: RoundRun) -> None:
@@ -229,6 +230,14 @@ class Checkpoint(Unique):
             raise CheckpointError(
                 f"the odometer does not know the run of {self.path}, which another one has paid "
                 "for: only that one can tell whether its noise was used. Pass it to go on."
+            )
+
+    def _check_newest(self, noted: int) -> None:
+        """Refuse an odometer that knows less than it was told: an old copy forgets used noise."""
+        if noted < self.round - 1:  # a process may have died before it told the last one
+            raise CheckpointError(
+                f"the odometer is an old copy: it knows {noted} rounds of the run of {self.path}, "
+                f"which is at round {self.round}. Put the newest copy back to go on."
             )
 
     def _note(self, digest: str) -> None:

@@ -208,7 +208,7 @@ def test_a_run_whose_spend_is_gone_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "o") as database:
         database.execute("DELETE FROM spends")
     database.close()
-    with pytest.raises(OdometerError, match="the spend of run a is missing"):
+    with pytest.raises(OdometerError, match="is damaged: entries are missing"):
         odometer.spend(share(2), run="a")
 
 

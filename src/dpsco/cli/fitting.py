@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
-from .arguments import TABLES, add_budget, add_force, add_json, add_model, add_solver, command
+from .arguments import (
+    TABLES,
+    add_budget,
+    add_force,
+    add_json,
+    add_model,
+    add_odometer,
+    add_solver,
+    command,
+)
 
 if TYPE_CHECKING:
     from ..checkpoint_file import Glance
@@ -61,7 +70,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
     )
-    fit.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays for the fit")
+    add_odometer(fit)
     fit.add_argument(
         "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
     )
@@ -135,7 +144,7 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    ledger = options.paying = open_purse(options.odometer)
+    ledger = options.paying = open_purse(options)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
