@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _validate, api, shared_budget
-from .data.counts import PresentRows
+from .data.counts import FAINTEST, PresentRows, RowCount
 from .data.source import Source
 from .data.table import Order, Table, trusted_order
 from .errors import AssumptionError, ParameterError
@@ -42,89 +42,8 @@ SHARE = 0.01
 PRECISE = 0.02
 """Noise of this part of the rows is exact enough: a count never pays for less."""
 
-FAINTEST = 0.125
-"""Noise above this part of the rows tells a full table from an empty one too seldom."""
-
-FEW = 0.5
-"""A count below this part of the rows is a warning; so is a part of the entries."""
-
 _THEOREM = "whatever a row holds, it adds between 0 and 1 to each number of a count"
 _INSTEAD = "Leave the count out (count_rows=False), or use solver='noisy_gd'."
-
-
-@dataclass(frozen=True)
-class RowCount:
-    """A released count of rows, noise included: about so many of ``rows`` were there."""
-
-    count: float  # as released: it may lie below 0 or above the number of rows
-    sigma: float  # standard deviation of its noise, and of that on the entries' sum
-    rows: int  # in all, which is public
-    entries: float | None = None  # sum over the rows of the part of their entries that were read
-
-    def __post_init__(self) -> None:
-        for name in ("count", "entries"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, _validate.real(name, value))
-        object.__setattr__(self, "sigma", _validate.positive("sigma", self.sigma))
-        object.__setattr__(self, "rows", _validate.integer("rows", self.rows))
-
-    @property
-    def nearest(self) -> int:
-        """The possible number of rows that is nearest to the count."""
-        return round(min(max(self.count, 0.0), float(self.rows)))
-
-    @property
-    def filled(self) -> float | None:
-        """The part of all entries of the table that was read, from 0 to 1; None if not counted."""
-        if self.entries is None:
-            return None
-        return min(max(self.entries / self.rows, 0.0), 1.0)
-
-    @property
-    def warning(self) -> str:
-        """What is wrong if most rows, or most entries, were of no use; empty if all is well."""
-        if self.count < FEW * self.rows:
-            return (
-                f"only about {self.nearest:,} of {self.rows:,} rows had a usable label and counted "
-                f"(+- {self._margin:,}): the model has learnt from those alone. Are labels written "
-                "as declared? See which values and types they have in a public sample."
-            )
-        if self.filled is not None and self.filled < FEW:
-            return (
-                f"only about {self.filled:.0%} of the entries were read (+- "
-                f"{2 * self.sigma / self.rows:.0%}); the others are missing, written otherwise "
-                "than declared, or exactly in the middle of their range. Do numbers have a decimal "
-                "comma?"
-            )
-        return ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, record: Any) -> RowCount:
-        """Rebuild a count.
-
-        Raises:
-            ParameterError: it is none.
-        """
-        names = {item.name for item in dataclasses.fields(cls)}
-        if not isinstance(record, Mapping) or set(record) != names:
-            raise ParameterError(f"a count of rows has the fields {', '.join(sorted(names))}.")
-        return cls(**record)
-
-    @property
-    def _margin(self) -> int:
-        """Twice the standard deviation of the noise, in rows."""
-        return math.ceil(2.0 * self.sigma)
-
-    def __str__(self) -> str:
-        text = f"about {self.nearest:,} of {self.rows:,} rows counted (+- {self._margin:,}"
-        if self.filled is None:
-            return f"{text})"
-        return f"{text}), and about {self.filled:.0%} of all entries were read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +53,7 @@ class CountPlan:
     budget: Budget  # of count and fit together
     n: int
     noise: float  # Gaussian: standard deviation; pure: scale of the vector's noise
-    query: PresentRows = PresentRows()
+    query: PresentRows
 
     @property
     def pure(self) -> bool:
@@ -276,7 +195,7 @@ class CountedPlan:
             enforced=(*self.fit.enforced, *self.count.enforced),
             trusted=(*self.fit.trusted, *trusted),
             odometer=odometer,
-            label=f"{self.fit.solver}, rows counted",
+            label=self.fit.solver,
         )
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _validate, api, shared_budget
 from ..data.bounds import Bounds
+from ..data.counts import FAINTEST
 from ..data.histograms import LabelHistogram, NormHistogram
 from ..data.labels import Scaled
 from ..errors import AssumptionError, ParameterError
@@ -82,6 +83,11 @@ class BoundsPlan:
         """The histograms, in the order of their releases."""
         norms = (NormHistogram(self.norm),) if self.features else ()
         return (*norms, LabelHistogram()) if self.labels else norms
+
+    @property
+    def counts(self) -> bool:
+        """Whether the bins of the first histogram add up to a count of rows that says something."""
+        return self.sigma * math.sqrt(self.queries[0].size) <= FAINTEST * self.n
 
     def releases(self) -> tuple[Release, ...]:
         """Return what is released before the fit."""
