@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetError, OdometerError, ParameterError
-from .arguments import add_expected, add_json, command
+from .arguments import add_json, command
 
 if TYPE_CHECKING:
     from ..privacy.odometer import Entry
@@ -43,9 +43,24 @@ def add(commands: Any) -> None:
     create.set_defaults(run=_create)
     show = command(actions, "show", "print what was spent", examples=_EXAMPLES)
     show.add_argument("file", type=Path, metavar="FILE", help="a ledger")
-    add_expected(show)
+    _add_expected(show)
     add_json(show)
     show.set_defaults(run=_show)
+
+
+def add_odometer(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a ledger that pays."""
+    parser.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+    _add_expected(parser)
+
+
+def _add_expected(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--expect-at-least",
+        type=int,
+        metavar="N",
+        help="what the ledger's counter must have reached: refuses an old copy of the ledger",
+    )
 
 
 def open_ledger(path: Path, expected: int | None = None) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ParameterError
-from .arguments import TABLES, add_budget, add_force, add_json, add_odometer, command
+from .arguments import TABLES, add_budget, add_force, add_json, command
+from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
