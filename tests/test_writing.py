@@ -242,5 +242,5 @@ def test_threads_that_write_the_same_files_take_turns(tmp_path):
 
 def test_names_of_any_length(tmp_path):
     places = [tmp_path / (letter * length) for letter in "xy" for length in (1, 179, 181, 255)]
-    write_files({place: b"new" for place in places})
+    write_files(dict.fromkeys(places, b"new"))
     assert names(tmp_path) == sorted(place.name for place in places)

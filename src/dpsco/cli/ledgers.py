@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import _validate
 from ..errors import BudgetError, OdometerError, ParameterError
 from .arguments import add_json, command
 
@@ -75,16 +76,16 @@ def open_ledger(path: Path, expected: int | None = None) -> Any:
     """
     from ..privacy.odometer import Odometer
     from ..privacy.odometer_counter import check_absent
-    from .request import in_flags
 
+    if expected is not None:
+        _validate.integer("--expect-at-least", expected, at_least=0)
     if not path.exists():
         check_absent(path)
         raise OdometerError(
             f"there is no ledger {path}. Begin one: dpsco ledger create {path} --epsilon ... "
             "--delta ..."
         )
-    with in_flags():
-        return Odometer(path, expect_at_least=expected)
+    return Odometer(path, expect_at_least=expected)
 
 
 class Paying:

@@ -127,8 +127,8 @@ def check_count(
             return True
         raise OdometerError(
             f"{odometer} has counted {here.counter}, and {beside}, which tells whether it is the "
-            "newest copy, is missing. If it was moved, move both. If you know the counter that it must "
-            "have reached, pass it: Odometer(path, expect_at_least=...), on the command line "
+            "newest copy, is missing. If it was moved, move both. If you know the counter that it "
+            "must have reached, pass it: Odometer(path, expect_at_least=...), on the command line "
             "--expect-at-least."
         )
     if there.identity != here.identity:
