@@ -17,7 +17,16 @@ from .._validate import choice
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
 from ..privacy.randomness import Randomness
-from .arrays import dense_rows, is_sparse, label_array, list_rows, numbers_of, sparse_rows, words_of
+from .arrays import (
+    as_array,
+    dense_rows,
+    is_sparse,
+    label_array,
+    list_rows,
+    numbers_of,
+    sparse_rows,
+    words_of,
+)
 from .block import Block, Indices, Mask, take_rows
 from .bounds import Bounds
 from .labels import LabelRule, check_declared, check_kind, label_kind, reads_text
@@ -30,6 +39,7 @@ UNCHOSEN = (
     "the rows come in an order that was not chosen by looking at them: no row decides where "
     "another one stands"
 )
+_REMEDY: dict[type, str] = {dict: "pandas.DataFrame(X)"}  # how else to pass what is no table
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
 
 
@@ -253,7 +263,15 @@ def from_arrays(X: Any, y: Any = None) -> Table:
     >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], np.array(["no", "yes"]))
     <MemoryTable: 2 x 2, float64, labels: text>
     """
-    rows = raw_rows(X)
+    return labelled_rows(raw_rows(X), y)
+
+
+def labelled_rows(rows: Rows, y: Any = None) -> MemoryTable:
+    """Return a table of rows that were read already, and labels as `from_arrays` takes them.
+
+    Raises:
+        DataError: labels of a wrong shape, type or number.
+    """
     labels, missing = raw_labels(y)
     if labels is not None and len(labels) != len(rows):
         raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
@@ -273,9 +291,11 @@ def raw_rows(X: Any) -> Rows:
     if from_library(X):
         data = open_frame(X, "from_arrays")
         return number_rows(data, list(data.columns))
+    if hasattr(type(X), "__array__"):
+        return dense_rows(as_array("X", X))
     raise DataError(
         "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
-        f"{type(X).__name__}. Convert it first: numpy.asarray(X)."
+        f"{type(X).__name__}. Convert it first: {_REMEDY.get(type(X), 'numpy.asarray(X)')}."
     )
 
 
@@ -291,7 +311,9 @@ def raw_labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | No
 
     if from_library(y):
         return label_column(open_series(y), "y")
+    if hasattr(type(y), "__array__"):
+        return label_array(as_array("y", y)), None
     raise DataError(
         "y must be a NumPy array, a list or a column of a data frame, got "
-        f"{type(y).__name__}. Convert it first: numpy.asarray(y)."
+        f"{type(y).__name__}. Pass a list: list(y)."
     )
