@@ -53,7 +53,7 @@ class SavedModel:
         if self.schema is not None:
             return TableEncoder(self.schema).features(table)
         if self.feature_names is None:
-            return prediction_rows(table)
+            raise DataError("the model was fitted on rows of numbers without names; pass an array.")
         frame = open_frame(table, "the model")
         names = {str(name): name for name in frame.columns}
         absent = [repr(name) for name in self.feature_names if name not in names]
