@@ -636,10 +636,22 @@ def test_bounds_must_read_labels_as_the_schema_made_them():
     frame = pd.DataFrame({"a": [1.0, 2.0], "y": pd.array(["no", "yes"], dtype="string")})
     encoder = TableEncoder(Schema((Number("a", 0, 3),), label=ClassLabel("y", ("no", "yes"))))
     table = from_frame(frame, encoder=encoder)
-    for rule in ("sign", Classes(1, 2), Classes("no", "yes"), 3.0):
-        with pytest.raises(DataError, match=r"Use bounds = encoder\.bounds"):
+    for rule in ("sign", Classes(1, 2), Classes("no", "yes", "maybe"), Classes("no", "x"), 3.0):
+        with pytest.raises(DataError, match=r"as bounds = encoder\.bounds"):
             table.bounded(Bounds(2.0, label=rule))
+    for rule, codes in (
+        (Classes(0, 1), [-1.0, 1.0]),
+        (Classes("no", "yes"), [-1.0, 1.0]),
+        (Classes("yes", "no"), [1.0, -1.0]),
+    ):
+        block = table.bounded(Bounds(2.0, label=rule), order="stream").rows()
+        assert block.present.all()
+        assert block.labels.tolist() == codes
     assert table.bounded(encoder.bounds()).rows().present.all()
+    odd = from_frame(frame.assign(y=pd.array(["x", "yes"], dtype="string")), encoder=encoder)
+    for rule in (Classes(0, 1), Classes("no", "yes")):
+        block = odd.bounded(Bounds(2.0, label=rule), order="stream").rows()
+        assert block.present.tolist() == [False, True]
     numbers = TableEncoder(Schema((Flag("y"),), label=NumberLabel("a", 0, 3)))
     ranged = from_frame(frame.assign(y=True), encoder=numbers)
     assert ranged.bounded(Bounds(2.0, label=(0.0, 1.0))).n == 2  # a narrower range is fine

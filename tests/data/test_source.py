@@ -55,7 +55,7 @@ def test_a_table_shows_its_shape_and_nothing_else():
     with pytest.raises(TypeError, match="raw rows"):
         pickle.dumps(table)
     public = {name for name in dir(table) if not name.startswith("_")}
-    facts = {"n", "d", "dtype", "labels", "feature_names", "once", "origin", "shuffle"}
+    facts = {"n", "d", "dtype", "labels", "feature_names", "once", "origin", "shuffle", "encoded"}
     assert public == {*facts, "bounded", "check", "declare"}
 
 

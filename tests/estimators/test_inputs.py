@@ -1,6 +1,7 @@
 """What rows hold decides neither errors nor other rows, in whatever form they come."""
 
 import datetime
+import re
 import warnings
 
 import numpy as np
@@ -11,7 +12,16 @@ import pytest
 from scipy import sparse
 
 import dpsco as dp
-from dpsco.errors import DataError
+from dpsco.data import (
+    Category,
+    ClassLabel,
+    Number,
+    NumberLabel,
+    Schema,
+    SignLabel,
+    TableEncoder,
+)
+from dpsco.errors import DataError, ParameterError
 from dpsco.estimators.inputs import training_table
 
 N = 60
@@ -247,3 +257,90 @@ def test_a_matrix_that_was_changed_in_place_is_looked_at_anew():
         matrix.indptr = np.array(broken, dtype=np.int32)
         with pytest.raises(DataError, match="do not belong together"):
             model.predict(matrix)
+
+
+# -- what a schema and a type declare --------------------------------------------------------------
+
+SCHEMA = Schema(
+    (Number("age", 0, 100), Category("job", ("a", "b"))), label=ClassLabel("ill", ("no", "yes"))
+)
+PEOPLE = pd.DataFrame({"age": np.linspace(0, 100, N), "job": ["a", "b"] * (N // 2)})
+PEOPLE["ill"] = np.where(PEOPLE["age"] > 50, "yes", "no")
+TWO = {"feature_norm": 2.0, "solver": "noisy_gd", "options": {"rounds": 20}, "random_state": 0}
+
+
+def encoded_tables(tmp_path, schema=SCHEMA, people=PEOPLE):
+    encoder = TableEncoder(schema)
+    people.to_parquet(tmp_path / "people.parquet")
+    yield dp.data.from_frame(people, encoder=encoder)
+    yield dp.data.from_parquet(tmp_path / "people.parquet", encoder=encoder, spill=tmp_path)
+
+
+def test_the_classes_of_a_schema_are_those_of_a_classifier(tmp_path):
+    features = TableEncoder(SCHEMA).features(PEOPLE)
+    for k in range(2):
+        models = []
+        for classes in (["no", "yes"], [0, 1], ["yes", "no"]):
+            table = list(encoded_tables(tmp_path))[k]
+            model = dp.PrivateLogisticRegression(1e4, classes=classes, **TWO).fit(table)
+            assert model.classes_.tolist() == classes
+            models.append(model)
+        assert np.array_equal(models[0].coef_, models[1].coef_)
+        assert np.sign(models[0].coef_[0, 0]) == -np.sign(models[2].coef_[0, 0])
+        assert models[0].score(features, PEOPLE["ill"]) > 0.9
+        assert models[2].score(features, PEOPLE["ill"]) > 0.9
+
+
+def test_other_labels_than_the_schema_s_are_refused_in_the_estimator_s_words(tmp_path):
+    remedy = re.escape("pass PrivateLogisticRegression(classes=['no', 'yes'])")
+    for table in encoded_tables(tmp_path):
+        for classes in (["no", "maybe"], ["no", "yes", "x"], [0, 1, 2], [-1, 1]):
+            with pytest.raises(DataError, match=remedy):
+                dp.PrivateLogisticRegression(1.0, classes=classes, **TWO).fit(table)
+        with pytest.raises(DataError, match=r"has classes. Use a classifier"):
+            dp.PrivateLinearRegression(1.0, label_range=(0, 1), **TWO).fit(table)
+        with pytest.raises(ParameterError, match="needs classes"):
+            dp.PrivateLogisticRegression(1.0, **TWO).fit(table)
+    number = Schema((Category("job", ("a", "b")),), NumberLabel("age", 0, 100))
+    for table in encoded_tables(tmp_path, number, PEOPLE[["job", "age"]]):
+        with pytest.raises(DataError, match=r"has none. Use a regressor"):
+            dp.PrivateLogisticRegression(1.0, classes=[0, 1], **TWO).fit(table)
+    turned = Schema((Category("job", ("a", "b")),), ClassLabel("y", (1, 0)))
+    for table in encoded_tables(tmp_path, turned, PEOPLE[["job"]].assign(y=[0, 1] * (N // 2))):
+        with pytest.raises(DataError, match=r"List them as \[0, 1\]"):
+            dp.PrivateLogisticRegression(1.0, classes=[0, 1], **TWO).fit(table)
+
+
+@pytest.mark.parametrize("classes", [[-1, 1], [1, -1]])
+def test_signs_are_classes_too(tmp_path, classes):
+    signs = PEOPLE[["age"]].assign(y=np.where(PEOPLE["age"] > 50, 1, -1))
+    for table in encoded_tables(tmp_path, Schema((Number("age", 0, 100),), SignLabel("y")), signs):
+        model = dp.PrivateLogisticRegression(1e4, classes=classes, **TWO).fit(table)
+        assert model.predict([[0.9], [-0.9]]).tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("labels", [NUMBERS > 0, pd.Series(NUMBERS > 0), pl.Series(NUMBERS > 0)])
+def test_a_type_that_cannot_be_the_declared_classes_is_refused(labels):
+    """A dtype is public; that labels are -1 and 1 where 0 and 1 were declared is not."""
+    with pytest.raises(DataError, match="type bool are never -1"):
+        dp.PrivateSVC(1.0, classes=[-1, 1], **TWO).fit(X, labels)
+    dp.PrivateSVC(1.0, classes=[0, 1], **TWO).fit(X, labels)
+    with pytest.raises(DataError, match="strings, but the table's labels are numbers"):
+        dp.PrivateSVC(1.0, classes=["no", "yes"], **TWO).fit(X, NUMBERS)
+
+
+def test_the_advice_about_a_column_of_words_leads_to_a_fit():
+    frame = PEOPLE[["age", "job"]].astype({"job": "string"})
+    with pytest.raises(DataError, match=r"from_frame\(frame, encoder=data.TableEncoder\(schema\)"):
+        dp.PrivateLogisticRegression(1.0, classes=["no", "yes"], **TWO).fit(frame, PEOPLE["ill"])
+    table = dp.data.from_frame(PEOPLE, encoder=TableEncoder(SCHEMA))
+    dp.PrivateLogisticRegression(1.0, classes=["no", "yes"], **TWO).fit(table)
+
+
+def test_half_a_character_is_no_class():
+    with pytest.raises(ParameterError, match="half a character"):
+        dp.PrivateLogisticRegression(1.0, classes=["\ud800", "b"], **TWO).fit(X, LABELS)
+    odd = LABELS.tolist()
+    odd[0] = "\ud800"
+    for given in (odd, np.array(odd, dtype=object), np.array(odd), pd.Series(odd, dtype=object)):
+        classifier().fit(X, given)

@@ -7,6 +7,7 @@ read one by one as what was declared, numbers or text, and each that is somethin
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -162,6 +163,18 @@ def _pandas_kind(dtype: Any) -> Kind:
     if not isinstance(plain, np.dtype):
         return "other"
     return "objects" if plain.kind == "O" else "number" if plain.kind in "biuf" else "other"
+
+
+def column_type(series: Any) -> np.dtype[Any] | None:
+    """Return the NumPy type of a column of booleans or short counts; None for all others."""
+    if column_kind(series) != "number":
+        return None
+    if _library(series) == "pyarrow":
+        words = [type_name(series.to_native().type)]
+    else:
+        words = re.split(r"\W", str(series.to_native().dtype).lower())
+    names = {"bool": "bool", "boolean": "bool", "uint8": "u1", "uint16": "u2", "uint32": "u4"}
+    return next((np.dtype(names[word]) for word in words if word in names), None)
 
 
 # -- numbers ---------------------------------------------------------------------------------------

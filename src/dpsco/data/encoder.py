@@ -100,6 +100,12 @@ class TableEncoder:
         return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
 
     @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The classes of the schema's label, whose places `encode` returns; None if it has none."""
+        label = self.schema.label
+        return label.values if isinstance(label, ClassLabel) else None
+
+    @property
     def width(self) -> int:
         """The number of columns of an encoded row; the intercept is not among them."""
         return int(self._offsets[-1])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DataError, ParameterError
-from .columns import label_column, number_rows, open_frame
+from .columns import column_type, label_column, number_rows, open_frame
 from .encoder import TableEncoder, check_encoder
 from .table import MemoryTable, Table, from_arrays
 
@@ -50,13 +50,15 @@ def from_frame(
                 "leave out the encoder."
             )
         check_encoder(encoder)
-        return from_arrays(*encoder.encode(frame)).declare(encoder.label_rule)
+        table = from_arrays(*encoder.encode(frame))
+        return table.declare(encoder.label_rule, classes=encoder.classes)
     data = open_frame(frame, "from_frame")
     chosen = _chosen(list(data.columns), label, features)
     rows = number_rows(data, chosen)
     if label is None:
         return MemoryTable(rows)
-    return MemoryTable(rows, *label_column(data.get_column(label), label))
+    column = data.get_column(label)
+    return MemoryTable(rows, *label_column(column, label), column_type(column))
 
 
 def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None) -> list[Any]:

@@ -12,11 +12,12 @@ from sklearn.utils.validation import validate_data
 
 from ..data.arrays import as_array, label_array, numbers_of, words_of
 from ..data.columns import from_library, open_frame
-from ..data.labels import LONGEST_CLASS, label_kind
+from ..data.labels import LONGEST_CLASS, Classes, label_kind
 from ..data.prediction import prediction_rows
 from ..data.table import Table, labelled_rows, raw_labels, raw_rows
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
+from ..models.setup import declared as declared_classes
 
 _LEAST_ROWS = 2  # of a fit; their number is public
 
@@ -68,17 +69,52 @@ def given_table(estimator: Any, table: Table, y: Any) -> Table:
 
     Raises:
         ParameterError: there are labels beside it.
+        DataError: an encoder's schema declares other labels than the estimator.
     """
     if y is not None:
         raise ParameterError(
             f"a table of dpsco.data has its labels inside, but y was given as well. Call "
             f"{type(estimator).__name__}.fit(table)."
         )
+    _check_encoded(estimator, table)
     estimator.n_features_in_ = table.d
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     if table.feature_names is not None:
         estimator.feature_names_in_ = np.array(table.feature_names, dtype=object)
     return table
+
+
+def _check_encoded(estimator: Any, table: Table) -> None:
+    """Refuse a table whose schema declares other labels than the estimator, in its own words."""
+    if table.encoded is None:
+        return
+    name, declared = type(estimator).__name__, table.encoded.classes
+    if declared is None and table.encoded.rule == "sign":
+        declared = (-1, 1)
+    if not hasattr(estimator, "classes"):
+        if declared is not None:
+            raise DataError(
+                f"{name} predicts numbers, but the label of the table's schema has classes. Use a "
+                "classifier, or declare the label as a number in the schema."
+            )
+        return
+    if declared is None:
+        raise DataError(
+            f"{name} predicts classes, but the label of the table's schema has none. Use a "
+            "regressor, or declare the label with kind 'classes' in the schema."
+        )
+    places = tuple(range(len(declared)))
+    if set(declared) == set(places) and declared != places:
+        raise DataError(
+            f"the table's schema lists the classes as {list(declared)!r}, whose places are the "
+            f"same numbers. List them as {list(places)!r}, so that nobody takes one for the other."
+        )
+    given = Classes(*declared_classes(estimator.classes))
+    if given.values != places and set(given.values) != set(declared):
+        raise DataError(
+            f"the table's schema declares the classes {list(declared)!r}: pass "
+            f"{name}(classes={list(declared)!r})."
+        )
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:
