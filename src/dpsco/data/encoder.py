@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._validate import shown
 from ..errors import DataError, MissingExtraError, ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
@@ -80,7 +81,7 @@ class TableEncoder:
         try:
             self.dtype = np.dtype(dtype)
         except TypeError:
-            raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.") from None
+            raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
         names = [_names(column) for column in self.schema.encoded]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._validate import shown
 from ..errors import DataError, ParameterError
 from .columns import column_type, label_column, number_rows, open_frame
 from .encoder import TableEncoder, check_encoder
@@ -64,14 +65,14 @@ def from_frame(
 def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None) -> list[Any]:
     """Return the feature columns' names, after a check that all columns are there."""
     if isinstance(features, str):
-        raise ParameterError(f"features must be a list of column names, got {features!r}.")
+        raise ParameterError(f"features must be a list of column names, got {shown(features)}.")
     chosen = [name for name in names if name != label] if features is None else list(features)
     wanted = chosen if label is None else [*chosen, label]
     absent = [repr(name) for name in wanted if name not in names]
     if absent:
-        shown = ", ".join(repr(name) for name in names[:20])
+        listed = ", ".join(repr(name) for name in names[:20])
         raise DataError(
-            f"the frame has no column {', '.join(absent)}; it has {shown}"
+            f"the frame has no column {', '.join(absent)}; it has {listed}"
             f"{' and more' if len(names) > 20 else ''}."
         )
     twice = sorted({repr(name) for name in wanted if wanted.count(name) > 1})

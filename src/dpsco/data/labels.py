@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import positive, real
+from .._validate import positive, real, shown
 from ..errors import DataError, ParameterError
 
 Floats = NDArray[np.float64]
@@ -47,8 +47,8 @@ class Classes:
         declared = tuple(values[0]) if single else values
         if len(declared) < 2:
             raise ParameterError(
-                f"Classes needs two or more labels, got {declared!r}. List every label that may "
-                "occur; it is never read off the data."
+                f"Classes needs two or more labels, got {shown(declared)}. List every label that "
+                "may occur; it is never read off the data."
             )
         if all(isinstance(value, str) for value in declared):
             cleaned: tuple[Any, ...] = tuple(str(value) for value in declared)
@@ -59,7 +59,9 @@ class Classes:
         else:
             cleaned = tuple(_class_number(value) for value in declared)
         if len(set(cleaned)) < len(cleaned):
-            raise ParameterError(f"Classes must be different from each other, got {declared!r}.")
+            raise ParameterError(
+                f"Classes must be different from each other, got {shown(declared)}."
+            )
         object.__setattr__(self, "values", cleaned)
 
     @property
@@ -116,7 +118,7 @@ class Scaled:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not isinstance(self.centred, bool):
-            raise ParameterError(f"centred must be True or False, got {self.centred!r}.")
+            raise ParameterError(f"centred must be True or False, got {shown(self.centred)}.")
         if self.unit < _SMALLEST_UNIT:
             raise ParameterError(
                 f"the range from {low!r} to {high!r} is too narrow; labels are told apart down to "
@@ -152,10 +154,12 @@ def check_rule(rule: Any) -> LabelRule:
     if isinstance(rule, str):
         if rule == "sign":
             return "sign"
-        raise ParameterError(f"label must be a rule, got {rule!r}. {_RULES_HINT}")
+        raise ParameterError(f"label must be a rule, got {shown(rule)}. {_RULES_HINT}")
     if isinstance(rule, (tuple, list)):
         if len(rule) != 2:
-            raise ParameterError(f"label must be a pair (low, high), got {rule!r}. {_RULES_HINT}")
+            raise ParameterError(
+                f"label must be a pair (low, high), got {shown(rule)}. {_RULES_HINT}"
+            )
         return _range(rule)
     return positive("label", rule, hint=_RULES_HINT)
 
@@ -376,6 +380,6 @@ def _class_number(value: Any) -> float:
     number = float(value) if isinstance(value, (bool, np.bool_)) else real("a class", value)
     if abs(number) >= _LARGEST_CODE:
         raise ParameterError(
-            f"a class must be a string or a number below 2**53 in size, got {value!r}."
+            f"a class must be a string or a number below 2**53 in size, got {shown(value)}."
         )
     return number
