@@ -79,6 +79,13 @@ def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool; refuse anything but True and False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def row_range(name: str, value: Any) -> tuple[int, int]:
     """Return ``value`` as a non-empty half-open range of rows (start, stop)."""
     try:

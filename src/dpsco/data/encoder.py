@@ -117,6 +117,15 @@ class TableEncoder:
         return len(self.schema.encoded)
 
     @property
+    def indicators(self) -> tuple[int, ...]:
+        """The places of a row that are 1 where an entry is missing, and else 0."""
+        return tuple(
+            int(base) + 1
+            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
+            if isinstance(column, Number) and column.missing == "indicator"
+        )
+
+    @property
     def feature_norm(self) -> float:
         """The largest Euclidean norm that any encoded row can have: sqrt(slots), rounded up."""
         return _root_up(self.slots)

@@ -34,7 +34,7 @@ from .search_plan import Search, plan_search
 
 _FIXED = (
     "epsilon", "delta", "adjacency", "rows_per_person", "bounds", "bounds_share", "odometer",
-    "random_state", "classes", "label_range",
+    "random_state", "classes", "label_range", "count_rows",
 )  # fmt: skip
 _PUBLIC_SEED = 0  # of candidates that are drawn
 
@@ -191,6 +191,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             raise ParameterError(
                 "PrivateGridSearch needs declared bounds, got bounds="
                 f"{self.estimator.bounds!r}: estimate them once, before, and declare them."
+            )
+        if self.estimator.count_rows:
+            raise ParameterError(
+                "PrivateGridSearch releases nothing but its best candidate, so it counts no rows. "
+                "Leave count_rows=True out."
             )
         for name in ("odometer", "random_state"):
             if getattr(self.estimator, name) is not None:

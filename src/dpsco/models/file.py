@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .. import _validate
 from ..api import load_plan
 from ..data.columns import from_library, number_rows, open_frame
+from ..data.counts import RowCount
 from ..data.encoder import TableEncoder
 from ..data.prediction import prediction_rows
 from ..data.schema import Schema
@@ -36,6 +37,7 @@ class SavedModel:
     plan: BasePlan | None = None  # None where it holds a user's own code
     schema: Schema | None = None  # how a table becomes rows; None for rows of numbers
     feature_names: tuple[str, ...] | None = None
+    rows_counted: RowCount | None = None  # about how many rows the fit learnt from, if it asked
 
     def rows(self, table: Any) -> Any:
         """Return the rows of a table as the model reads them.
@@ -87,6 +89,8 @@ class SavedModel:
             "plan": _plan_record(self.plan),
             "certificate": self.certificate.to_json(),
         }
+        if self.rows_counted is not None:
+            content["rows_counted"] = self.rows_counted.to_json()
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
@@ -140,6 +144,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         None if ends is None else (float(ends[0]), float(ends[1])),
     )
     names, table, plan = content["feature_names"], content["table"], content["plan"]
+    counted = content.get("rows_counted")
     schema = None if table is None else Schema.from_json(json.dumps(table))
     width = model.d if names is None else len(names)
     if schema is not None:
@@ -152,6 +157,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         None if plan is None else load_plan(json.dumps(plan)),
         schema,
         None if names is None else tuple(map(str, names)),
+        None if counted is None else RowCount.from_json(counted),
     )
 
 
