@@ -321,9 +321,7 @@ def check_helpers(odometer: Any, progress: Any) -> None:
             "public. Keep an odometer of replace_one or zero_out for fits."
         )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
-        raise ParameterError(
-            f"odometer must be an Odometer(path, budget), got {_validate.shown(odometer)}."
-        )
+        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
     if progress is None:
         return
     try:
@@ -368,9 +366,7 @@ def _one_pass() -> str:
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
     if not isinstance(options, Mapping):
-        raise ParameterError(
-            f"options must be a dictionary by name, got {_validate.shown(options)}."
-        )
+        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:
