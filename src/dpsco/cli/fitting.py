@@ -354,6 +354,7 @@ def _record(
         "rows_counted": count_record(saved.rows_counted),
         "rules": rules(saved.schema),
         "test": None if metrics is None else metrics.to_json(),
+        "digest": saved.to_json()["digest"],
         "files": {name: str(path) for name, path in _files(options).items()},
     }
 
@@ -381,6 +382,7 @@ def _summary(
         count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
         lines += [f"\non the {count} of {options.test_public}", str(metrics)]
     lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
+    lines.append(f"digest:      {saved.to_json()['digest']}")
     return "\n".join(lines)
 
 

@@ -61,7 +61,7 @@ class OdometerFile:
             check_absent(self._path)
             return False
         except OSError as problem:
-            raise self._unusable(problem.strerror) from None
+            raise self._unusable(problem.strerror or str(problem)) from None
         if not stat.S_ISREG(found.st_mode):
             raise self._unusable("it is no regular file")
         if found.st_size < _SMALLEST:
