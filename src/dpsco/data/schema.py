@@ -244,11 +244,7 @@ class Schema:
         return cls(columns, None if label is None else _read(label, "the label", _LABELS))
 
     def save(self, path: str | Path) -> None:
-        """Write the schema file, whole or not at all.
-
-        Raises:
-            DataError: it cannot be written.
-        """
+        """Write the schema file whole; a DataError says that it cannot be written."""
         write_text(path, self.to_json())
 
     @classmethod
