@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import DataError, MissingExtraError, ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
-from .arrow import codes, distinct, numbers, pyarrow, require
+from .arrow import distinct, places, pyarrow, require, written_numbers
 from .block import join_rows
 from .bounds import Bounds
 from .columns import arrow_column
@@ -183,7 +183,8 @@ class TableEncoder:
 
     def _slots(self, batch: Any) -> list[_Slot]:
         """Return what each declared column contributes to the rows of a batch."""
-        return [_SLOTS[type(c)](c, batch.column(c.name)) for c in self.schema.encoded]
+        columns = self.schema.encoded
+        return [_SLOTS[type(c)](c, batch.column(c.name), self.schema) for c in columns]
 
     def _fill(self, slots: list[_Slot], rows: NDArray[Any]) -> None:
         """Write the slots into rows of zeros."""
@@ -212,9 +213,9 @@ class TableEncoder:
         assert label is not None
         array = batch.column(label.name)
         if isinstance(label, ClassLabel):
-            found, _ = codes(array, label.values)
+            found, _ = places(array, label, self.schema)
             return np.where(found >= 0, found.astype(np.float64), np.nan)
-        return numbers(array).astype(np.float64)
+        return written_numbers(array, self.schema).astype(np.float64)
 
     def _largest(self, norm: Norm) -> float:
         """Return a bound on the norm of an encoded row."""
@@ -248,9 +249,9 @@ def check_encoder(encoder: Any) -> None:
 _Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there
 
 
-def _number(column: Number, array: Any) -> _Slot:
+def _number(column: Number, array: Any, schema: Schema) -> _Slot:
     """Scale to [-1, 1]; what is missing or not finite follows the public rule."""
-    raw = numbers(array).astype(np.float64)
+    raw = written_numbers(array, schema).astype(np.float64)
     middle = 0.5 * column.low + 0.5 * column.high
     half = 0.5 * column.high - 0.5 * column.low
     absent = ~np.isfinite(raw)
@@ -262,32 +263,32 @@ def _number(column: Number, array: Any) -> _Slot:
     return 0, np.where(absent, min(max(rest, -1.0), 1.0), scaled)
 
 
-def _flag(column: Flag, array: Any) -> _Slot:
+def _flag(column: Flag, array: Any, schema: Schema) -> _Slot:
     """Return 1 for yes, -1 for no, 0 where missing."""
-    raw = numbers(array)
+    raw = written_numbers(array, schema)
     return 0, np.where(np.isfinite(raw), np.where(raw != 0.0, 1.0, -1.0), 0.0)
 
 
-def _category(column: Category, array: Any) -> _Slot:
+def _category(column: Category, array: Any, schema: Schema) -> _Slot:
     """Return 1 at the declared value's place, or at the last place for others."""
-    found, absent = codes(array, column.values)
+    found, absent = places(array, column, schema)
     if column.other:
         found = np.where((found < 0) & ~absent, len(column.values), found)
     return np.maximum(found, 0), (found >= 0).astype(np.float64)
 
 
-def _hashed(column: Hashed, array: Any) -> _Slot:
+def _hashed(column: Hashed, array: Any, schema: Schema) -> _Slot:
     """Return 1 or -1 at the place of the value's hash; each distinct value is hashed once."""
     key = hashlib.blake2b(column.name.encode(), digest_size=32, person=b"dpsco column").digest()
     values, indices = distinct(array)
     digests = b"".join(hashlib.blake2b(v, digest_size=8, key=key).digest() for v in values)
     words = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
-    places = ((words >> np.uint64(1)) % np.uint64(column.buckets)).astype(np.int64)
+    slots = ((words >> np.uint64(1)) % np.uint64(column.buckets)).astype(np.int64)
     signs = np.where(words & np.uint64(1), -1.0, 1.0) if column.signed else np.ones(len(words))
-    return np.append(places, 0)[indices], np.append(signs, 0.0)[indices]
+    return np.append(slots, 0)[indices], np.append(signs, 0.0)[indices]
 
 
-_SLOTS: dict[type, Callable[[Any, Any], _Slot]] = {
+_SLOTS: dict[type, Callable[[Any, Any, Schema], _Slot]] = {
     Number: _number,
     Flag: _flag,
     Category: _category,
