@@ -283,3 +283,20 @@ def test_with_the_option_the_type_is_accepted():
         schema = Schema((Number("a", 0, 1),), SignLabel("y"), decimal)
         assert mismatches(schema, [("a", pa.string()), ("y", pa.string())]) == []
     assert mismatches(Schema((Flag("f"),), CODED), [("f", pa.bool_()), ("y", pa.int8())]) == []
+
+
+def test_python_objects_are_read_one_by_one():
+    """Older pandas holds text so, and numbers among which one entry is odd."""
+    frame = pd.DataFrame(
+        {
+            "a": pd.Series(["1,5", 10, 2.5, None, "1.5"], dtype=object),
+            "f": pd.Series([True, "no", 0, None, object()], dtype=object),
+            "c": pd.Series(["x", 7, "7", 7.0, 8], dtype=object),
+            "y": pd.Series([0, "yes", 1.0, "1", None], dtype=object),
+        }
+    )
+    X, y = TableEncoder(SCHEMA).encode(frame)
+    np.testing.assert_allclose(X[:, 0], [-0.7, 1.0, -0.5, 0.0, 0.0], atol=1e-12)
+    assert X[:, 1].tolist() == [1, -1, -1, 0, 0]
+    assert X[:, 2:].tolist() == [[1, 0], [0, 1], [0, 1], [0, 1], [0, 0]]
+    np.testing.assert_array_equal(y, [0.0, 1.0, 1.0, 1.0, np.nan])

@@ -18,8 +18,8 @@ import numpy as np
 from .._validate import choice, integer
 from ..errors import DataError, ParameterError
 from .arrow import family, mismatches, numbers, pyarrow
+from .arrow_frames import to_arrow
 from .csvfile import header_problems
-from .encoder import to_arrow
 from .files import csv_header, is_csv, parquet_files, read_footers, read_whole, require_file
 from .guess import as_written, guess_writing
 from .schema import (

@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import DataError, MissingExtraError, ParameterError
+from .._validate import shown
+from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
-from .arrow import distinct, places, pyarrow, require, written_numbers
+from .arrow import distinct, places, require, written_numbers
+from .arrow_frames import to_arrow
 from .block import join_rows
 from .bounds import Bounds
-from .columns import arrow_column
 from .labels import Classes, LabelRule
-from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
+from .schema import (
+    Category,
+    ClassLabel,
+    Column,
+    Flag,
+    Hashed,
+    Number,
+    NumberLabel,
+    Schema,
+)
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +79,7 @@ class TableEncoder:
         try:
             self.dtype = np.dtype(dtype)
         except TypeError:
-            raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.") from None
+            raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
         names = [_names(column) for column in self.schema.encoded]
@@ -87,6 +97,12 @@ class TableEncoder:
         if isinstance(label, ClassLabel):
             return Classes(range(len(label.values)))
         return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The classes of the schema's label, whose places `encode` returns; None if it has none."""
+        label = self.schema.label
+        return label.values if isinstance(label, ClassLabel) else None
 
     @property
     def width(self) -> int:
@@ -161,8 +177,7 @@ class TableEncoder:
 
     def _encode(self, table: Any, *, label: bool) -> tuple[Rows, Floats | None]:
         """Check the columns, then encode batch by batch."""
-        ignored = {column.name for column in self.schema.columns if isinstance(column, Ignore)}
-        arrow = to_arrow(table, ignored)
+        arrow = to_arrow(table, self.schema)
         found = zip(arrow.schema.names, arrow.schema.types, strict=True)
         require(self.schema, found, "the table", label=label)
         wanted = {column.name for column in self.schema.encoded}
@@ -305,34 +320,6 @@ def _names(column: Column) -> list[str]:
         return [f"{column.name}#{k}" for k in range(column.buckets)]
     indicator = isinstance(column, Number) and column.missing == "indicator"
     return [column.name, f"{column.name} missing"] if indicator else [column.name]
-
-
-def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
-    """Return a frame as an Arrow table; the ``ignored`` columns, whatever they hold, are left out.
-
-    Raises:
-        DataError: it is no frame, or a column has a type that Arrow does not have.
-    """
-    pa = pyarrow()
-    if isinstance(table, (pa.Table, pa.RecordBatch)):
-        return table
-    try:
-        import narwhals as nw
-    except ImportError:
-        raise MissingExtraError(
-            "Data frames need narwhals. Install it with: pip install 'dpsco[frames]'."
-        ) from None
-    try:
-        frame = nw.from_native(table, eager_only=True)
-    except Exception:  # names appear twice, a lazy frame, no frame at all
-        frame = None
-    if frame is None:
-        raise DataError(
-            f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
-            "with distinct column names (call collect() on a lazy one)."
-        )
-    names = [name for name in frame.columns if name not in ignored]
-    return pa.table({str(name): arrow_column(frame.get_column(name), name) for name in names})
 
 
 def _batches(arrow: Any) -> list[Any]:

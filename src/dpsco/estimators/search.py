@@ -183,8 +183,9 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         kind = "accuracy" if hasattr(self.estimator, "classes") else "neg_mean_absolute_error"
         if self.scoring not in (None, kind):
             raise ParameterError(
-                f"{type(self.estimator).__name__} is scored by {kind!r}, got {self.scoring!r}. A "
-                "score must be a mean of bounded errors, one a row. Leave scoring out."
+                f"{type(self.estimator).__name__} is scored by {kind!r}, got "
+                f"{_validate.shown(self.scoring)}. A score must be a mean of bounded errors, one "
+                "a row. Leave scoring out."
             )
         if self.estimator.bounds != "declared":
             raise ParameterError(
