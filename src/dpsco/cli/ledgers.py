@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import _validate
 from ..errors import BudgetError, OdometerError, ParameterError
 from .arguments import add_json, command
 
@@ -74,6 +73,7 @@ def open_ledger(path: Path, expected: int | None = None) -> Any:
     Raises:
         OdometerError: there is none, it cannot be read, or it is an old copy.
     """
+    from .. import _validate
     from ..privacy.odometer import Odometer
     from ..privacy.odometer_counter import check_absent
 
