@@ -135,7 +135,9 @@ def plan_ftrl(
         rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, n)
     stream = chosen_mechanism(noise, check_rounds(rounds, n), facts)
     sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
-    gradient = bound / math.sqrt(facts.size)
+    # A default clip cuts rows gone wrong and so noise, but hardly the mean of a batch.
+    whole = facts.lipschitz if clip is None and math.isfinite(facts.lipschitz) else bound
+    gradient = whole / math.sqrt(facts.size)
     error = largest_error(stream) / stream.column_norm
     worst = math.sqrt(facts.size) * sigma * error * rounds / n  # of batches' means
     theory = facts.distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
