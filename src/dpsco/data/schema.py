@@ -95,9 +95,10 @@ class Category(_Named):
 
 @dataclass(frozen=True)
 class Hashed(_Named):
-    """Text or integers of an open vocabulary, hashed into a public number of columns.
+    """Text or numbers of an open vocabulary, hashed into a public number of columns.
 
-    The hash depends on the column's name and the value alone, so that it is the same everywhere.
+    The hash depends on the column's name and the value alone, so that it is the same everywhere; a
+    number's is that of its digits, the same for an integer that is held as a float.
     With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
     """
 
