@@ -97,9 +97,8 @@ class Category(_Named):
 class Hashed(_Named):
     """Text or numbers of an open vocabulary, hashed into a public number of columns.
 
-    The hash depends on the column's name and the value alone, so that it is the same everywhere; a
-    number's is that of its digits, the same for an integer that is held as a float.
-    With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
+    The hash depends on the column's name and the value (a number's digits) alone, so that it is the
+    same everywhere. With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
     """
 
     kind: ClassVar[str] = "hashed"
