@@ -110,10 +110,10 @@ class Category(_Named):
 
 @dataclass(frozen=True)
 class Hashed(_Named):
-    """Text or integers of an open vocabulary, hashed into a public number of columns.
+    """Text or numbers of an open vocabulary, hashed into a public number of columns.
 
-    The hash depends on the column's name and the value alone, so that it is the same everywhere.
-    With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
+    The hash depends on the column's name and the value (a number's digits) alone, so that it is the
+    same everywhere. With ``signed`` it also chooses between 1 and -1. Missing entries: all zeros.
     """
 
     kind: ClassVar[str] = "hashed"
