@@ -111,7 +111,7 @@ def test_rows_of_several_leaves_are_the_same(case):
 
 def test_what_from_arrays_takes_is_a_chunk():
     X, y = make(9)
-    mixed = pa.record_batch({f"x{k}": X[6:, k] for k in range(D)})
+    mixed = pa.RecordBatch.from_pydict({f"x{k}": X[6:, k] for k in range(D)})
     chunks = [
         (X[:2].tolist(), y[:2].tolist()),
         ([], []),

@@ -621,7 +621,12 @@ def test_scaled_labels_never_leave_their_bound(low, high, label, centred):
         with pytest.raises(ParameterError, match="low < high"):
             Scaled(low, high, centred)
         return
-    rule = Scaled(low, high, centred)
+    try:
+        rule = Scaled(low, high, centred)
+    except ParameterError as refusal:
+        assert "too narrow" in str(refusal)
+        assert high - low < 1e-289
+        return
     bounds = Bounds(1.0, label=rule)
     block = bounds.apply(np.ones((1, 1)), np.array([label]))
     assert abs(block.labels[0]) <= 1.0 == bounds.label_bound
