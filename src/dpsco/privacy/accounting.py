@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from .. import _validate
 from ..errors import AssumptionError
-from . import gaussian, pld, renyi
+from . import gaussian, pld, renyi, units
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .charges import Charge, Profile, charge
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
@@ -103,7 +103,9 @@ class Cost:
     @property
     def rho(self) -> float | None:
         """The zCDP parameter, or None if some release has none."""
-        return self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        grouped = self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        direct = self._together.rho if self._together else None
+        return min((rho for rho in (grouped, direct) if rho is not None), default=None)
 
     @property
     def pure_epsilon(self) -> float:
@@ -149,7 +151,7 @@ class Cost:
         """Return the bounds of a unit, whose rows may be touched by different releases.
 
         Each one covers every mixture of rows: a parameter that all rows have, at its worst, scaled
-        to the unit; and the worst row's delta at each epsilon, through group privacy.
+        to the unit; the worst row's delta at each epsilon, through group privacy; all rows at once.
         """
         if self.mu is not None:
             return [_gaussian_bound(self.mu)]  # exact, so nothing else can be better
@@ -158,18 +160,20 @@ class Cost:
             found.append(_renyi_bound(renyi.zcdp(self.rho)))
         if self.pure_epsilon < math.inf:
             found.append(_pure_bound(self.pure_epsilon))
-        return found
+        return found + (self._together.bounds if self._together else [])
 
     def _group_delta(self, epsilon: float) -> float:
-        """Return delta of k rows: delta(epsilon/k) (e^epsilon - 1)/(e^(epsilon/k) - 1)."""
-        share = epsilon / self.unit_rows
-        delta = max(row.delta(share) for row in self.rows)
-        if share == 0.0 or delta == 0.0:
-            return min(1.0, delta * self.unit_rows)
-        ratio = math.expm1(-epsilon) / math.expm1(-share)  # the rest is e^(epsilon - share)
-        log_total = math.log(delta) + math.log(ratio) + epsilon - share
-        slack = 2.0**-50 * (epsilon + abs(math.log(delta)) + 4)
-        return 1.0 if log_total + slack >= 0 else math.exp(log_total + slack)
+        """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
+        worst = max(row.delta(epsilon / self.unit_rows) for row in self.rows)
+        return units.group_delta(worst, epsilon, self.unit_rows)
+
+    @cached_property
+    def _together(self) -> RowCost | None:
+        """What all rows of a unit cost at once, if the same releases touch every row."""
+        if self.unit_rows == 1 or len(self.rows) > 1:
+            return None
+        charges = units.together(self.rows[0].charges, self.unit_rows)
+        return RowCost(charges) if charges else None
 
     @staticmethod
     def _worst(values: list[float | None], factor: int) -> float | None:

@@ -1,25 +1,33 @@
-"""A second opinion on a cost, from dp-accounting, by another route than the one that computed it.
+"""A second opinion on a cost, by another route than the one that computed it.
 
-| releases on the row                | first accountant          | second witness              |
-|------------------------------------|---------------------------|-----------------------------|
-| Gaussian, prefix sums              | closed form, exact        | PLD, agrees on both sides   |
-| generalized, discrete, selection   | own Renyi and pure bounds | RDP of their zCDP, an upper |
-| sampled                            | PLD                       | RDP, an upper bound         |
-| sampled, replace-one Poisson       | PLD                       | none exists                 |
-| stable vectors                     | as Gaussian or selection  | as Gaussian or selection    |
-| perturbed minimisers               | own profile and Renyi     | RDP of their zCDP, an upper |
-| averages over random hits          | own mixture               | none exists                 |
-| best of a secret number of runs    | own profile and Renyi     | RDP where a run has a zCDP  |
+| releases on the row                | first accountant          | second                         |
+|------------------------------------|---------------------------|--------------------------------|
+| Gaussian, prefix sums              | closed form, exact        | PLD, agrees on both sides      |
+| one perturbed minimiser            | own profile and Renyi     | own integration of the loss on |
+|                                    |                           | a grid, agrees on both sides   |
+| several, or with other releases    | own Renyi                 | RDP of their zCDP, an upper    |
+| generalized, discrete, selection   | own Renyi and pure bounds | RDP of their zCDP, an upper    |
+| sampled                            | PLD                       | RDP, an upper bound            |
+| sampled, replace-one Poisson       | PLD                       | none exists                    |
+| stable vectors                     | as Gaussian or selection  | as Gaussian or selection       |
+| averages over random hits          | own mixture               | none exists                    |
+| best of a secret number of runs    | own profile and Renyi     | RDP where a run has a zCDP     |
+
+PLD and RDP are dp-accounting's. "An upper bound" can show that the first number is too large, not
+that it is too small: what it proves is its own, larger, epsilon. That of the RDP of a zCDP starts
+from the first accountant's rho and checks the conversion only.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from . import pld
 from .accounting import Cost, RowCost
 
+INTEGRATION = "a second integration of the privacy loss"
 _MOST_COMPOSED = 100_000  # Gaussian releases beyond this are merged before the PLD is built
 
 
@@ -32,12 +40,15 @@ class Opinion:
     first: float
     second: float
     sharp: bool  # both accountants claim the exact value
+    rho: tuple[float, float] | None = None  # zCDP by the first and by the second, if both know it
 
     @property
     def agrees(self) -> bool:
         """Whether the second accountant confirms the first."""
         if self.route == "none":
             return True
+        if self.rho is not None and not 0.99 <= self.rho[0] / self.rho[1] <= 1.01:
+            return False
         within_upper = self.first <= self.second * 1.01 + 1e-6
         return within_upper and (not self.sharp or self.second <= self.first * 1.01 + 1e-5)
 
@@ -46,9 +57,11 @@ class Opinion:
             return "no second accountant covers these releases"
         what = "epsilon" if self.sharp or not self.agrees else "a looser upper bound, epsilon"
         relation = "agrees with" if self.sharp else "which does not contradict"
+        relation = relation if self.agrees else "contradicts"
+        also = f", rho {self.rho[1]:.4g} for {self.rho[0]:.4g}" if self.rho else ""
         return (
             f"{self.route} gives {what} {self.second:.6g} at delta {self.delta:.3g}, "
-            f"{relation if self.agrees else 'contradicts'} {self.first:.6g}"
+            f"{relation} {self.first:.6g}{also}"
         )
 
 
@@ -69,6 +82,8 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
         if second == math.inf:  # too fine a grid: compose by hand, then ask
             second = pld.Composed(((pld.GaussianLoss(unit_rows * row.mu), 1),)).pld_epsilon(delta)
         return Opinion("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
+    if len(row.charges) == 1 and row.charges[0][1] == 1 and row.charges[0][0].check:
+        return _integrated(row, unit_rows, delta, first)
     if row.rho is not None:
         whole = pld.ZcdpLoss(unit_rows**2 * row.rho)
         second = pld.Composed(((whole, 1),)).rdp_epsilon(delta)
@@ -78,6 +93,17 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
         recipes = tuple((item.pld, count) for item, count in row.charges if item.pld is not None)
         second = pld.Composed(recipes).rdp_epsilon(delta)
     return Opinion("RDP" if second < math.inf else "none", delta, first, second, sharp=False)
+
+
+def _integrated(row: RowCost, unit_rows: int, delta: float, first: float) -> Opinion:
+    """Return the opinion on one perturbed minimiser: its epsilon and its rho, integrated again."""
+    check = row.charges[0][0].check
+    assert check is not None
+    check = dataclasses.replace(check, rows=unit_rows)
+    rho = Cost((row,), unit_rows).rho
+    assert rho is not None
+    _, second = check.epsilon(delta)
+    return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(rho, check.rho))
 
 
 def _gaussian_losses(row: RowCost, unit_rows: int) -> tuple[tuple[pld.Loss, int], ...]:
