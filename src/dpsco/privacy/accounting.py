@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.special import gammaln
 
 from .. import _validate
 from ..errors import AssumptionError
 from . import gaussian, pld, renyi, units
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
-from .charges import Charge, Profile, charge
+from .charges import Charge, Profile, charge, lone_profile
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
+from .renyi import randomised_response_delta
 from .repeated_charge import repeated_charge
 
 Charges = tuple[tuple[Charge, int], ...]
@@ -103,9 +103,9 @@ class Cost:
     @property
     def rho(self) -> float | None:
         """The zCDP parameter, or None if some release has none."""
-        grouped = self._worst([row.rho for row in self.rows], self.unit_rows**2)
-        direct = self._together.rho if self._together else None
-        return min((rho for rho in (grouped, direct) if rho is not None), default=None)
+        group = self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        direct = self._together.rho if self._together else None  # then a group has one too
+        return group if group is None or direct is None else min(group, direct)
 
     @property
     def pure_epsilon(self) -> float:
@@ -170,9 +170,8 @@ class Cost:
     @cached_property
     def _together(self) -> RowCost | None:
         """What all rows of a unit cost at once, if the same releases touch every row."""
-        if self.unit_rows == 1 or len(self.rows) > 1:
-            return None
-        charges = units.together(self.rows[0].charges, self.unit_rows)
+        alike = self.rows[0].charges if self.unit_rows > 1 and len(self.rows) == 1 else ()
+        charges = units.together(alike, self.unit_rows)
         return RowCost(charges) if charges else None
 
     @staticmethod
@@ -242,8 +241,8 @@ class RowCost:
             found += [_pure_bound(self.pure), *self._responses()]
         if self.curve is not None:
             found.append(_renyi_bound(self.curve))
-        if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].alone:
-            found.append(_profile_bound(self.charges[0][0].alone))
+        if (alone := lone_profile(self.charges)) is not None:
+            found.append(_profile_bound(alone))
         return found or [self.numerical()]
 
     def numerical(self) -> Bound:
@@ -255,7 +254,7 @@ class RowCost:
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
                 "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
-                "an average over random hits must be alone, once. Let them touch "
+                "an average over random hits goes with Gaussian releases, once. Let them touch "
                 "different rows, or use Gaussian noise throughout."
             )
         composed = pld.Composed(losses)
@@ -269,21 +268,6 @@ class RowCost:
             return []
         e0 = sizes.pop()
         return [_inverted(lambda eps: randomised_response_delta(eps, e0, total))]
-
-
-def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
-    """Return delta of ``times`` randomised responses that are e0-DP each, rounded up.
-
-    ``sum_x Bin(times, p)(x) (1 - e^(epsilon - (2x - times) e0))_+`` with p = e^e0/(1 + e^e0)
-    (Kairouz, Oh, Viswanath 2013, arXiv:1311.0776).
-    """
-    first = max(0, math.floor((times + epsilon / e0) / 2))
-    x = np.arange(first, times + 1, dtype=float)
-    log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
-    choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
-    gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
-    terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
-    return min(1.0, float(np.sum(terms)) * (1 + 1e-7))
 
 
 def _gaussian_bound(mu: float) -> Bound:

@@ -61,11 +61,12 @@ _FARTHEST = 1e4
 # Upper ends of cells of a standard normal, their probabilities, and what lies beyond.
 _FAR = [12.0, 16.0, 24.0, 37.0]
 _FINE = np.concatenate([np.arange(-2.5, 10.1, 0.25), _FAR])
-_FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is much of the loss
+_FINER = np.concatenate([np.arange(-3.0, 10.1, 0.05), _FAR])
+_FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is most of the loss
 _COARSE = np.concatenate([np.arange(-2.0, 10.1, 1.0), _FAR])  # where the noise is hardly a loss
 _TOUCHED = 3.0 * np.linspace(0.0, 1.0, 25) ** 2  # tau of the tangents that are tried
 _LITTLE = 5e-3  # spread of the output's loss over that of the minimiser's: sigma grows by 0.1 %
-_MUCH = 5e-2
+_SOME, _MOST = 5e-2, 0.5
 _BEYOND = float(ndtr(-_FAR[-1])) * _UP
 
 
@@ -232,9 +233,7 @@ class Loss:
             other = delta_average(epsilon, self.m, self.c, self.span)
             return np.asarray(np.minimum(found, other))
         ratio, d = self.curvature / self.floor, self.dimensions
-        other = delta_general(
-            epsilon, self.m, ratio, rank=self.rank, dimension=d, rows=self.rows
-        )
+        other = delta_general(epsilon, self.m, ratio, rank=self.rank, dimension=d, rows=self.rows)
         return np.asarray(np.minimum(found, other))
 
     def delta(self, epsilon: float) -> float:
@@ -245,8 +244,10 @@ class Loss:
         E delta_Y(epsilon - mu^2/2 - mu v). The integrand increases with v: each cell counts at its
         upper end, and delta_Y <= 1 beyond the last.
         """
-        mu = self.output
-        cells = _COARSE if mu < _LITTLE * self.m else _FINE if mu < _MUCH * self.m else _FINEST
+        mu, share = self.output, self.output / self.m
+        cells = _COARSE if share < _LITTLE else _FINE
+        if share > _SOME:
+            cells = _FINER if share < _MOST else _FINEST
         masses = np.diff(np.append(ndtr(-cells)[::-1], 1.0))[::-1]
         less = epsilon - 0.5 * mu * mu - mu * cells
         inner = self.exact_delta(less - 4 * _ULP * (abs(epsilon) + mu * (mu + np.abs(cells))))

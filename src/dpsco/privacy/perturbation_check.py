@@ -21,22 +21,22 @@ Put l = bound/sigma; then |g|/sigma <= q l =: m and
 
     L <= c + sup (|g|^2/2 + |<u, g>|) over such g, in units of sigma.
 
-| rows                          | law of the supremum                                                |
-|-------------------------------|--------------------------------------------------------------------|
-| one, along a line             | at |g| = m: m^2/2 + m |u|                                          |
-| two, each along a line        | convex in g, so at a corner +-g_1 +-g_2 of the parallelogram: the  |
-|                               | diagonals are orthogonal, of lengths m cos t and m sin t, and the  |
-|                               | larger of two independent parts has the product of their           |
-|                               | distribution functions; the worst t counts                         |
-| in s dimensions together      | m^2/2 + m chi_s                                                    |
-| q, each in p dimensions       | m^2/2 + m mean(chi_p): an average that is anyhow dependent. Of     |
-|                               | all laws below chi_p in convex order the worst for a probability   |
-|                               | is the mean of a tail: with share of the probability beyond x0,    |
-|                               | P(x > x0) (1 - e^(epsilon - E[loss | x > x0])), the worst x0       |
-| anywhere                      | W = <u, g> is l(R)-Lipschitz for |u| <= R, l(R) = m + k R          |
-|                               | curvature/floor, with |E W| <= k rank curvature/floor (Stein): W   |
-|                               | extended from the ball exceeds its mean by z l(R) with probability |
-|                               | e^(-z^2/2) at most, and b leaves the ball with P(chi_d > R)        |
+one row, along a line
+    At |g| = m: m^2/2 + m |u|.
+two rows, each along a line
+    Convex in g, so largest at a corner +-g_1 +-g_2 of the parallelogram. Its diagonals are
+    orthogonal, m cos t and m sin t long. The larger of two independent parts has the product of
+    their distribution functions; the worst t counts.
+in s dimensions together
+    m^2/2 + m chi_s.
+q rows, each in p dimensions
+    m^2/2 + m x, x an average of q variables chi_p, dependent in any way. It is below chi_p in
+    convex order, and of all laws that are, the worst for a given epsilon is the mean of a tail:
+    P(chi_p > r) (1 - e^(epsilon - E[loss | chi_p > r])) for the worst r.
+anywhere
+    W = <u, g> is l(R)-Lipschitz for |u| <= R, l(R) = m + k R curvature/floor, and |E W| <= k rank
+    curvature/floor (Stein's identity). Extended from the ball it exceeds its mean by z l(R) with
+    probability e^(-z^2/2) at most, and u leaves the ball with P(chi_d > R).
 
 **The numbers.** Given the minimiser the output is Gaussian, two minimisers at most 2 distance
 apart: another loss mu^2/2 + mu v, independent. delta(epsilon) = E (1 - e^(epsilon - loss))_+ is
@@ -82,11 +82,16 @@ _ORDERS = 1.0 + np.geomspace(1e-4, 1e7, 4000)
 
 @dataclass(frozen=True)
 class Check:
-    """One perturbed minimiser, alone, and how many rows of it change at once."""
+    """One perturbed minimiser, how many rows of it change at once, and what is released beside it.
+
+    Gaussian releases on the same rows, a distance ``beside`` in all, have independent noise, and
+    their losses add up to one of the output's kind.
+    """
 
     release: ObjectivePerturbationRelease
     replaced: bool
     rows: int = 1
+    beside: float = 0.0
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Return what encloses the epsilon of the dominating law at ``delta``.
@@ -104,7 +109,7 @@ class Check:
         """The zCDP parameter: of all rows at once, or k^2 times that of one (group privacy)."""
         if self.rows == 1:
             return self._direct_rho
-        single = Check(self.release, self.replaced)
+        single = Check(self.release, self.replaced, beside=self.beside / self.rows)
         return min(self._direct_rho, self.rows**2 * single.rho)
 
     @cached_property
@@ -140,7 +145,7 @@ class Check:
 
     @property
     def _output(self) -> float:
-        return 2 * self.release.distance / self.release.output_sigma
+        return math.hypot(2 * self.release.distance / self.release.output_sigma, self.beside)
 
     def _inverse(self, upper: bool, delta: float) -> float:
         """Return the least epsilon with at most ``delta``, by bisection."""
@@ -228,9 +233,7 @@ def _normal_cells(far: float, count: int) -> tuple[Array, Array]:
     return edges, masses / masses.sum()
 
 
-def _integrated(
-    losses: Array, beyond: Array, upper: bool, choose: Callable[..., Array]
-) -> Profile:
+def _integrated(losses: Array, beyond: Array, upper: bool, choose: Callable[..., Array]) -> Profile:
     """Return the integral of e^(epsilon - y) P(loss > y), a row of ``beyond`` for each law.
 
     From the far end: D(y_j) = q D(y_j+1) + (1 - q) P, q = e^(-step), P at one end of the cell.

@@ -63,7 +63,7 @@ def rho(m: float, c: float, s: int) -> float:
         middles = np.sqrt(nodes[open_] * nodes[open_ + 1])
         more = _log_moments(middles, m, c, s)
         nodes, logs = np.insert(nodes, open_ + 1, middles), np.insert(logs, open_ + 1, more)
-    return max(float(np.max(_chord_peaks(nodes, logs))), beyond) * _UP
+    return float(max(np.max(_chord_peaks(nodes, logs)), beyond)) * _UP
 
 
 def _chord_peaks(nodes: Array, logs: Array) -> Array:

@@ -3,8 +3,8 @@
 | releases on the row                | first accountant          | second                         |
 |------------------------------------|---------------------------|--------------------------------|
 | Gaussian, prefix sums              | closed form, exact        | PLD, agrees on both sides      |
-| one perturbed minimiser            | own profile and Renyi     | own integration of the loss on |
-|                                    |                           | a grid, agrees on both sides   |
+| one perturbed minimiser, with      | own profile and Renyi     | own integration of the loss on |
+| Gaussian releases or without       |                           | a grid, agrees on both sides   |
 | several, or with other releases    | own Renyi                 | RDP of their zCDP, an upper    |
 | generalized, discrete, selection   | own Renyi and pure bounds | RDP of their zCDP, an upper    |
 | sampled                            | PLD                       | RDP, an upper bound            |
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from . import pld
 from .accounting import Cost, RowCost
+from .perturbation_check import Check
 
 INTEGRATION = "a second integration of the privacy loss"
 _MOST_COMPOSED = 100_000  # Gaussian releases beyond this are merged before the PLD is built
@@ -82,8 +83,11 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
         if second == math.inf:  # too fine a grid: compose by hand, then ask
             second = pld.Composed(((pld.GaussianLoss(unit_rows * row.mu), 1),)).pld_epsilon(delta)
         return Opinion("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
-    if len(row.charges) == 1 and row.charges[0][1] == 1 and row.charges[0][0].check:
-        return _integrated(row, unit_rows, delta, first)
+    if (check := _lone_check(row, unit_rows)) is not None:
+        rho = Cost((row,), unit_rows).rho
+        assert rho is not None
+        _, second = check.epsilon(delta)
+        return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(rho, check.rho))
     if row.rho is not None:
         whole = pld.ZcdpLoss(unit_rows**2 * row.rho)
         second = pld.Composed(((whole, 1),)).rdp_epsilon(delta)
@@ -95,15 +99,14 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
     return Opinion("RDP" if second < math.inf else "none", delta, first, second, sharp=False)
 
 
-def _integrated(row: RowCost, unit_rows: int, delta: float, first: float) -> Opinion:
-    """Return the opinion on one perturbed minimiser: its epsilon and its rho, integrated again."""
-    check = row.charges[0][0].check
-    assert check is not None
-    check = dataclasses.replace(check, rows=unit_rows)
-    rho = Cost((row,), unit_rows).rho
-    assert rho is not None
-    _, second = check.epsilon(delta)
-    return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(rho, check.rho))
+def _lone_check(row: RowCost, unit_rows: int) -> Check | None:
+    """Return the second computation of a perturbed minimiser, once, with Gaussian releases only."""
+    others = [(item, count) for item, count in row.charges if item.mu is None]
+    if len(others) != 1 or others[0][1] != 1 or others[0][0].check is None:
+        return None
+    squares = math.fsum(count * (item.mu or 0.0) ** 2 for item, count in row.charges)
+    beside = unit_rows * math.sqrt(squares)
+    return dataclasses.replace(others[0][0].check, rows=unit_rows, beside=beside)
 
 
 def _gaussian_losses(row: RowCost, unit_rows: int) -> tuple[tuple[pld.Loss, int], ...]:
