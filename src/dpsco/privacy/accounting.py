@@ -50,7 +50,7 @@ def cost(
     unit = unit or Unit()
     flat = flatten(releases)
     if not flat:
-        return Cost((RowCost(()),), unit.rows)
+        return Cost((RowCost(()),), unit.rows, alike=True)
     parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
     if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
@@ -60,13 +60,15 @@ def cost(
     charges = _charges(flat, adjacency)
     ranges = [release.rows for release in flat]
     if all(item.mu is not None for item, _ in charges):
-        return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
+        worst = RowCost(_worst_gaussian(charges, ranges))
+        return Cost((worst,), unit.rows, alike=len(set(ranges)) == 1)
+    touching = _touching(ranges)
     groups = {  # rows that the same charges fall on cost the same
         tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
-        for group in _touching(ranges)
+        for group in touching
     }
     rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
-    return Cost(tuple(rows), unit.rows)
+    return Cost(tuple(rows), unit.rows, alike=len(touching) == 1)
 
 
 def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
@@ -81,7 +83,8 @@ def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
         if len(combined) * len(groups) > _MOST_PAIRINGS:
             groups = [_union(groups)]
         combined = [before + group for before in combined for group in groups]
-    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows)
+    alike = all(run.alike for run in costs)
+    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows, alike)
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,13 @@ class Cost:
     """What a run costs, every number rounded up.
 
     ``rows`` has one entry for each set of releases that some row is touched by; ``unit_rows`` rows
-    are protected together, by group privacy.
+    are protected together, by group privacy or all at once. ``alike`` says that all releases touch
+    the same rows: rows of one unit cannot be touched by one release here and another there.
     """
 
     rows: tuple[RowCost, ...]
     unit_rows: int = 1
+    alike: bool = False
 
     @property
     def mu(self) -> float | None:
@@ -170,8 +175,8 @@ class Cost:
     @cached_property
     def _together(self) -> RowCost | None:
         """What all rows of a unit cost at once, if the same releases touch every row."""
-        alike = self.rows[0].charges if self.unit_rows > 1 and len(self.rows) == 1 else ()
-        charges = units.together(alike, self.unit_rows)
+        single = self.rows[0].charges if self.alike and self.unit_rows > 1 else ()
+        charges = units.together(single, self.unit_rows)
         return RowCost(charges) if charges else None
 
     @staticmethod

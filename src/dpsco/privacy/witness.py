@@ -68,14 +68,16 @@ class Opinion:
 
 def second_opinion(cost: Cost, delta: float) -> Opinion:
     """Return the least favourable opinion over all rows of a cost."""
-    opinions = [_of_row(row, cost.unit_rows, delta) for row in cost.rows]
+    opinions = [_of_row(row, cost, delta) for row in cost.rows]
     covered = [opinion for opinion in opinions if opinion.route != "none"]
     doubtful = [opinion for opinion in covered if not opinion.agrees]
     return (doubtful or sorted(covered, key=lambda item: -item.first) or opinions)[0]
 
 
-def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
-    first = Cost((row,), unit_rows).epsilon(delta)
+def _of_row(row: RowCost, whole: Cost, delta: float) -> Opinion:
+    unit_rows = whole.unit_rows
+    own = Cost((row,), unit_rows, whole.alike)
+    first = own.epsilon(delta)
     if not row.charges:
         return Opinion("none", delta, first, math.inf, sharp=False)
     if row.mu is not None:
@@ -83,14 +85,12 @@ def _of_row(row: RowCost, unit_rows: int, delta: float) -> Opinion:
         if second == math.inf:  # too fine a grid: compose by hand, then ask
             second = pld.Composed(((pld.GaussianLoss(unit_rows * row.mu), 1),)).pld_epsilon(delta)
         return Opinion("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
-    if (check := _lone_check(row, unit_rows)) is not None:
-        rho = Cost((row,), unit_rows).rho
-        assert rho is not None
+    check = _lone_check(row, unit_rows) if own.alike or unit_rows == 1 else None
+    if check is not None and own.rho is not None:
         _, second = check.epsilon(delta)
-        return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(rho, check.rho))
-    if row.rho is not None:
-        whole = pld.ZcdpLoss(unit_rows**2 * row.rho)
-        second = pld.Composed(((whole, 1),)).rdp_epsilon(delta)
+        return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(own.rho, check.rho))
+    if own.rho is not None:
+        second = pld.Composed(((pld.ZcdpLoss(own.rho), 1),)).rdp_epsilon(delta)
         return Opinion("RDP", delta, first, second, sharp=False)
     second = math.inf
     if unit_rows == 1 and all(item.pld is not None for item, _ in row.charges):
