@@ -59,6 +59,18 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
         assert cli.main(["verify", "--single", str(folder / name)]) == 0
 
 
+def test_two_computations_of_the_cost_are_printed_and_agree(tmp_path, capsys):
+    assert cli.main(["demo", "--output", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("VALID") == 1
+    first, second = (
+        float(shown.split(before)[1].split()[0])
+        for before in ("VALID: epsilon ", "a second integration of the privacy loss gives epsilon ")
+    )
+    assert "agrees with" in shown
+    assert abs(second / first - 1) < 0.01
+
+
 def test_the_files_serve_the_other_commands(outcome, tmp_path, capsys):
     files = {name: str(path) for name, path in outcome.save(tmp_path).items()}
     assert cli.main(["evaluate", files["model"], files["fresh rows"], "--json"]) == 0

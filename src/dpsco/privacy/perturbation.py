@@ -66,7 +66,7 @@ _FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is mos
 _COARSE = np.concatenate([np.arange(-2.0, 10.1, 1.0), _FAR])  # where the noise is hardly a loss
 _TOUCHED = 3.0 * np.linspace(0.0, 1.0, 25) ** 2  # tau of the tangents that are tried
 _LITTLE = 5e-3  # spread of the output's loss over that of the minimiser's: sigma grows by 0.1 %
-_SOME, _MOST = 5e-2, 0.5
+_SOME, _MOST = 0.2, 0.5
 _BEYOND = float(ndtr(-_FAR[-1])) * _UP
 
 
