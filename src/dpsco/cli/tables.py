@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
     check_kind(path)
     names = _names(path)
     if schema.label is not None and not label and schema.label.name not in names:
-        schema = Schema(schema.columns)
+        schema = replace(schema, label=None)
     if is_csv(path):
         files: Files = CsvFile(path, schema)
         if files.rows == 0:

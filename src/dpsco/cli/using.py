@@ -122,13 +122,14 @@ def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], Tall
     if saved.schema is None:
         X, _ = _plain_rows(saved, path, None)
         return iter([X]), {}
+    from dataclasses import replace
+
     from ..data.encoder import TableEncoder
-    from ..data.schema import Schema
     from .tables import matrix, open_file
     from .tally import tally
 
     file = open_file(path, saved.schema, label=False)
-    encoder = TableEncoder(Schema(file.schema.columns))
+    encoder = TableEncoder(replace(file.schema, label=None))
     batches = (encoder.encode_batch(batch)[0] for batch in file.batches("predicting"))
     counts = tally(file)
     if file.schema.label is not None:
