@@ -66,7 +66,9 @@ class Fuzzer:
             os.chmod(path, 0o600)
             return lambda: read_checkpoint(path, key)
         if kind == "odometer":
-            shutil.copy(rng.choice(self.odometers), path)
+            source = rng.choice(self.odometers)
+            for ending in ("", ".counter"):
+                shutil.copy(f"{source}{ending}", f"{path}{ending}")
             damaged(path, rng, WORDS)
             return lambda: read_odometer(path)
         content = self._content(kind, rng)

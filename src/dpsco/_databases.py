@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from ._validate import brief
+from ._validate import shown
 
 _LIMIT_LENGTH = 0  # SQLITE_LIMIT_LENGTH
 _LENGTH = 512 * 2**20  # bytes of one value: a vector of the most weights that a plan may have
@@ -35,7 +35,7 @@ def foreign_part(database: sqlite3.Connection, tables: Iterable[str]) -> str | N
     rows = database.execute("SELECT type, name, sql FROM sqlite_master LIMIT 1000").fetchall()
     for kind, name, statement in rows:
         if kind not in ("table", "index"):
-            return f"it has a {brief(kind)}, {brief(name)}"
+            return f"it has a {shown(kind)}, {shown(name)}"
         if kind == "table" and name in known and _plain(statement) != known[name]:
             return f"its table {name!r} is made otherwise"
     return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ._limits import JsonLimits
-from ._validate import brief, distinct_fields
+from ._validate import distinct_fields, shown
 from .errors import DpscoError
 
 _LARGEST = 2**64  # beyond any integer of a column, a count or a seed's word
@@ -46,7 +46,7 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
     except OSError as problem:
         raise error(f"cannot read {what} {path}: {problem.strerror or problem}.") from None
     except (ValueError, TypeError) as problem:  # a NUL in the name; no name at all
-        raise error(f"cannot read {what} {brief(path)}: {problem}.") from None
+        raise error(f"cannot read {what} {shown(path)}: {problem}.") from None
     if len(content) > found.st_size:
         raise error(f"cannot read {what} {path}: it is being written.")
     return content

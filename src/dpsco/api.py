@@ -22,12 +22,11 @@ from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
+from .privacy.payment import told
 from .privacy.randomness import Randomness
 from .problem import Problem
 from .solvers import get, registry
 from .solvers.rounds import BatchPlan, RoundRun, Stepper, advance
-
-_LONGEST = 1000  # characters of a refusal that a plan file may have had a hand in
 
 
 def plan(
@@ -67,7 +66,9 @@ def plan(
     if not isinstance(problem, Problem):
         raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
     if not isinstance(budget, Budget):
-        raise ParameterError(f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {budget!r}.")
+        raise ParameterError(
+            f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
+        )
     _validate.choice("calibration", calibration, CALIBRATIONS)
     if solver == "auto":
         from .select import choose
@@ -111,31 +112,32 @@ def run(
         LedgerError: executed and planned releases differ; nothing is returned.
     """
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
-    if checkpoint is not None:
-        stepper = _check_resumable(plan, table, order)
-        purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
-        with Checkpoint(
-            checkpoint,
-            plan,
-            order=sequence(table, order),
-            origin=table.origin if isinstance(table, Table) else None,
+    with told(odometer, checkpoint):
+        if checkpoint is not None:
+            stepper = _check_resumable(plan, table, order)
+            purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+            with Checkpoint(
+                checkpoint,
+                plan,
+                order=sequence(table, order),
+                origin=table.origin if isinstance(table, Table) else None,
+                randomness=randomness,
+                odometer=purse,
+            ) as kept:
+                return _go_on(plan, table, stepper, kept, order=order, progress=progress)
+        randomness = Randomness.secure() if randomness is None else randomness
+        ledger = Ledger(
+            plan.releases(),
+            plan.budget,
             randomness=randomness,
-            odometer=purse,
-        ) as kept:
-            return _go_on(plan, table, stepper, kept, order=order, progress=progress)
-    randomness = Randomness.secure() if randomness is None else randomness
-    ledger = Ledger(
-        plan.releases(),
-        plan.budget,
-        randomness=randomness,
-        enforced=plan.enforced,
-        trusted=(*plan.trusted, *_unchecked_order(table, order)),
-        odometer=odometer,
-        label=plan.solver,
-    )
-    if isinstance(table, Table):
-        table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
-    return execute(plan, table, ledger, progress=progress)
+            enforced=plan.enforced,
+            trusted=(*plan.trusted, *_unchecked_order(table, order)),
+            odometer=odometer,
+            label=plan.solver,
+        )
+        if isinstance(table, Table):
+            table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+        return execute(plan, table, ledger, progress=progress)
 
 
 def prepare(
@@ -260,16 +262,15 @@ def load_plan(text: str | bytes) -> BasePlan:
     try:
         record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
         solver = get(record["solver"])
-        values = {name: decode(value) for name, value in record.items()}
-        made = solver.plan_type(**values)
+        made = solver.plan_type(**{name: decode(value) for name, value in record.items()})
         check_types(made)
         _check_plan(made)
         _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
         return check_cost(made)
     except AssumptionError as problem:
-        raise AssumptionError(_validate.reason(problem, longest=_LONGEST)) from None
+        raise AssumptionError(_validate.reason(problem, longest=1000)) from None
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
-        why = _validate.reason(problem, longest=_LONGEST).removesuffix(".")
+        why = _validate.reason(problem, longest=1000).removesuffix(".")
         raise ParameterError(f"this is not a plan of dpsco: {why}.") from None
 
 
@@ -323,14 +324,14 @@ def check_helpers(odometer: Any, progress: Any) -> None:
             "public. Keep an odometer of replace_one or zero_out for fits."
         )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
-        raise ParameterError(f"odometer must be an Odometer(path, budget), got {odometer!r}.")
+        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
     if progress is None:
         return
     try:
         inspect.signature(progress).bind(1, 1)
     except TypeError:
         raise ParameterError(
-            f"progress must be a function of (done, total), got {progress!r}."
+            f"progress must be a function of (done, total), got {_validate.shown(progress)}."
         ) from None
     except ValueError:  # a built-in without a signature
         return
@@ -368,7 +369,7 @@ def _one_pass() -> str:
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
     if not isinstance(options, Mapping):
-        raise ParameterError(f"options must be a dictionary by name, got {options!r}.")
+        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:

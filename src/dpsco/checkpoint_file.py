@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ._databases import foreign_part, harden
-from ._validate import brief, reason
+from ._validate import reason, shown
 from ._version import __version__
 from .checkpoint_lock import Hold, check_private, create, in_use, place
 from .checkpoint_values import Floats, digest_of, parsed, plan_difference, vector, write
@@ -151,7 +151,7 @@ class Store:
             )
         if sequence != facts.order:
             raise CheckpointError(
-                f"{self._path} was begun with order={brief(sequence)}, not {facts.order!r}: rows "
+                f"{self._path} was begun with order={shown(sequence)}, not {facts.order!r}: rows "
                 "would come twice. Resume it with its own table and order, or choose another file."
             )
         over = self.ending() is not None
@@ -172,7 +172,7 @@ class Store:
         (schema,) = self._row("SELECT schema FROM about")
         if schema != SCHEMA:
             raise CheckpointError(
-                f"{self._path} has schema {brief(schema)}, this version of dpsco reads {SCHEMA!r}. "
+                f"{self._path} has schema {shown(schema)}, this version of dpsco reads {SCHEMA!r}. "
                 "Resume it with the version that wrote it."
             )
 

@@ -78,7 +78,7 @@ def decode(record: Any) -> Any:
     kind = _records().get(str(name))
     if kind is None:
         raise ParameterError(
-            f"a file names the type {_validate.brief(name)}, which is none of dpsco's records."
+            f"a file names the type {_validate.shown(name)}, which is none of dpsco's records."
         )
     try:
         return kind(**values) if kind is not Classes else Classes(values["values"])
@@ -105,17 +105,17 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
         _validate.integer(name, value, at_least=0)
     elif kind is float:
         if _validate.real(name, value) < 0.0:
-            raise ParameterError(f"{name} must not be negative, got {_validate.brief(value)}.")
+            raise ParameterError(f"{name} must not be negative, got {_validate.shown(value)}.")
     elif get_origin(kind) is UnionType:  # something, or None
         if value is not None:
             _check_type(name, value, get_args(kind)[0])
     elif get_origin(kind) is tuple:
         if not isinstance(value, tuple):
-            raise ParameterError(f"{name} must be a list, got {_validate.brief(value)}.")
+            raise ParameterError(f"{name} must be a list, got {_validate.shown(value)}.")
         for part in value:
             _check_type(name, part, get_args(kind)[0])
     elif not isinstance(value, kind):
-        raise ParameterError(f"{name} must be a {kind.__name__}, got {_validate.brief(value)}.")
+        raise ParameterError(f"{name} must be a {kind.__name__}, got {_validate.shown(value)}.")
 
 
 def _number(record: dict[str, Any]) -> float:
@@ -124,7 +124,7 @@ def _number(record: dict[str, Any]) -> float:
         return float(record["value"])
     except (KeyError, TypeError, ValueError):
         raise ParameterError(
-            f"a file has {_validate.brief(record)} in the place of a number."
+            f"a file has {_validate.shown(record)} in the place of a number."
         ) from None
 
 

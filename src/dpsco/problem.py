@@ -70,7 +70,7 @@ class Problem:
             if not isinstance(getattr(self, name), kind):
                 raise ParameterError(
                     f"a problem's {name} must be one of dpsco's, for example {example[name]}; got "
-                    f"{_validate.brief(getattr(self, name))}."
+                    f"{_validate.shown(getattr(self, name))}."
                 )
         if self.scale is not None:
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import brief
+from .._validate import shown
 from ..data.labels import Classes
+from ..data.prediction import prediction_rows
 from ..errors import DataError, ParameterError
 from .kinds import KINDS
 
@@ -34,7 +35,7 @@ class LinearModel:
         if self.kind not in KINDS or KINDS[self.kind].classifies == (self.classes is None):
             raise ParameterError(
                 f"a model is one of {', '.join(KINDS)}, and classifiers alone have classes; got "
-                f"{brief(self.kind)} with classes {brief(self.classes)}."
+                f"{shown(self.kind)} with classes {shown(self.classes)}."
             )
         if self.classes is not None:
             Classes(*self.classes)  # two or more, all different
@@ -55,14 +56,15 @@ class LinearModel:
         """Return a score a row: (rows,), or (rows, classes) for more than two classes.
 
         Args:
-            X: (rows, d) numbers, dense or a SciPy sparse matrix.
+            X: (rows, d) numbers: an array, a list of rows, a SciPy sparse matrix or a data frame.
 
         Raises:
-            DataError: X has another width.
+            DataError: X has another width or type, or an entry that is no finite number.
         """
-        if len(np.shape(X)) != 2 or X.shape[1] != self.d:
-            raise DataError(f"the model is for rows of {self.d} features, got {np.shape(X)}.")
-        scores = np.asarray(X @ self.coef.T) + self.intercept
+        rows = prediction_rows(X)
+        if rows.shape[1] != self.d:
+            raise DataError(f"the model is for rows of {self.d} features, got {rows.shape}.")
+        scores = np.asarray(rows @ self.coef.T) + self.intercept
         return scores[:, 0] if len(self.intercept) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

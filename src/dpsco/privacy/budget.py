@@ -71,7 +71,7 @@ class Unit:
         )
         if not isinstance(self.name, str) or not self.name:
             raise ParameterError(
-                f"unit.name must be a word such as 'person', got {_validate.brief(self.name)}."
+                f"unit.name must be a word such as 'person', got {_validate.shown(self.name)}."
             )
 
 
@@ -88,7 +88,7 @@ class Budget:
         if not isinstance(self.unit, Unit):
             raise ParameterError(
                 "unit must be a Unit, for example Unit(5, 'person'); got "
-                f"{_validate.brief(self.unit)}."
+                f"{_validate.shown(self.unit)}."
             )
 
     def mu_per_row(self) -> float:
@@ -182,7 +182,7 @@ def budget_from_json(record: Any) -> Budget:
     """Rebuild a budget from :meth:`Budget.to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
         raise ParameterError(
-            f"a budget's kind must be one of {sorted(_KINDS)}, got {_validate.brief(record)}."
+            f"a budget's kind must be one of {sorted(_KINDS)}, got {_validate.shown(record)}."
         )
     kind = _KINDS[record["kind"]]
     try:

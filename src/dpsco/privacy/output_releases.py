@@ -125,7 +125,7 @@ class ObjectivePerturbationRelease(Release):
                 store(self, name, _validate.integer(name, value, at_most=MOST_WEIGHTS))
             elif value is not None:
                 raise ParameterError(
-                    f"{name} belongs to directions={needed!r}, got {_validate.brief(value)} with "
+                    f"{name} belongs to directions={needed!r}, got {_validate.shown(value)} with "
                     f"directions={self.directions!r}. Leave it out."
                 )
         if self.directions == "glm" and self.rank != 1:
@@ -142,5 +142,5 @@ def _check_theorem(record: Any) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_THEOREM:
         raise ParameterError(
             f"theorem must name the result that the sensitivity rests on, in 1 to "
-            f"{_LONGEST_THEOREM} characters, got {_validate.brief(text)}."
+            f"{_LONGEST_THEOREM} characters, got {_validate.shown(text)}."
         )

@@ -158,7 +158,7 @@ class PrefixSumRelease(Release):
         if not isinstance(self.mechanism, PrefixMechanism):
             raise ParameterError(
                 "mechanism must come from prefix_sums.mechanism(name, rounds=...), "
-                f"got {_validate.brief(self.mechanism)}."
+                f"got {_validate.shown(self.mechanism)}."
             )
         if self.mechanism.rounds > self.row_count:
             raise ParameterError(
@@ -259,7 +259,7 @@ def _walk(item: Any, times: int) -> Iterator[tuple[Release, int]]:
             yield from _walk(part, times)
     else:
         raise ParameterError(
-            f"a release must be a record of dpsco.privacy.releases, got {_validate.brief(item)}."
+            f"a release must be a record of dpsco.privacy.releases, got {_validate.shown(item)}."
         )
 
 
@@ -297,13 +297,13 @@ def from_json(record: Any) -> Release:
     """Rebuild a record from :func:`to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in KINDS:
         raise ParameterError(
-            f"a release's kind must be one of {sorted(KINDS)}, got {_validate.brief(record)}."
+            f"a release's kind must be one of {sorted(KINDS)}, got {_validate.shown(record)}."
         )
     kind = KINDS[record["kind"]]
     values = {name: value for name, value in record.items() if name != "kind"}
     if set(values) != {f.name for f in dataclasses.fields(kind)}:
         raise ParameterError(
-            f"this is not a {kind.kind} release: its fields are {_validate.brief(sorted(values))}."
+            f"this is not a {kind.kind} release: its fields are {_validate.shown(sorted(values))}."
         )
     if isinstance(values.get("mechanism"), dict):
         try:

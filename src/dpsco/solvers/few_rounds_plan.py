@@ -44,7 +44,7 @@ class Plan(BatchPlan):
         _validate.non_negative("smoothing", self.smoothing)
         if not isinstance(self.certified, bool):
             raise ParameterError(
-                f"certified must be True or False, got {_validate.brief(self.certified)}."
+                f"certified must be True or False, got {_validate.shown(self.certified)}."
             )
         if isinstance(self.problem, Problem):
             descended(self.facts, self.smoothing)  # refuses losses that have no such envelope

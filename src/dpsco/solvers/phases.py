@@ -258,7 +258,7 @@ def check_phases(sizes: tuple[int, ...], n: int) -> None:
     if not 1 <= len(sizes) <= MOST_PHASES or min(sizes) < 1 or sum(sizes) > n:
         raise ParameterError(
             f"1 to {MOST_PHASES} phases need at least one row each and {n} at most in all, got "
-            f"{_validate.brief(sizes)}."
+            f"{_validate.shown(sizes)}."
         )
 
 
