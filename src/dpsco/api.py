@@ -261,8 +261,7 @@ def load_plan(text: str | bytes) -> BasePlan:
 
     try:
         record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
-        solver = get(record["solver"])
-        made = solver.plan_type(**{name: decode(value) for name, value in record.items()})
+        made = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
         check_types(made)
         _check_plan(made)
         _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
@@ -270,8 +269,8 @@ def load_plan(text: str | bytes) -> BasePlan:
     except AssumptionError as problem:
         raise AssumptionError(_validate.reason(problem, longest=1000)) from None
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
-        why = _validate.reason(problem, longest=1000).removesuffix(".")
-        raise ParameterError(f"this is not a plan of dpsco: {why}.") from None
+        why = f"this is not a plan of dpsco: {_validate.reason(problem, longest=1000)}"
+        raise ParameterError(why) from None
 
 
 def _check_plan(plan: BasePlan) -> None:
