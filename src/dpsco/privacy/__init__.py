@@ -5,12 +5,14 @@
 | budget                              | how much may be spent, against which neighbours, for whom |
 | releases                            | records of what may leave                                 |
 | release_base, output_releases       | their base; those that rest on a stability theorem        |
-| charges                             | what one release costs a row: adjacency applied once      |
+| charges, units                      | what a release costs a row, and several rows at once      |
 | accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
 | gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
 | gaussian_grid                       | Gaussian curves at many points, for mixtures              |
 | stability                           | how far neighbours move a solver's output                 |
 | perturbation, random_hits           | objective perturbation; averages over random hits         |
+| perturbation_zcdp, chi_law          | its zCDP; expectations over lengths of normal vectors     |
+| perturbation_check                  | its cost a second time, by another derivation             |
 | repeated, repeated_charge           | privacy of the best of a secret number of runs            |
 | repeated_release, repeated_ledger   | its record; how it is carried out                         |
 | randomness, mechanisms              | secure streams; the laws of noise                         |
