@@ -165,3 +165,22 @@ def test_one_doubtful_row_decides(monkeypatch):
 )
 def test_agreement(first, second, sharp, agrees):
     assert Opinion("PLD", 1e-6, first, second, sharp).agrees is agrees
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "agrees", "said"),
+    [
+        (1.0, 1.005, True, "agrees with 1"),
+        (1.0, 0.95, True, "less than and no contradiction to 1"),  # rounded up more coarsely
+        (1.0, 0.9, False, "contradicts 1"),
+        (1.0, 1.02, False, "contradicts 1"),  # too small a claim is one at once
+        (math.nan, 1.0, False, "contradicts nan"),
+    ],
+)
+def test_agreement_of_two_integrations(first, second, agrees, said):
+    opinion = Opinion(witness.INTEGRATION, 1e-6, first, second, sharp=True)
+    assert opinion.agrees is agrees
+    assert said in str(opinion)
+    assert Opinion("none", 1e-6, 1.0, math.inf, sharp=False, rho=(1.0, 2.0)).agrees
+    off = Opinion(witness.INTEGRATION, 1e-6, 1.0, 1.0, sharp=True, rho=(1.0, 1.02))
+    assert not off.agrees
