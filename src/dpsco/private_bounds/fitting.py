@@ -36,7 +36,11 @@ def estimate(plan: BoundsPlan, source: Source, ledger: Ledger) -> Scales:
     feature, label = 1.0, None
     for query in plan.queries:
         noisy = ledger.gaussian(
-            source.sum(query), bound=query.bound, sigma=plan.sigma, rows=(0, plan.n)
+            source.sum(query),
+            bound=query.bound,
+            sigma=plan.sigma,
+            rows=(0, plan.n),
+            diameter=query.diameter,
         )
         if isinstance(query, NormHistogram):
             feature = row_unit(noisy, plan.sigma, plan.quantile)
