@@ -65,7 +65,9 @@ def plan(
     if not isinstance(problem, Problem):
         raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
     if not isinstance(budget, Budget):
-        raise ParameterError(f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {budget!r}.")
+        raise ParameterError(
+            f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
+        )
     _validate.choice("calibration", calibration, CALIBRATIONS)
     if solver == "auto":
         from .select import choose
@@ -319,14 +321,14 @@ def check_helpers(odometer: Any, progress: Any) -> None:
             "public. Keep an odometer of replace_one or zero_out for fits."
         )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
-        raise ParameterError(f"odometer must be an Odometer(path, budget), got {odometer!r}.")
+        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
     if progress is None:
         return
     try:
         inspect.signature(progress).bind(1, 1)
     except TypeError:
         raise ParameterError(
-            f"progress must be a function of (done, total), got {progress!r}."
+            f"progress must be a function of (done, total), got {_validate.shown(progress)}."
         ) from None
     except ValueError:  # a built-in without a signature
         return
@@ -364,7 +366,7 @@ def _one_pass() -> str:
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
     if not isinstance(options, Mapping):
-        raise ParameterError(f"options must be a dictionary by name, got {options!r}.")
+        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:

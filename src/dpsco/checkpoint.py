@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from ._validate import shown
 from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store, digest_of
 from .codec import encode
 from .data.source import Source
@@ -82,7 +83,7 @@ class Checkpoint(Unique):
         odometer: RunPurse | None = None,
     ) -> None:
         if not isinstance(path, (str, Path)) or path == "":
-            raise ParameterError(f"checkpoint must be the path of a file, got {path!r}.")
+            raise ParameterError(f"checkpoint must be the path of a file, got {shown(path)}.")
         if randomness is not None and not isinstance(randomness, Randomness):
             raise ParameterError(
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."

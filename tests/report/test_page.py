@@ -15,6 +15,7 @@ import pytest
 
 import dpsco as dp
 from dpsco import report
+from dpsco.data.counts import RowCount
 from dpsco.errors import MissingExtraError, ParameterError
 from dpsco.models import LinearModel, SavedModel
 from dpsco.plans import BasePlan, Round
@@ -611,3 +612,15 @@ def test_times_are_written_out():
     assert "Written 16 November 2026, 05:30 UTC by dpsco" in text
     today = report.render(solved("noisy_gd").certificate)
     assert str(datetime.now(timezone.utc).year) in Page(today).text
+
+
+@pytest.mark.parametrize(("count", "loud"), [(980.0, False), (3.0, True)])
+def test_the_page_says_how_many_rows_counted(count, loud):
+    found = solved("noisy_gd")
+    weights = np.atleast_2d(found.weights[:-1])
+    model = dp.models.LinearModel("logistic", weights, found.weights[-1:], (0, 1))
+    counted = RowCount(count, 20.0, 1000)
+    saved = dp.models.SavedModel(model, found.certificate, found.plan, rows_counted=counted)
+    text = Page(report.render(found.certificate, plan=found.plan, model=saved)).text
+    assert str(counted) in text
+    assert ("had a usable label" in text) == loud

@@ -161,7 +161,7 @@ def private_table(
     if large or stays:
         return table
     rows = from_arrays(*encoded(file, encoder))
-    return rows.declare(encoder.label_rule, origin=table.origin)
+    return rows.declare(encoder.label_rule, classes=encoder.classes, origin=table.origin)
 
 
 def _numbers(encoder: TableEncoder) -> int:
@@ -193,7 +193,7 @@ class UnreadTable(Table):
         self._large = _is_large(rows, encoder)
         files = [path] if is_csv(path) else parquet_files(path)
         origin = origin_of(((file, stamp(file)) for file in files), decoder.reading)
-        self.declare(encoder.label_rule, origin=origin)
+        self.declare(encoder.label_rule, classes=encoder.classes, origin=origin)
 
     @property
     def shuffle(self) -> str:

@@ -248,7 +248,6 @@ def _plain_rows(saved: SavedModel, path: Path, column: str | None) -> tuple[Any,
             f"{path} has {len(wanted)} columns of features, the model has {saved.model.d}."
         )
     X = np.asarray(number_rows(open_frame(table, "predict"), list(wanted)), dtype=float)
-    X = np.where(np.isfinite(X), X, 0.0)
     if column is None:
         return X, None
     return X, _plain_labels(table.column(column), saved)

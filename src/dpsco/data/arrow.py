@@ -7,6 +7,7 @@ they stumbled on, so none of them is passed on.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtraError
+from .arrays import number_of
 from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema, Value
 
 Codes = NDArray[np.int64]
+_LARGEST_KEY = 2**64  # no column of integers holds a larger one
 
 _NUMBERS = ("boolean", "integer", "real", "nothing")
 _TEXT = ("text", "nothing")
-_HASHABLE = ("text", "integer", "nothing")
+_HASHABLE = ("text", "integer", "real", "nothing")
 
 
 def pyarrow() -> Any:
@@ -119,7 +122,7 @@ def _words(column: Column | Label) -> str:
     if isinstance(column, Ignore):
         return "anything"
     names = accepted(column)
-    return {_TEXT: "text", _HASHABLE: "text or integers"}.get(names, "numbers")
+    return {_TEXT: "text", _HASHABLE: "text or numbers"}.get(names, "numbers")
 
 
 def numbers(array: Any) -> NDArray[Any]:
@@ -190,7 +193,7 @@ def _number_codes(array: Any, values: Sequence[Any]) -> tuple[Codes, NDArray[np.
 def distinct(array: Any) -> tuple[list[bytes], Codes]:
     """Return the different entries as bytes, and for each row its place among them, -1 if missing.
 
-    Text gives its UTF-8 bytes, whether valid or not; integers their decimal digits.
+    Text gives its UTF-8 bytes, whether valid or not; numbers their decimal digits.
     """
     pa = pyarrow()
     if family(array.type) == "nothing":
@@ -201,8 +204,9 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     used = np.unique(indices)
     used = used[used >= 0]
     entries = entries.take(pa.array(used))
-    if family(entries.type) == "integer":
-        listed = [None if v is None else str(v).encode() for v in entries.to_pylist()]
+    if family(entries.type) in ("integer", "real"):
+        keys = map(key_of, entries.to_pylist())
+        listed = [None if key is None else key.encode() for key in keys]
     else:
         small = pa.types.is_string(entries.type)  # to bytes: what is no UTF-8 must not raise
         listed = entries.cast(pa.binary() if small else pa.large_binary()).to_pylist()
@@ -210,6 +214,21 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     rank = np.full(len(array.dictionary) + 1, -1)  # the last serves the missing ones
     rank[used] = np.where(known, np.cumsum(known) - 1, -1)
     return [entry for entry in listed if entry is not None], rank[indices]
+
+
+def key_of(number: Any) -> str | None:
+    """Return the digits of a number that is hashed, the same for an integer held as a float.
+
+    pandas holds integers as floats once a single one of them is missing.
+    """
+    if isinstance(number, (bool, np.bool_)):
+        return None
+    if isinstance(number, (int, np.integer)):
+        return str(int(number)) if abs(int(number)) < _LARGEST_KEY else None
+    value = number_of(number)
+    if not math.isfinite(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _no_view(array: Any) -> Any:

@@ -9,22 +9,34 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._validate import shown
 from ..errors import DataError, MissingExtraError, ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
-from .arrow import codes, distinct, numbers, pyarrow, require
+from .arrow import accepted, codes, distinct, numbers, pyarrow, require
 from .block import join_rows
 from .bounds import Bounds
-from .columns import arrow_column
+from .columns import Wanted, arrow_column
 from .labels import Classes, LabelRule
-from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
+from .schema import (
+    Category,
+    ClassLabel,
+    Column,
+    Flag,
+    Hashed,
+    Ignore,
+    Label,
+    Number,
+    NumberLabel,
+    Schema,
+)
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +81,7 @@ class TableEncoder:
         try:
             self.dtype = np.dtype(dtype)
         except TypeError:
-            raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.") from None
+            raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
         names = [_names(column) for column in self.schema.encoded]
@@ -89,6 +101,12 @@ class TableEncoder:
         return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
 
     @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The classes of the schema's label, whose places `encode` returns; None if it has none."""
+        label = self.schema.label
+        return label.values if isinstance(label, ClassLabel) else None
+
+    @property
     def width(self) -> int:
         """The number of columns of an encoded row; the intercept is not among them."""
         return int(self._offsets[-1])
@@ -97,6 +115,15 @@ class TableEncoder:
     def slots(self) -> int:
         """The most numbers of a row that can differ from zero."""
         return len(self.schema.encoded)
+
+    @property
+    def indicators(self) -> tuple[int, ...]:
+        """The places of a row that are 1 where an entry is missing, and else 0."""
+        return tuple(
+            int(base) + 1
+            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
+            if isinstance(column, Number) and column.missing == "indicator"
+        )
 
     @property
     def feature_norm(self) -> float:
@@ -152,8 +179,7 @@ class TableEncoder:
 
     def _encode(self, table: Any, *, label: bool) -> tuple[Rows, Floats | None]:
         """Check the columns, then encode batch by batch."""
-        ignored = {column.name for column in self.schema.columns if isinstance(column, Ignore)}
-        arrow = to_arrow(table, ignored)
+        arrow = to_arrow(table, self.schema)
         found = zip(arrow.schema.names, arrow.schema.types, strict=True)
         require(self.schema, found, "the table", label=label)
         wanted = {column.name for column in self.schema.encoded}
@@ -297,8 +323,13 @@ def _names(column: Column) -> list[str]:
     return [column.name, f"{column.name} missing"] if indicator else [column.name]
 
 
-def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
-    """Return a frame as an Arrow table; the ``ignored`` columns, whatever they hold, are left out.
+def to_arrow(table: Any, schema: Schema | None = None) -> Any:
+    """Return a frame as an Arrow table.
+
+    Args:
+        table: the frame.
+        schema: says how Python objects are read, and which columns are left out, whatever they
+            hold; without one objects are text.
 
     Raises:
         DataError: it is no frame, or a column has a type that Arrow does not have.
@@ -321,8 +352,28 @@ def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
             f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
             "with distinct column names (call collect() on a lazy one)."
         )
+    columns = () if schema is None else schema.columns
+    ignored = {column.name for column in columns if isinstance(column, Ignore)}
     names = [name for name in frame.columns if name not in ignored]
-    return pa.table({str(name): arrow_column(frame.get_column(name), name) for name in names})
+    if len(set(map(str, names))) < len(names):
+        raise DataError("two columns of the table have the same name, written as text.")
+    wanted = {} if schema is None else {item.name: _wanted(item) for item in _declared(schema)}
+    found = [
+        arrow_column(frame.get_column(name), name, wanted.get(str(name), "text")) for name in names
+    ]
+    return pa.table(dict(zip(map(str, names), found, strict=True)))
+
+
+def _declared(schema: Schema) -> list[Column | Label]:
+    """Return the columns of a schema, its label included."""
+    return [*schema.columns, *([] if schema.label is None else [schema.label])]
+
+
+def _wanted(item: Column | Label) -> Wanted:
+    """Return how Python objects in a declared column are read."""
+    if isinstance(item, Hashed):
+        return "key"
+    return "text" if "text" in accepted(item) or isinstance(item, Ignore) else "number"
 
 
 def _batches(arrow: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from .. import _validate
 from ..errors import AssumptionError
 from . import gaussian, pld, renyi
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
-from .charges import Charge, Profile, charge
+from .charges import Charge, Profile, charge, lone_profile
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
 from .repeated_charge import repeated_charge
 
@@ -238,8 +238,8 @@ class RowCost:
             found += [_pure_bound(self.pure), *self._responses()]
         if self.curve is not None:
             found.append(_renyi_bound(self.curve))
-        if len(self.charges) == 1 and self.charges[0][1] == 1 and self.charges[0][0].alone:
-            found.append(_profile_bound(self.charges[0][0].alone))
+        if (alone := lone_profile(self.charges)) is not None:
+            found.append(_profile_bound(alone))
         return found or [self.numerical()]
 
     def numerical(self) -> Bound:
@@ -251,7 +251,7 @@ class RowCost:
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
                 "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
-                "an average over random hits must be alone, once. Let them touch "
+                "an average over random hits goes with Gaussian releases, once. Let them touch "
                 "different rows, or use Gaussian noise throughout."
             )
         composed = pld.Composed(losses)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from .. import api
+from ..data.counts import RowCount
 from ..data.histograms import NormHistogram
 from ..data.source import Source
 from ..data.table import Order, Table, trusted_order
 from ..data.units import divided
-from ..errors import DataError, ParameterError
+from ..errors import AssumptionError, DataError, ParameterError
 from ..plans import Progress, Result
 from ..privacy.budget import Budget
 from ..privacy.ledger import Ledger, Purse
@@ -33,7 +35,7 @@ def estimate(plan: BoundsPlan, source: Source, ledger: Ledger) -> Scales:
     """
     if source.n != plan.n:
         raise DataError(f"the plan is for {plan.n} rows, the source has {source.n}.")
-    feature, label = 1.0, None
+    feature, label, counted = 1.0, None, None
     for query in plan.queries:
         noisy = ledger.gaussian(
             source.sum(query),
@@ -42,11 +44,14 @@ def estimate(plan: BoundsPlan, source: Source, ledger: Ledger) -> Scales:
             rows=(0, plan.n),
             diameter=query.diameter,
         )
+        if counted is None and plan.counts:
+            spread = plan.sigma * math.sqrt(query.size)
+            counted = RowCount(math.fsum(noisy), spread, plan.n)
         if isinstance(query, NormHistogram):
             feature = row_unit(noisy, plan.sigma, plan.quantile)
         else:
             label = label_ends(noisy, plan.sigma, plan.quantile)
-    return Scales(feature, label)
+    return Scales(feature, label, counted)
 
 
 def execute(
@@ -110,8 +115,12 @@ def fit_with_private_bounds(
     randomness: Randomness | None = None,
     odometer: Purse | None = None,
     progress: Progress | None = None,
+    count_rows: bool = False,
 ) -> tuple[Result, Scales]:
-    """Plan with the table's public shape, then run: see `plan_with_bounds`, `run_with_bounds`."""
+    """Plan with the table's public shape, then run: see `plan_with_bounds`, `run_with_bounds`.
+
+    With ``count_rows`` histograms that are too noisy to say how many rows there were are refused.
+    """
     table = api.as_table(data)
     if not isinstance(table, Table):
         raise ParameterError(
@@ -131,4 +140,10 @@ def fit_with_private_bounds(
         calibration=calibration,
         options=options,
     )
+    if count_rows and not made.bounds.counts:
+        raise AssumptionError(
+            f"{table.n} rows are too few to count them by a histogram with noise "
+            f"{made.bounds.sigma:.3g} on each bin. Leave the count out (count_rows=False), or "
+            "raise the share of the bounds."
+        )
     return run_with_bounds(made, table, randomness=randomness, odometer=odometer, progress=progress)
