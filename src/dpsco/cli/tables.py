@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._commits import recover
 from ..data.block import join_rows
 from ..data.bounds import Bounds
 from ..data.csvfile import CsvFile
@@ -80,7 +81,7 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
     check_kind(path)
     names = _names(path)
     if schema.label is not None and not label and schema.label.name not in names:
-        schema = Schema(schema.columns)
+        schema = replace(schema, label=None)
     if is_csv(path):
         files: Files = CsvFile(path, schema)
         if files.rows == 0:
@@ -97,6 +98,7 @@ def check_kind(path: Path) -> None:
     Raises:
         DataError: its name has another ending, or it is empty.
     """
+    recover(path)
     if path.is_dir():
         return
     ending = path.suffix.lower()

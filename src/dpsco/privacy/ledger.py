@@ -40,6 +40,7 @@ from .ledger_parts import RunPurse as RunPurse
 from .ledger_parts import Unique, floats
 from .open_releases import PrefixSums as PrefixSums
 from .open_releases import SampledSum as SampledSum
+from .payment import pay
 from .prefix_sums import PrefixMechanism
 from .randomness import Randomness, Stream
 from .releases import (
@@ -132,7 +133,7 @@ class Ledger(Unique):
         if odometer is not None:
             # A run that can be resumed has a name, under which it is paid for once.
             named = {} if run is None else {"run": run}
-            odometer.spend(self.planned, label=label, **named)
+            pay(odometer, self.planned, label=label, **named)
 
     def gaussian(
         self,
