@@ -71,10 +71,14 @@ def test_integers_commute_with_the_noise():
     assert np.array_equal(loud - np.rint(totals / step) * step, quiet)
 
 
-def test_sums_that_are_no_numbers_or_too_large_have_a_place():
-    step = 2.0**-10
-    given = np.array([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324])
-    assert on_lattice(given, step).tolist() == [0, 2**62, -(2**62), 2**62, -(2**62), 0]
+def test_huge_sums_are_rounded_after_the_noise():
+    """Beyond 2^53 steps: the answer is the float nearest to the exact sum of two integers."""
+    step, total = 2.0**-20, np.array([2.0**40 + 2.0**-20, 2.0**45, -(2.0**50)])
+    words = [Randomness.seeded(4).child("x").words for _ in range(2)]
+    noise = with_gaussian(words[0], np.zeros(3), 3.0, step)
+    loud = with_gaussian(words[1], total, 3.0, step)
+    exact = [Fraction(a) + Fraction(b) for a, b in zip(total, noise, strict=True)]
+    assert loud.tolist() == [float(each) for each in exact]
 
 
 def test_a_small_lattice_has_the_exact_law():

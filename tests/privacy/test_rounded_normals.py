@@ -78,7 +78,8 @@ def chi_square(draws, scale):
 @pytest.mark.parametrize("scale", [0.3, 1.0, 3.7, 50.0, 1000.5, 2.0**30 + 0.5, 2.0**36])
 def test_the_law_with_power(scale):
     draws = rounded_normals(stream(f"law {scale}"), DRAWS, scale)
-    assert draws.dtype == np.int64
+    assert draws.dtype == np.float64
+    assert np.array_equal(draws, np.rint(draws))
     statistic, critical = chi_square(draws, scale)
     assert statistic < critical
     for wrong in (0.97, 1.03):
@@ -110,7 +111,7 @@ def test_integers_are_those_of_high_precision(scale):
         assert found[k : k + 2].tolist() == [nearest(z, scale) for z in pair]
 
 
-@given(word, word, st.integers(-3, 57), st.floats(1.0, 2.0))
+@given(word, word, st.integers(-3, 47), st.floats(1.0, 2.0))
 @settings(max_examples=400, deadline=None)
 def test_extreme_words_give_the_right_integers(w, v, exponent, mantissa):
     scale = mantissa * 2.0**exponent
@@ -125,6 +126,14 @@ def test_extreme_words_give_the_right_integers(w, v, exponent, mantissa):
     found = rounded_normals(words, 2, scale).tolist()
     assert len(further) <= 2
     assert found == [nearest(z, scale) for z in exact_pair(w, v, further)]
+
+
+def tolerance(square):
+    """What the loop allows for a pair, in units of 2^-53."""
+    for least, value in ((2.0**-2, None), (2.0**-4, 22), (2.0**-8, 70), (2.0**-16, 1100)):
+        if square >= least:
+            return value or (4.5 * square + 16 if square <= 16.0 else 160)
+    return 3e5
 
 
 def test_the_error_of_the_kernel_is_within_what_the_proof_allows():
@@ -142,6 +151,7 @@ def test_the_error_of_the_kernel_is_within_what_the_proof_allows():
         r = float(mpmath.hypot(*pair))
         if 2.0**-16 <= r <= 5.2:
             allowed = 2.0**-53 * (12 * r + 4 / r if r <= 4.0 else 160.0)
+            assert allowed <= 2.0**-53 * tolerance(r * r)
             errors = [abs(float(pair[i] - mpmath.mpf(z[k + i]))) for i in (0, 1)]
             worst = max(worst, max(errors) / allowed)
     assert 0.02 < worst < 0.6
@@ -153,6 +163,7 @@ def test_loop_and_twin_agree_to_the_bit(scale):
     z = np.empty(words.size)
     normals_from_words(words, z)
     z[:4] = [0.0, 0.0, 9.0, 0.1]
+    z[4:204] = np.ldexp(z[4:204], -np.arange(200) // 8)
     outcomes = []
     for loop in (rounding._numpy_round_pairs, rounding._compiled_loop()):
         copy, doubtful = z.copy(), np.empty(z.size // 2, dtype=np.uint8)
@@ -198,7 +209,7 @@ def test_logarithms_are_bounded_closely(w, digits):
     assert high - low <= 2 ** (digits + 80) // w + 2**20
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 2.0**58 * 1.1])
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 2.0**48 * 1.1])
 def test_other_scales_are_refused(scale):
     with pytest.raises(ParameterError, match="scale"):
         rounded_normals(none_left, 2, scale)

@@ -26,7 +26,7 @@ from ..privacy import lattice, mechanisms
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
 from ..privacy.randomness import Randomness, Stream
-from ..privacy.rounded_normals import Words
+from ..privacy.rounded_normals import Words, rounded_normals
 from ..problem import Facts
 from ..solvers import get, registry
 
@@ -67,10 +67,10 @@ def planted(bug: str, solver: str) -> Iterator[None]:
 @contextmanager
 def _half_noise(solver: str) -> Iterator[None]:
     """Draw everything at half its size, whatever is claimed."""
-    rounded, gamma = lattice.rounded_normals, mechanisms.gamma
+    gamma = mechanisms.gamma
 
-    def less(words: Words, count: int, scale: float) -> NDArray[np.int64]:
-        return rounded(words, count, 0.5 * scale)
+    def less(words: Words, count: int, scale: float) -> Floats:
+        return rounded_normals(words, count, 0.5 * scale)
 
     def shorter(stream: Stream, shape: float, count: int) -> Floats:
         return gamma(stream, shape, count) * 0.5

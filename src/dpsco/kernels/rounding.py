@@ -6,7 +6,6 @@ same bits, whichever ran. What the tolerance rests on says :mod:`dpsco.privacy.r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -19,8 +18,6 @@ from .normals import loop_is_due
 Floats = NDArray[np.float64]
 Flags = NDArray[np.uint8]
 
-_NEAR, _FAR, _FARTHEST, _NEAREST = 4.0, 160.0, 5.2, 2.0**-16
-_SLOPE, _INVERSE = 12.0, 4.0
 _UNIT = 2.0**-53
 _MARGIN = 2.0**-48  # rounding of the distance to an edge
 
@@ -50,40 +47,53 @@ def _compiled_loop() -> Callable[[Floats, float, Flags], None] | None:
 
 
 def _round_loop(normals: Floats, scale: float, doubtful: Flags) -> None:
-    """Do one pair after the other; compiled, never run as Python."""
+    """Do one pair after the other; compiled, never run as Python. Change the twin with it."""
     unit = scale * _UNIT
     for k in range(doubtful.size):
         a = normals[2 * k]
         b = normals[2 * k + 1]
-        r = math.sqrt(a * a + b * b)
-        error = _FAR if r > _NEAR else _SLOPE * r + _INVERSE / r
-        error = error * unit + _MARGIN
+        square = a * a + b * b
+        error = 4.5 * square + 16.0
+        error = 160.0 if square > 16.0 else error
+        error = 22.0 if square < 2.0**-2 else error
+        error = 70.0 if square < 2.0**-4 else error
+        error = 1100.0 if square < 2.0**-8 else error
+        error = 3e5 if square < 2.0**-16 else error
+        error = np.inf if square > 27.0 else error
+        error = np.inf if square < 2.0**-32 else error
         a *= scale
         b *= scale
         first = np.rint(a)
         second = np.rint(b)
-        beyond = max(abs(a - first), abs(b - second))
-        sure = (beyond + error < 0.5) & (r <= _FARTHEST) & (r >= _NEAREST)
         normals[2 * k] = first
         normals[2 * k + 1] = second
-        doubtful[k] = 0 if sure else 1
+        beyond = max(abs(a - first), abs(b - second))
+        doubtful[k] = 0 if beyond + (error * unit + _MARGIN) < 0.5 else 1
 
 
 def _numpy_round_pairs(normals: Floats, scale: float, doubtful: Flags) -> None:
     """Do the same with NumPy alone."""
     pairs = normals.reshape(-1, 2)
     squares = pairs * pairs
-    r = np.sqrt(squares[:, 0] + squares[:, 1])
-    with np.errstate(divide="ignore"):
-        error = _INVERSE / r
-    error += _SLOPE * r
-    error[r > _NEAR] = _FAR
+    square = squares[:, 0] + squares[:, 1]
+    error = 4.5 * square
+    error += 16.0
+    for where, value in (
+        (square > 16.0, 160.0),
+        (square < 2.0**-2, 22.0),
+        (square < 2.0**-4, 70.0),
+        (square < 2.0**-8, 1100.0),
+        (square < 2.0**-16, 3e5),
+        (square > 27.0, np.inf),
+        (square < 2.0**-32, np.inf),
+    ):
+        np.putmask(error, where, value)
     error *= scale * _UNIT
     error += _MARGIN
     normals *= scale
-    exact = normals.copy()
+    beyond = normals.copy()
     np.rint(normals, out=normals)
-    exact -= normals
-    beyond = np.abs(exact, out=exact).reshape(-1, 2).max(axis=1)
-    beyond += error
-    doubtful[:] = ~((beyond < 0.5) & (r <= _FARTHEST) & (r >= _NEAREST))
+    beyond -= normals
+    np.abs(beyond, out=beyond)
+    error += np.maximum(beyond[::2], beyond[1::2])
+    np.logical_not(error < 0.5, out=doubtful.view(np.bool_))

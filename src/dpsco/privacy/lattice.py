@@ -22,8 +22,9 @@ Gaussian mechanism on h k. Rounding moves each coordinate by h/2 at most, so |h 
 So nothing is charged for the noise being an integer: `rounded_normals` draws floor(Z sigma/h + 1/2)
 with exactly that law. The accounting rules charge SLACK, once, where they compute the distance;
 the step comes from the bound that the release states and from the number of its coordinates, both
-public. Beyond 2^53 steps the product with h is rounded to a float: after the noise, hence allowed.
-Sums beyond 2^62 steps are cut there, which brings no two of them farther apart.
+public. Integers are kept as float64. The noise is below 2^53 steps, hence exact, and so is k (a
+rounded float); their sum is rounded once beyond 2^53, which is a function of the exact sum: after
+the noise, hence allowed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
-from .rounded_normals import MAX_SCALE, Words, rounded_normals
+from .rounded_normals import CHUNK, MAX_SCALE, Words, rounded_normals
 
 __all__ = [
     "SLACK",
@@ -43,17 +44,15 @@ __all__ = [
     "lattice_step",
     "on_lattice",
     "with_gaussian",
-    "with_integers",
+    "with_steps",
 ]
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 SLACK = 2.0**-20
 """By how much, relative to the bound, the lattice may move two neighbouring sums apart."""
 TILT_SHARE = 2.0**-6
 """What the lattices of objective perturbation may add to the distance of its minimisers."""
-_LARGEST = 2.0**62
 
 
 def lattice_step(bound: float, size: int, *, slack: float = SLACK) -> float:
@@ -69,35 +68,44 @@ def lattice_step(bound: float, size: int, *, slack: float = SLACK) -> float:
     return step
 
 
-def on_lattice(values: Array, step: float) -> Integers:
-    """Return the nearest multiples of the step; what is not a number counts as 0."""
-    with np.errstate(all="ignore"):
-        multiples = np.rint(values / step)
-    multiples = np.nan_to_num(multiples, nan=0.0, posinf=_LARGEST, neginf=-_LARGEST)
-    return np.clip(multiples, -_LARGEST, _LARGEST).astype(np.int64)
+def on_lattice(values: Array, step: float) -> Array:
+    """Return the nearest whole numbers of steps, as floats."""
+    steps = values * (1.0 / step)  # a power of two: exact
+    return np.rint(steps, out=steps)
 
 
 def with_gaussian(words: Words, exact: Array, sigma: float, step: float) -> Array:
     """Return the exact values on the lattice plus rounded Gaussian noise, as floats.
 
     Raises:
-        ParameterError: the noise is more than 2**58 steps; a public matter.
+        ParameterError: the noise is more than 2**48 steps; a public matter.
     """
-    return with_integers(gaussian_steps(words, exact.size, sigma, step), exact, step)
+    scale = _scale(sigma, step)
+    flat, out = exact.reshape(-1), np.empty(exact.size)
+    for start in range(0, out.size, CHUNK):  # within the cache
+        part = slice(start, start + CHUNK)
+        total = on_lattice(flat[part], step)
+        total += rounded_normals(words, total.size, scale)
+        np.multiply(total, step, out=out[part])
+    return out.reshape(exact.shape)
 
 
-def gaussian_steps(words: Words, size: int, sigma: float, step: float) -> Integers:
-    """Return N(0, sigma^2) noise rounded to steps."""
+def gaussian_steps(words: Words, size: int, sigma: float, step: float) -> Array:
+    """Return N(0, sigma^2) noise rounded to whole numbers of steps."""
+    return rounded_normals(words, size, _scale(sigma, step))
+
+
+def with_steps(noise: Array, exact: Array, step: float) -> Array:
+    """Return the exact values on the lattice plus noise in whole numbers of steps."""
+    return np.asarray((on_lattice(exact, step) + noise.reshape(exact.shape)) * step)
+
+
+def _scale(sigma: float, step: float) -> float:
+    """Return sigma in steps."""
     scale = sigma / step
     if not 0.0 < scale <= MAX_SCALE:
         raise ParameterError(
-            f"noise of standard deviation {sigma!r} is more than 2**58 steps of {step!r}: the "
-            "budget of this release is too small for 64 bits. Plan fewer releases."
+            f"noise of standard deviation {sigma!r} is more than 2**48 steps of {step!r}: the "
+            "budget of this release is too small for float64. Plan fewer releases."
         )
-    return rounded_normals(words, size, scale)
-
-
-def with_integers(noise: Integers, exact: Array, step: float) -> Array:
-    """Return the exact values on the lattice plus an integer noise, as floats."""
-    total = on_lattice(exact, step) + noise.reshape(exact.shape)
-    return np.asarray(total.astype(np.float64) * step)
+    return scale

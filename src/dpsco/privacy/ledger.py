@@ -33,7 +33,7 @@ from .lattice import (
     lattice_step,
     on_lattice,
     with_gaussian,
-    with_integers,
+    with_steps,
 )
 from .ledger_parts import Purse as Purse
 from .ledger_parts import RunPurse as RunPurse
@@ -354,7 +354,7 @@ def _noisy(stream: Stream, exact: Array, release: GaussianRelease) -> Array:
 def _with_floats(noise: Array, exact: Array, bound: float) -> Array:
     """Return a sum with noise that was drawn in floats, both rounded to the lattice."""
     step = lattice_step(bound, exact.size)
-    return with_integers(on_lattice(noise, step), exact, step)
+    return with_steps(on_lattice(noise, step), exact, step)
 
 
 def _tilt(stream: Stream, size: int, release: ObjectivePerturbationRelease) -> Array:
@@ -363,10 +363,4 @@ def _tilt(stream: Stream, size: int, release: ObjectivePerturbationRelease) -> A
     The minimiser moves by at most 1/floor times as much, which its charge allows for.
     """
     step = lattice_step(2 * release.distance * release.floor, size, slack=TILT_SHARE)
-    if release.sigma / step > 2.0**49:  # beyond, a float would round it once more
-        raise ParameterError(
-            f"a distance of {release.distance!r} is finer than float64 can hold beside noise of "
-            f"{release.sigma!r}. Plan with a larger distance or ridge."
-        )
-    steps = gaussian_steps(stream.words, size, release.sigma, step)
-    return np.asarray(steps.astype(np.float64) * step)
+    return gaussian_steps(stream.words, size, release.sigma, step) * step

@@ -104,7 +104,7 @@ class PrefixSums(Unique):
         """Let the rows that this batch completes leave, and return the prefix sum they give."""
         self._noisy = [
             with_gaussian(self._stream.words, row, self._release.sigma, self._step)
-            for row in self._encoding.rows(exact)
+            for row in self._encoding.rows(np.nan_to_num(exact))  # a sum of bounded rows is finite
         ]
         self._prefix = self._prefix + self._decoder.next()
         return np.array(self._prefix)

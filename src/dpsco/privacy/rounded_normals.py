@@ -29,8 +29,10 @@ How far scale z can be from scale Z. Unit roundoff q = 2^-53, errors to first or
   z    |z - Z| <= 4.6 q r + 3.5 q/r + 4 q r + q r; and scale z rounds by q r scale:
        |fl(scale z) - scale Z| <= scale q (10.6 r + 3.5/r)       for 2^-16 <= r <= 4,
                                <= scale q (10.6 r + 390/4)       for r <= 5.2.
-The code allows 12 r + 4/r and 160, takes r from the two z (their own error is lost in the margin),
-and settles everything else, one pair in 700 thousand, in integers.
+The code allows for more and takes no root: with s = r^2 from the two z (whose own error is lost in
+the margin), 4.5 s + 16 >= 12 r + 8 for 1/4 <= s <= 16, and 22, 70, 1100, 3e5 for s down to 2^-4,
+2^-8, 2^-16, 2^-32, where 12 r + 4/r is at most 22, 67, 1025, 2.7e5; 160 for 16 < s <= 27. All else,
+one pair in 700 thousand, is settled in integers.
 """
 
 from __future__ import annotations
@@ -51,15 +53,17 @@ __all__ = ["MAX_SCALE", "Words", "log_bounds", "rounded_normals"]
 
 Words: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
-MAX_SCALE = 2.0**58  # 32 standard deviations still fit in 64 bits
-_CHUNK = 1 << 14  # words at a time: arrays that stay in the cache
+MAX_SCALE = 2.0**48  # 32 standard deviations are exact as float64
+CHUNK = 1 << 14  # words at a time: arrays that stay in the cache
 _WORD = 64
-_GUARD = 80  # binary digits beyond those of the words
+_GUARD = 32  # binary digits beyond those of the words
 _OFF = 1 << 10  # of the last of these digits: far above what the roundings add up to
 
 
-def rounded_normals(words: Words, count: int, scale: float) -> NDArray[np.int64]:
+def rounded_normals(words: Words, count: int, scale: float) -> NDArray[np.float64]:
     """Return ``count`` independent integers floor(scale Z + 1/2), Z standard normal, exactly.
+
+    They come as float64, which holds them exactly.
 
     Args:
         words: ``words(n)`` returns n fresh uniform uint64 words.
@@ -69,22 +73,19 @@ def rounded_normals(words: Words, count: int, scale: float) -> NDArray[np.int64]
     >>> from dpsco.privacy.randomness import Randomness
     >>> draws = rounded_normals(Randomness.seeded(7).child("doc").words, 4, 1000.0)
     >>> draws.dtype.name, draws.shape
-    ('int64', (4,))
+    ('float64', (4,))
     """
     if not 0.0 < scale <= MAX_SCALE:
-        raise ParameterError(f"scale must be above 0 and at most 2**58, got {scale!r}.")
-    out = np.empty(count + count % 2, dtype=np.int64)
-    unsure: list[tuple[int, int, int]] = []
-    for start in range(0, out.size, _CHUNK):
-        chunk = words(min(_CHUNK, out.size - start))
-        z, doubtful = np.empty(chunk.size), np.empty(chunk.size // 2, dtype=np.uint8)
+        raise ParameterError(f"scale must be above 0 and at most 2**48, got {scale!r}.")
+    out = np.empty(count + count % 2)
+    for start in range(0, out.size, CHUNK):
+        z = out[start : start + CHUNK]
+        chunk, doubtful = words(z.size), np.empty(z.size // 2, dtype=np.uint8)
         normals_from_words(chunk, z)
         round_pairs(z, scale, doubtful)
-        out[start : start + chunk.size] = z
-        pairs = 2 * np.flatnonzero(doubtful)
-        unsure += [(start + i, int(chunk[i]), int(chunk[i + 1])) for i in pairs.tolist()]
-    for place, w, v in unsure:  # after all chunks, so that their words do not depend on these
-        out[place : place + 2] = _settled(w, v, scale, words)
+        for i in np.flatnonzero(doubtful).tolist():
+            w, v = chunk[2 * i : 2 * i + 2].tolist()
+            z[2 * i : 2 * i + 2] = _settled(w, v, scale, words)
     return out[:count]
 
 

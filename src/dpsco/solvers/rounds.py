@@ -30,7 +30,7 @@ from ..problem import Facts
 
 BatchQuery = ClippedGradient | ClippedDifference
 Rows = tuple[int, int]
-NOISE_BYTES = 2**28  # beyond so many bytes of past noise the buffered mechanism is the default
+NOISE_BYTES = 2**28  # of past noise, and as many of past sums: beyond, the buffered mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
