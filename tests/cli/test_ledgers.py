@@ -199,6 +199,7 @@ def _interrupted(running):
     raise AssertionError("five interrupts did not end the fit")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_a_real_interrupt(paid):
     """The signal arrives in the middle of a fit that would take minutes."""

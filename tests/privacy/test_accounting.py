@@ -68,6 +68,7 @@ def hockey_stick(epsilon, first, second, low=-40.0, high=40.0) -> float:
 # --- count is repetition (the dp-accounting scar) -------------------------------------------------
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_count_is_repetition(release, adjacency):
@@ -81,6 +82,7 @@ def test_count_is_repetition(release, adjacency):
     assert counted > 1.2 * price(release).epsilon(DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [
@@ -264,6 +266,7 @@ gaussians = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(gaussians, min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_worst_row_of_gaussians(releases):
@@ -615,6 +618,7 @@ def test_extreme_bounds_are_not_silently_free():
     assert cost(gauss(1e200, 1.0)).epsilon(0.5) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 def test_sampled_releases_with_little_noise(adjacency):
     """Never cheaper than with more noise, never refused, never above the release unsampled."""

@@ -207,6 +207,7 @@ def test_other_plans_never_overspend(name, epsilon, delta, adjacency, rows):
     assert not satisfied(noise * (1 - 3e-6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [
@@ -222,6 +223,7 @@ def test_sampled_plans_never_overspend(build):
     assert not cost(build(noise * 0.97), adjacency="zero_out").satisfies(budget)
 
 
+@pytest.mark.slow
 def test_large_bounds_start_far_from_the_solution():
     """The first probe, noise 1 for a bound of 300, has no sampled accountant: still solved."""
 

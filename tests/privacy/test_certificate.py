@@ -514,6 +514,7 @@ def survives(record):
         return False
 
 
+@pytest.mark.slow
 @EVERY_PLAN
 @pytest.mark.usefixtures("quick")
 def test_a_forger_can_change_only_words_and_unrelated_numbers(name):

@@ -293,6 +293,7 @@ def selected(name, scores, scale, noise, count):
     return np.bincount(picks, minlength=len(scores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", SELECTION_NOISES)
 def test_selection_has_its_law_and_a_wrong_scale_is_noticed(noise):
     expected = probabilities(SCORES, SCALE, noise)

@@ -289,6 +289,7 @@ def mechanisms(count, seed=5):
                 yield P, Q
 
 
+@pytest.mark.slow
 @every_law
 def test_no_mechanism_exceeds_the_bounds(runs):
     sharpest = {"delta": 0.0, "renyi": 0.0, "pure": 0.0}
@@ -668,6 +669,7 @@ def outcomes(law, record, count, seed):
     return drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["poisson", "geometric", "logarithmic"])
 def test_audit_of_a_tiny_mechanism(law):
     """What leaves has the law of the theorem (1e-6), and not that of one run or of 3 runs.

@@ -465,6 +465,7 @@ def test_eight_rounds_suffice_on_the_sphere():
     assert independent > 1.5 * correlated
 
 
+@pytest.mark.slow
 def test_linear_losses_at_the_minimax_rate():
     """f = -<w, z>, coordinates of z with means that are as large as the rate: excess/alpha level.
 

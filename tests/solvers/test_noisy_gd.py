@@ -139,6 +139,7 @@ def test_little_noise_sharpens_the_kink():
     assert sharpest(problem().facts(90, 3), 100, 0.1) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [dp.losses.Absolute(), dp.losses.Pinball(0.9), dp.losses.Insensitive(0.02), dp.losses.Hinge()],

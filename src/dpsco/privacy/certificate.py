@@ -150,9 +150,10 @@ class Certificate:
         return self.cost.mu
 
     def verify(self, *, second_witness: bool = True) -> Verification:
-        """Recompute every claim from the releases alone, with both accountants.
+        """Recompute every claim from the releases alone, and ask a second accountant.
 
-        ``second_witness=False`` skips dp-accounting, for machines without it.
+        What the second one proves depends on the releases, see :mod:`.witness`; its sentence says
+        so. ``second_witness=False`` skips it, for machines without dp-accounting.
         """
         try:
             found = Claims.of(self.cost, _reference_delta(self.budget))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AssumptionError
-from . import amplification, gaussian, perturbation, pld, random_hits, renyi
+from . import amplification, gaussian, perturbation, perturbation_check, pld, random_hits, renyi
 from .budget import Adjacency
 from .lattice import SLACK, TILT_SHARE
 from .prefix_encoding import encoding_slack
@@ -62,6 +62,8 @@ class Charge:
     pure: float = math.inf  # pure epsilon
     pld: pld.Loss | None = None  # recipe for a privacy loss distribution
     alone: Profile | None = None  # valid if no other such release, and it only once, touches a row
+    together: Callable[[int], Charge] | None = None  # k rows at once, where that is known directly
+    check: perturbation_check.Check | None = None  # a second computation, valid where ``alone`` is
 
 
 def _gaussian(release: GaussianRelease, adjacency: Adjacency) -> Charge:
@@ -166,27 +168,38 @@ def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
     return Charge(alone=profile(0.0))
 
 
-def _objective_perturbation(release: ObjectivePerturbationRelease, adjacency: Adjacency) -> Charge:
+def _objective_perturbation(
+    release: ObjectivePerturbationRelease, adjacency: Adjacency, rows: int = 1
+) -> Charge:
     # Inexact minimisers lie within ``distance`` of exact ones on both sides, whatever the rows.
     # Their tilt is rounded, which moves them by TILT_SHARE distance, and so is what leaves.
     lattices = TILT_SHARE + TILT_SHARE / 2
     output = _up(2 * release.distance * (1 + _STABLE_SLACK + lattices) / release.output_sigma)
-    replaced = adjacency is Adjacency.REPLACE_ONE
-    directions, dimensions = release.directions, release.dimension or 1
-    if directions == "glm" and replaced:
-        directions = "pair"
-    if directions == "subspace":  # two rows' gradients lie in the sum of their subspaces
-        dimensions = (release.span or 1) * (2 if replaced else 1)
+    parts = rows * adjacency.factor  # gradients that appear or vanish, each in its own span
+    directions, span = release.directions, release.span or 1
+    if directions != "general" and span == 1 and parts <= 2:
+        directions = "glm" if parts == 1 else "pair"
+    elif directions == "glm":
+        directions = "subspace"
+    wide = directions == "general"
     loss = perturbation.Loss(
-        m=_up(_distance(release, adjacency) / release.sigma),
+        m=_up(rows * _distance(release, adjacency) / release.sigma),
         curvature=release.curvature,
         floor=release.floor,
         rank=release.rank,
         directions=directions,
-        dimensions=dimensions,
+        dimensions=(release.dimension or 1) if wide else parts * span,
         output=output,
+        rows=rows,
+        span=None if wide else span,
     )
-    return Charge(rho=loss.rho, curve=loss.rdp, alone=_perturbed(loss))
+    return Charge(
+        rho=loss.rho,
+        curve=loss.rdp,
+        alone=_perturbed(loss),
+        together=lambda count: _objective_perturbation(release, adjacency, count),
+        check=perturbation_check.Check(release, replaced=adjacency.factor == 2, rows=rows),
+    )
 
 
 def _perturbed(loss: perturbation.Loss) -> Profile:
