@@ -47,9 +47,10 @@ class Encoding:
 
 def encoding_slack(mechanism: PrefixMechanism, rows: int) -> float:
     """Return by how much the rounding of C x can move neighbours apart, relative to C's norm."""
+    levels = mechanism.memory_vectors()  # of a tree: so many merges of so many blocks
     roundings = {
-        "tree": mechanism.memory_vectors() ** 2,
-        "tree_honaker": mechanism.memory_vectors() ** 2,
+        "tree": levels * (levels + 1),
+        "tree_honaker": levels * (levels + 1),
         "banded": mechanism.bands or 0,
         "bisr": mechanism.rounds * ((mechanism.bands or 0) + 2),
         "blt": 2 * mechanism.rounds + 8,
