@@ -178,7 +178,10 @@ class Checkpoint(Unique):
     def resume(self, run: RoundRun) -> None:
         """Bring a run that has not begun to where the file stands."""
         if self.round:
-            run.resume(self.round, self._state, self._store.secrets())
+            try:
+                run.resume(self.round, self._state, self._store.secrets())
+            except (LedgerError, ParameterError) as problem:
+                raise self._store.damaged(f"its sums do not give its state ({problem})") from None
             self._note(digest_of(self.run, self.round, self._state))
 
     def commit(self, run: RoundRun) -> None:
@@ -279,7 +282,7 @@ def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:
     if certificate.releases != flatten(plan.releases()):
         return "it lists other releases"
     missing = {*plan.enforced, *plan.trusted} - {*certificate.enforced, *certificate.trusted}
-    if missing:
+    if missing or not certificate.trusted:  # the caveat of checkpoints is there at least
         return "it leaves out what the plan enforces or takes on trust"
     problems = certificate.verify(second_witness=False).problems
     return problems[0] if problems else None
