@@ -30,7 +30,6 @@ from dpsco.privacy.accounting import cost
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.prefix_sums import mechanism
 from dpsco.privacy.releases import (
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -131,7 +130,6 @@ def certificates() -> list[dict[str, Any]]:
     plain = GaussianRelease(1.0, 5.0, rows=all_rows)
     kinds: list[tuple[Any, ...]] = [
         (plain, GaussianRelease(1.0, 5.0, rows=(100, 200), count=7)),
-        (DiscreteGaussianRelease(1.0, 8.0, 2.0**-4, rows=all_rows),),
         (GeneralizedGaussianRelease(1.0, 5.0, 3.0, rows=all_rows), plain),
         (SelectionRelease(1.0, 5.0, 10, rows=all_rows, count=5),),
         (SelectionRelease(1.0, 5.0, 10, "laplace", rows=all_rows), plain),

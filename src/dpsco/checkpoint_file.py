@@ -21,12 +21,21 @@ from ._databases import foreign_part, harden
 from ._validate import reason, shown
 from ._version import __version__
 from .checkpoint_lock import Hold, check_private, create, in_use, place
-from .checkpoint_values import Floats, digest_of, parsed, plan_difference, vector, write
+from .checkpoint_values import (
+    Floats,
+    digest_of,
+    exact_bytes,
+    from_bytes,
+    parsed,
+    plan_difference,
+    vector,
+    write,
+)
 from .data.origin import difference, shareable
 from .errors import CheckpointError, DpscoError, LedgerError
 from .privacy.randomness import fresh_name
 
-SCHEMA = "dpsco.checkpoint/2"
+SCHEMA = "dpsco.checkpoint/3"
 NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _MOST_VECTORS = 32  # of a state: solvers have up to five
@@ -36,6 +45,7 @@ _TABLES = (
     "origin TEXT)",
     "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
+    "CREATE TABLE secrets (round INTEGER PRIMARY KEY, numbers BLOB)",  # erased with the root
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
     "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
@@ -232,6 +242,16 @@ class Store:
             raise self.damaged("its key cannot be read")
         return secret
 
+    def secrets(self) -> list[Floats]:
+        """Return what the rounds so far have left for later ones, in order; not to be shown."""
+        query = "SELECT numbers FROM secrets ORDER BY round"
+        with self._explained():
+            rows = self._database.execute(query).fetchall()
+        try:
+            return [from_bytes(numbers) for (numbers,) in rows]
+        except (ValueError, TypeError):
+            raise self.damaged("its sums cannot be read") from None
+
     def purse(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
         (state,) = self._row("SELECT state FROM purse")
@@ -254,14 +274,20 @@ class Store:
             raise self.damaged("its result cannot be read")
         return Ending(*found)
 
-    def commit(self, round: int, state: Mapping[str, Floats], digest: str) -> None:
+    def commit(
+        self, round: int, state: Mapping[str, Floats], digest: str, secret: Floats | None = None
+    ) -> None:
         """Put a round and its vectors in the place of those of the round before it.
+
+        A ``secret`` is kept beside those of the rounds before.
 
         Raises:
             LedgerError: the file does not stand at the round before; it is left as it is.
         """
         with self._transaction() as database:
             write(database, state)
+            if secret is not None:
+                database.execute("INSERT INTO secrets VALUES (?, ?)", (round, exact_bytes(secret)))
             query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
             if database.execute(query, (round, digest, round - 1)).rowcount != 1:
                 raise LedgerError(
@@ -273,8 +299,8 @@ class Store:
         """Put the result in the place of the state; erase the key, and how large the files are."""
         (origin,) = self._row("SELECT origin FROM about")
         with self._transaction() as database:
-            database.execute("DELETE FROM root")
-            database.execute("DELETE FROM vectors")
+            for table in ("root", "secrets", "vectors"):
+                database.execute(f"DELETE FROM {table}")
             write(database, kept)
             database.execute("UPDATE progress SET digest = ?", (digest,))
             database.execute("UPDATE about SET origin = ?", (shareable(origin),))

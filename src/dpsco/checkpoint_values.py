@@ -22,13 +22,23 @@ Floats = NDArray[np.float64]
 _EXACT = "<f8"
 
 
+def exact_bytes(numbers: Floats) -> bytes:
+    """Return numbers as bytes that are the same on every machine."""
+    return np.ascontiguousarray(numbers, dtype=_EXACT).tobytes()
+
+
+def from_bytes(content: bytes) -> Floats:
+    """Return the numbers of `exact_bytes`."""
+    return np.frombuffer(content, dtype=_EXACT).astype(float)
+
+
 def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:
     """Return a digest of what a round has let out, bit for bit."""
     digest = hashlib.blake2b(digest_size=32, person=b"dpsco round")
     head = [run, round, sorted((name, list(vector.shape)) for name, vector in state.items())]
     digest.update(json.dumps(head).encode())
     for name in sorted(state):
-        digest.update(np.ascontiguousarray(state[name], dtype=_EXACT).tobytes())
+        digest.update(exact_bytes(state[name]))
     return digest.hexdigest()
 
 
@@ -36,10 +46,7 @@ def write(database: sqlite3.Connection, state: Mapping[str, Floats]) -> None:
     """Write vectors, exactly."""
     database.executemany(
         "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
-        [
-            (name, json.dumps(vector.shape), np.ascontiguousarray(vector, dtype=_EXACT).tobytes())
-            for name, vector in state.items()
-        ],
+        [(name, json.dumps(vector.shape), exact_bytes(vector)) for name, vector in state.items()],
     )
 
 
@@ -48,7 +55,7 @@ def vector(shape: str, numbers: bytes) -> Floats:
     lengths = tuple(parsed(shape))
     if len(numbers) != 8 * math.prod(lengths):
         raise ValueError("a vector has another length than its shape says")
-    return np.frombuffer(numbers, dtype=_EXACT).reshape(lengths).astype(float)
+    return from_bytes(numbers).reshape(lengths)
 
 
 def plan_difference(known: str, plan: str) -> str:

@@ -43,7 +43,7 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         DataError: it cannot be read, or is something else.
     """
-    record = read_json(path, what="the file", limits=_limits.MODEL, error=DataError)
+    record = read_json(path, what="the model or certificate", limits=_limits.MODEL, error=DataError)
     if not isinstance(record, dict) or record.get("schema") not in (MODEL, CERTIFICATE):
         raise DataError(f"{path} is neither a certificate nor a model of dpsco.")
     return record

@@ -26,12 +26,13 @@ from . import releases, statement
 from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
 from .releases import (
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
+    GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     RandomHitsRelease,
     Release,
     RepeatedSelectionRelease,
+    StableGammaRelease,
 )
 from .witness import second_opinion
 
@@ -39,8 +40,10 @@ SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
 _MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
+_FLOAT_LAWS = (GeneralizedGaussianRelease, StableGammaRelease)
 _FLOAT_CAVEAT = (
-    "noise and sums are float64 approximations of real numbers (numeric='grid' removes this)"
+    "generalized Gaussian and Gamma noise is computed in float64 before it is rounded to the "
+    "lattice: its law is that of real numbers up to rounding (no proof)"
 )
 _PAIR_CAVEAT = (
     "the antipodal pair dominates Poisson sampling under replace_one (checked numerically only)"
@@ -85,7 +88,7 @@ class Certificate:
     claims: Claims
     randomness: str
     reproducible: bool
-    numeric: str  # "float64" or "grid"
+    numeric: str  # law of the noise on the lattice: "exact", or "float64" up to rounding
     enforced: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     trust_model: str = _CENTRAL
@@ -328,8 +331,8 @@ def _with_inner(planned: Iterable[Release]) -> Iterator[Release]:
 
 
 def _numeric(planned: Iterable[Release]) -> str:
-    grid = all(isinstance(release, DiscreteGaussianRelease) for release in planned)
-    return "grid" if grid else "float64"
+    rounded = any(isinstance(release, _FLOAT_LAWS) for release in _with_inner(planned))
+    return "float64" if rounded else "exact"
 
 
 def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool) -> list[str]:
@@ -339,7 +342,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
         isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
     )
     notes = (
-        (_FLOAT_CAVEAT, _numeric(planned) != "grid"),
+        (_FLOAT_CAVEAT, _numeric(planned) != "exact"),
         (_PAIR_CAVEAT, conjectured),
         (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
         (_HITS_CAVEAT, any(isinstance(a, RandomHitsRelease) for a in planned)),
