@@ -56,11 +56,14 @@ class Tilted(Protocol):
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J, up to `rounding`."""
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J, about."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length that no row has a say in."""
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector, about."""
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return about the Hessian of J, or what stands for it within ``spread`` of the weights."""
+
+    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
+        """Return that times a vector."""
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of the computed gradient."""
@@ -173,12 +176,18 @@ class GlmObjective:
             mean = total.result() / self._source.n
         return np.asarray(mean + self._linear + self._ridge * (weights - self._centre))
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length: the clip and the public terms."""
+        tilt, away = np.linalg.norm(self._linear), np.linalg.norm(weights - self._centre)
+        return (self._clip + float(tilt) + self._ridge * float(away)) * (1 + 1e-9)
+
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return the Hessian of J, with the rows' mean curvatures within ``spread``."""
         found = self._ridge * np.eye(self.size)
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                root = np.sqrt(self._bends(rows @ weights, labels, limit) / self._source.n)
+                bend = self._bends(rows @ weights, labels, limit, spread)
+                root = np.sqrt(bend / self._source.n)
                 if isinstance(rows, np.ndarray):
                     scaled = rows * root[:, None]
                     found += scaled.T @ scaled
@@ -187,12 +196,12 @@ class GlmObjective:
                     found += (scaled.T @ scaled).toarray()
         return found
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector."""
+    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
+        """Return that Hessian times a vector."""
         total = np.zeros(self.size)
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                bend = self._bends(rows @ weights, labels, limit)
+                bend = self._bends(rows @ weights, labels, limit, spread)
                 total += rows.T @ (bend * (rows @ vector))
         return np.asarray(total / self._source.n + self._ridge * vector)
 
@@ -217,11 +226,16 @@ class GlmObjective:
         found[~np.isfinite(found)] = 0.0
         return found
 
-    def _bends(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:
-        """Return the curvatures, 0 where the slope is clipped."""
-        bend = np.maximum(self._loss.curvature(margins, labels), 0.0)
-        straight = np.abs(self._loss.slope(margins, labels)) >= limit
-        return np.where(straight | ~np.isfinite(bend), 0.0, bend)
+    def _bends(self, margins: Floats, labels: Floats, limit: Floats, spread: float) -> Floats:
+        """Return the mean curvatures over the margins that weights within ``spread`` give.
+
+        Slopes that are clipped or have a bend change their curvature at once. Its value at one
+        margin says little of the next step, and Newton's method then takes three times the steps.
+        """
+        wide = spread * self._clip / limit  # spread ||x||
+        ahead = self._slopes(margins + wide, labels, limit)
+        bend = (ahead - self._slopes(margins - wide, labels, limit)) / (2.0 * wide)
+        return np.where(np.isfinite(bend), np.maximum(bend, 0.0), 0.0)
 
     def _leaves(self) -> Iterator[Leaf]:
         """Yield the rows, a leaf at a time: kept if they are in memory anyway."""
@@ -291,12 +305,17 @@ class VectorObjective:
         """Return the gradient of J."""
         return self._inner.gradient(weights)
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length: the loss's own and the public terms."""
+        away = float(np.linalg.norm(weights)) + self._centre
+        return (self._clip + self._tilt + self._ridge * away) * (1 + 1e-9)
+
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return the Hessian of J; vector losses bend evenly, whatever the spread."""
         return self._inner.hessian(weights)
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector."""
+    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
+        """Return that Hessian times a vector."""
         return self._inner.hessian_product(weights, vector)
 
     def rounding(self, weights: Floats) -> float:

@@ -173,7 +173,13 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
         def certified(tilt: Floats) -> Floats:
             objective = _objective(plan, source, tilt / plan.n)
-            return minimise(objective, domain=domain, start=facts.start, distance=plan.distance)
+            return minimise(
+                objective,
+                domain=domain,
+                start=facts.start,
+                distance=plan.distance,
+                spread=facts.distance,
+            )
 
         weights = ledger.perturbed_minimiser(certified, facts.size, release)
     progress(1, 1)

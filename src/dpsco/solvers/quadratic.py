@@ -1,0 +1,187 @@
+"""Quadratic models of an objective, and their minimisers over a domain, by a fixed amount of work.
+
+    m(p) = <g, p> + 1/2 p' H p,   least over w + p in C
+
+Whole space: one Cholesky factor. Euclidean ball: the eigenvalues, and the multiplier of the sphere
+by Newton's method on 1/||w - c|| (More, Sorensen 1983), `_SECULAR` steps. Other domains: projected
+gradients with momentum, a number of steps that the caller's effort decides, restarted where the
+momentum points uphill (O'Donoghue, Candes 2015). Many weights: conjugate gradients, a fixed number
+of products. Nothing ends early: how hard a model was tells nothing, and none has to be exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..geometry.domains import Domain, WholeSpace
+from ..problem import is_ball
+from .glm_objective import Floats, Tilted
+
+MODEL_STEPS = 20  # projected gradients for one step, four times as many a level further
+MODEL_PRODUCTS = 20  # Hessian products for one step, likewise
+_SECULAR = 40  # Newton steps for the multiplier; it has all digits after about 10
+
+
+class Model(Protocol):
+    """What Newton rounds ask of a model."""
+
+    @property
+    def top(self) -> float:
+        """About the largest eigenvalue, or more."""
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return about the step that minimises the model over the domain."""
+
+    def left(self, weights: Floats, gradient: Floats) -> float:
+        """Return the length of the gradient mapping: 0 at the minimiser, nowhere else."""
+
+
+def dense_model(
+    objective: Tilted, domain: Domain, weights: Floats, spread: float, level: int
+) -> Model:
+    """Return a model with its Hessian in full; ``spread`` is how far it is to hold."""
+    from scipy.linalg import cho_factor
+
+    hessian = objective.hessian(weights, spread)
+    # Row sums bound the largest eigenvalue; the norm of the square is nearer to it.
+    top = min(
+        float(np.max(np.sum(np.abs(hessian), axis=1))),
+        float(np.linalg.norm(hessian @ hessian)) ** 0.5,
+    )
+    if is_ball(domain) and not isinstance(domain, WholeSpace):
+        values, basis = np.linalg.eigh(hessian)
+        return _OnBall(domain, np.maximum(values, objective.strong_convexity), basis, top)
+    jitter = 1e-14 * top * np.eye(objective.size)  # rounding must not make it indefinite
+    factor = cho_factor(hessian + jitter, check_finite=False)
+    if isinstance(domain, WholeSpace):
+        return _Free(factor, top)
+    return _Projected(domain, hessian, factor, top, MODEL_STEPS * 4**level)
+
+
+def product_model(
+    objective: Tilted, domain: Domain, weights: Floats, spread: float, level: int
+) -> Model:
+    """Return a model by products with the Hessian, for many weights on the whole space."""
+    return _Products(objective, weights, spread, MODEL_PRODUCTS * 4**level)
+
+
+@dataclass(frozen=True)
+class _Free:
+    """A model on the whole space."""
+
+    factor: Any  # Cholesky
+    top: float
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return the Newton step."""
+        from scipy.linalg import cho_solve
+
+        return np.asarray(-cho_solve(self.factor, gradient, check_finite=False))
+
+    def left(self, weights: Floats, gradient: Floats) -> float:
+        """Return the length of the gradient."""
+        return float(np.linalg.norm(gradient))
+
+
+@dataclass(frozen=True)
+class _OnBall:
+    """A model on a Euclidean ball."""
+
+    domain: Domain
+    values: Floats
+    basis: Floats
+    top: float
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return the exact step: (H + t) (w + p - c) = H (z - c), z least without the ball."""
+        centre, radius = self.domain.centre(len(weights)), self.domain.radius(len(weights))
+        newton = weights - self.basis @ ((self.basis.T @ gradient) / self.values)
+        along, t = self.basis.T @ (newton - centre), 0.0
+        for _ in range(_SECULAR):
+            shrunk = self.values / (self.values + t) * along
+            length = max(float(np.linalg.norm(shrunk)), 1e-300)
+            falls = float(shrunk @ (shrunk / (self.values + t))) / length
+            t = max(t + (length / radius - 1.0) * length / max(falls, 1e-300), 0.0)
+        goal = centre + self.basis @ (self.values / (self.values + t) * along)
+        return np.asarray(self.domain.project(goal) - weights)
+
+    def left(self, weights: Floats, gradient: Floats) -> float:
+        """Return the length of the gradient mapping."""
+        return _mapping(self.domain, weights, gradient, self.top)
+
+
+@dataclass(frozen=True)
+class _Projected:
+    """A model on any other domain."""
+
+    domain: Domain
+    hessian: Floats
+    factor: Any
+    top: float
+    steps: int
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return about the step, by accelerated projected gradients from the projected one.
+
+        Or from no step, if the model is less there: near its minimum it is.
+        """
+        from scipy.linalg import cho_solve
+
+        newton = weights - cho_solve(self.factor, gradient, check_finite=False)
+        first = self.domain.project(newton) - weights
+        lower = float(first @ (gradient + 0.5 * (self.hessian @ first))) < 0.0
+        point = ahead = weights + first if lower else weights
+        speed = 1.0
+        for _ in range(self.steps):
+            slope = gradient + self.hessian @ (ahead - weights)
+            landed = self.domain.project(ahead - slope / self.top)
+            if float((ahead - landed) @ (landed - point)) > 0.0:
+                speed = 1.0
+            faster = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * speed * speed))
+            ahead = landed + (speed - 1.0) / faster * (landed - point)
+            point, speed = landed, faster
+        return np.asarray(point - weights)
+
+    def left(self, weights: Floats, gradient: Floats) -> float:
+        """Return the length of the gradient mapping."""
+        return _mapping(self.domain, weights, gradient, self.top)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """A model by products with the Hessian."""
+
+    objective: Tilted
+    weights: Floats
+    spread: float
+    products: int
+
+    @property
+    def top(self) -> float:
+        """The bound on the curvature."""
+        return self.objective.smoothness
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return about the Newton step, by conjugate gradients."""
+        found, residual = np.zeros(len(gradient)), -gradient
+        along, square = residual, float(residual @ residual)
+        for _ in range(self.products):
+            bent = self.objective.hessian_product(self.weights, along, self.spread)
+            curved = float(along @ bent)
+            share = square / curved if curved > 0.0 else 0.0  # 0: it is least already
+            found, residual = found + share * along, residual - share * bent
+            before, square = square, float(residual @ residual)
+            along = residual + (square / before if before > 0.0 else 0.0) * along
+        return found
+
+    def left(self, weights: Floats, gradient: Floats) -> float:
+        """Return the length of the gradient."""
+        return float(np.linalg.norm(gradient))
+
+
+def _mapping(domain: Domain, weights: Floats, gradient: Floats, top: float) -> float:
+    return top * float(np.linalg.norm(weights - domain.project(weights - gradient / top)))
