@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..data.block import Block
 from ..data.labels import require_labels
@@ -26,7 +26,7 @@ from ..data.source import MemorySource, Source
 from ..geometry.norms import L2
 from ..kernels.pairwise import SUM_LEAF, PairwiseSum
 from ..kernels.rows import SparseRows
-from ..losses.base import MarginLoss
+from ..kernels.slope import Slope
 from ..losses.vector import VectorLoss
 
 Floats = NDArray[np.float64]
@@ -36,6 +36,27 @@ UNIT = 2.0**-53  # rounding of one operation
 SLOPE_ERROR = 2.0**-46  # of a computed slope, relative to its bound; bisection leaves 2^-48
 _LEAF_BYTES = 1 << 19  # rows that stay in the second-level cache between their two products
 _BELOW = 1.0 - 2.0**-50
+
+
+class Slopes(Protocol):
+    """What an objective asks of a loss of one margin."""
+
+    @property
+    def labels(self) -> str:
+        """Which labels it takes."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def kernel(self) -> Slope:
+        """Return the slopes as the loops take them."""
+
+    def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
+        """Return the slopes."""
+
+    def slope_bound(self, label: float, margin: float) -> float:
+        """Return a bound on them."""
 
 
 class Tilted(Protocol):
@@ -112,7 +133,7 @@ def gradient_rounding(
     return 1.01 * (margins + slopes + sums + public)
 
 
-def steepness(loss: MarginLoss, *, feature: float, label: float) -> float:
+def steepness(loss: Slopes, *, feature: float, label: float) -> float:
     """Return what the error of a computed slope is relative to, times ||x||; 0: to the slope.
 
     Bisection leaves a share of the loss's bound, however hard the slope is cut afterwards, and the
@@ -134,7 +155,7 @@ class GlmObjective:
     def __init__(
         self,
         source: Source,
-        loss: MarginLoss,
+        loss: Slopes,
         *,
         clip: float,
         curvature: float,

@@ -23,7 +23,7 @@ from .glm_objective import Floats, Tilted
 
 MODEL_STEPS = 20  # projected gradients for one step, four times as many a level further
 MODEL_PRODUCTS = 20  # Hessian products for one step, likewise
-_SECULAR = 40  # Newton steps for the multiplier; it has all digits after about 10
+_SECULAR = 12  # Newton steps for the multiplier; more than it ever took for all digits
 
 
 class Model(Protocol):
@@ -54,7 +54,9 @@ def dense_model(
     )
     if is_ball(domain) and not isinstance(domain, WholeSpace):
         values, basis = np.linalg.eigh(hessian)
-        return _OnBall(domain, np.maximum(values, objective.strong_convexity), basis, top)
+        centre, radius = domain.centre(objective.size), domain.radius(objective.size)
+        values = np.maximum(values, objective.strong_convexity)
+        return _OnBall(centre, radius, values, basis, top)
     jitter = 1e-14 * top * np.eye(objective.size)  # rounding must not make it indefinite
     factor = cho_factor(hessian + jitter, check_finite=False)
     if isinstance(domain, WholeSpace):
@@ -91,27 +93,30 @@ class _Free:
 class _OnBall:
     """A model on a Euclidean ball."""
 
-    domain: Domain
+    centre: Floats
+    radius: float
     values: Floats
     basis: Floats
     top: float
 
     def step(self, weights: Floats, gradient: Floats) -> Floats:
         """Return the exact step: (H + t) (w + p - c) = H (z - c), z least without the ball."""
-        centre, radius = self.domain.centre(len(weights)), self.domain.radius(len(weights))
         newton = weights - self.basis @ ((self.basis.T @ gradient) / self.values)
-        along, t = self.basis.T @ (newton - centre), 0.0
+        along, t = self.values * (self.basis.T @ (newton - self.centre)), 0.0
         for _ in range(_SECULAR):
-            shrunk = self.values / (self.values + t) * along
-            length = max(float(np.linalg.norm(shrunk)), 1e-300)
-            falls = float(shrunk @ (shrunk / (self.values + t))) / length
-            t = max(t + (length / radius - 1.0) * length / max(falls, 1e-300), 0.0)
-        goal = centre + self.basis @ (self.values / (self.values + t) * along)
-        return np.asarray(self.domain.project(goal) - weights)
+            shrunk = along / (self.values + t)
+            square = max(float(shrunk @ shrunk), 1e-300)
+            falls = max(float(shrunk @ (shrunk / (self.values + t))), 1e-300)
+            t = max(t + (math.sqrt(square) / self.radius - 1.0) * square / falls, 0.0)
+        goal = self.centre + self.basis @ (along / (self.values + t))
+        return np.asarray(goal - weights)
 
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient mapping."""
-        return _mapping(self.domain, weights, gradient, self.top)
+        moved = weights - gradient / self.top - self.centre
+        length = float(np.linalg.norm(moved))
+        landed = self.centre + min(1.0, self.radius / max(length, 1e-300)) * moved
+        return self.top * float(np.linalg.norm(weights - landed))
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,8 @@ class _Projected:
 
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient mapping."""
-        return _mapping(self.domain, weights, gradient, self.top)
+        moved = self.domain.project(weights - gradient / self.top)
+        return self.top * float(np.linalg.norm(weights - moved))
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,3 @@ class _Products:
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient."""
         return float(np.linalg.norm(gradient))
-
-
-def _mapping(domain: Domain, weights: Floats, gradient: Floats, top: float) -> float:
-    return top * float(np.linalg.norm(weights - domain.project(weights - gradient / top)))
