@@ -103,8 +103,8 @@ def effort(size: int, condition: float) -> Effort:
     """Return the Newton rounds for so many weights and a bound on the condition number.
 
     Slopes with a bend, and sharp ones, take the more rounds the larger the condition number may be.
-    Of 624 objectives 96 % ended at the first of these milestones, 4 % at the second, and three (sharp
-    hinges on a few different rows, long boxes) at the third.
+    Of 624 objectives 96 % ended at the first of these milestones, 4 % at the second, and three at
+    the third (a sharp hinge on a few different rows, boxes in columns of unlike scales).
     """
     usual = 2 + math.ceil(math.log10(max(condition, 1.0)))
     many = size > LARGEST_DENSE  # conjugate gradients: more rounds, of one step each

@@ -38,7 +38,7 @@ from . import needs
 from . import objective_schedule as schedules
 from .envelopes import smoothed
 from .glm_objective import GlmObjective, Tilted, VectorObjective
-from .minimise import TRUSTED, minimise
+from .minimise import TRUSTED, effort, minimise
 
 PLAIN, STRONG = "approx_objective_perturbation", "approx_objective_perturbation_sc"
 
@@ -100,6 +100,14 @@ class Plan(BasePlan):
         if self.structure == "glm":
             said.append(f"a row's gradient has l2 norm at most {self.clip:g}, by clipped slopes")
         return (*said, f"the minimiser is found within {self.distance:.3g}, by a certificate")
+
+    @property
+    def milestones(self) -> tuple[tuple[int, ...], ...]:
+        """The Newton rounds at whose ends the certificate is looked at."""
+        if self.structure == "constant_hessian":
+            return ()
+        ridge = self.ridge + self.facts.ridge
+        return (effort(self.facts.size, (self.curvature + ridge) / ridge).rounds,)
 
     @property
     def trusted(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from ..problem import Facts, Problem, is_ball
 from . import needs
 from .envelopes import CutEnvelope, cut_envelope
 from .glm_objective import GlmObjective, gradient_rounding, steepness
-from .minimise import TRUSTED, certified_error, minimise
+from .minimise import TRUSTED, certified_error, effort, minimise
 from .passes import smoothness_beyond
 
 SLACK = 0.1  # c: more costs noise, less costs passes
@@ -131,6 +131,14 @@ class Plan(BasePlan):
             *self.problem.bounds.enforced,
             f"a row's gradient has l2 norm at most {self.clip:g}, by clipping its slope",
             "every minimiser is certified before noise is added to it",
+        )
+
+    @property
+    def milestones(self) -> tuple[tuple[int, ...], ...]:
+        """The Newton rounds of each phase at whose ends the certificate is looked at."""
+        bend = _curvature(self.facts, self.smoothing)
+        return tuple(
+            effort(self.facts.size, (bend + ridge) / ridge).rounds for ridge in self._ridges
         )
 
     @property

@@ -187,3 +187,6 @@ class _Products:
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient."""
         return float(np.linalg.norm(gradient))
+
+
+MODELS: tuple[type, ...] = (_Free, _OnBall, _Projected, _Products)
