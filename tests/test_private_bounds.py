@@ -252,10 +252,22 @@ def test_other_solvers_stay_within_the_budget(solver, least):
     assert set(dp.privacy.releases.flatten(joint.releases())) == set(result.certificate.releases)
 
 
-def test_releases_that_no_accountant_composes_are_refused():
+def test_releases_that_no_accountant_composes_are_refused(monkeypatch):
+    def refuse(self):
+        raise AssumptionError("no accountant covers this mixture.")
+
+    monkeypatch.setattr(JointPlan, "cost", property(refuse))
+    with pytest.raises(AssumptionError, match=r"noisy_gd cannot be combined .*Declare"):
+        plan(solver="noisy_gd")
+
+
+def test_an_average_over_random_hits_shares_the_budget_with_histograms():
     problem = dataclasses.replace(SIGNS, domain=dp.domains.L2Ball(5.0))
-    with pytest.raises(AssumptionError, match=r"dp_sgd_output cannot be combined .*Declare"):
-        plan(problem, solver="dp_sgd_output", options={"sampling": "with_replacement"})
+    options = {"sampling": "with_replacement"}
+    joint = plan(problem, solver="dp_sgd_output", options=options)
+    assert any(isinstance(a, dp.privacy.releases.RandomHitsRelease) for a in joint.releases())
+    spent, allowed = joint.cost.against(BUDGET)
+    assert 0.97 * allowed <= spent <= allowed
 
 
 def test_auto_keeps_the_solver_it_chose_first():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dpsco as dp
 from dpsco import _validate
 from dpsco.errors import ParameterError
 
@@ -59,3 +60,19 @@ def test_bad_row_ranges_are_refused(value):
 def test_choice_lists_what_is_allowed():
     with pytest.raises(ParameterError, match="colour must be one of 'blue', 'red'; got 'green'"):
         _validate.choice("colour", "green", {"red", "blue"})
+
+
+def test_an_argument_that_may_be_rows_is_shown_by_type_and_size():
+    secret = 918273.4655
+    rows = np.full((40, 2), secret)
+    for value in (rows, rows.tolist(), rows[0], tuple(rows[:, 0]), {"a": secret}, {secret}):
+        assert "918273" not in _validate.shown(value)
+        for check in (_validate.real, _validate.positive, _validate.integer, _validate.row_range):
+            with pytest.raises(ParameterError) as caught:
+                check("epsilon", value)
+            assert "918273" not in str(caught.value)
+    for value, words in (("x", "'x'"), (None, "None"), ((1, 2.5), "(1, 2.5)"), (["a"], "['a']")):
+        assert _validate.shown(value) == words
+    assert _validate.shown("x" * 100) == "text of 100 characters"
+    assert _validate.shown(10**5000) == "a very large integer"  # which Python would not write
+    assert _validate.shown(dp.ApproxDP(1.0, 1e-6)).startswith("ApproxDP(")

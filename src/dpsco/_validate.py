@@ -11,6 +11,9 @@ import numpy as np
 
 from .errors import ParameterError
 
+_LONGEST_SHOWN = 60  # characters of text that a message shows
+_MOST_SHOWN = 6  # entries of a list
+
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
@@ -19,7 +22,7 @@ def real(name: str, value: Any, *, hint: str = "") -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be a number, got {value!r}.{_tail(hint)}") from None
+        raise ParameterError(f"{name} must be a number, got {shown(value)}.{_tail(hint)}") from None
     if math.isnan(number):
         raise ParameterError(f"{name} must be a number, got NaN.{_tail(hint)}")
     return number
@@ -60,7 +63,9 @@ def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name} must be an integer, got {value!r}.{_tail(hint)}") from None
+        raise ParameterError(
+            f"{name} must be an integer, got {shown(value)}.{_tail(hint)}"
+        ) from None
     if number < at_least:
         raise ParameterError(f"{name} must be at least {at_least}, got {number}.{_tail(hint)}")
     return number
@@ -70,23 +75,58 @@ def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -
     """Return ``value`` if it is one of the ``allowed`` words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in sorted(allowed))
-        raise ParameterError(f"{name} must be one of {words}; got {value!r}.{_tail(hint)}")
+        raise ParameterError(f"{name} must be one of {words}; got {shown(value)}.{_tail(hint)}")
     return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool; refuse anything but True and False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def row_range(name: str, value: Any) -> tuple[int, int]:
     """Return ``value`` as a non-empty half-open range of rows (start, stop)."""
     try:
+        if isinstance(value, np.ndarray):  # rows, perhaps, of which two numbers would be shown
+            raise TypeError
         start, stop = value
     except (TypeError, ValueError):
         raise ParameterError(
-            f"{name} must be a pair (start, stop) of row numbers, got {value!r}."
+            f"{name} must be a pair (start, stop) of row numbers, got {shown(value)}."
         ) from None
     start = integer(f"{name}[0]", start, at_least=0)
     stop = integer(f"{name}[1]", stop, at_least=0)
     if stop <= start:
         raise ParameterError(f"{name} must be a non-empty range, got {(start, stop)}.")
     return start, stop
+
+
+def shown(value: Any) -> str:
+    """Return an argument as a message may show it: what could be rows by its type and size alone.
+
+    Whoever passes a table where a parameter belongs must not find its rows in the error.
+
+    >>> shown("twice"), shown((0.5, None)), shown([0.1] * 1000), shown(np.ones((3, 2)))
+    ("'twice'", '(0.5, None)', 'a list of 1000', 'a ndarray of shape (3, 2)')
+    """
+    kind = type(value).__name__
+    if value is None or isinstance(value, (bool, float, np.bool_, np.floating, type)):
+        return repr(value)
+    if isinstance(value, (int, np.integer)):
+        return repr(value) if abs(int(value)) < 10**_LONGEST_SHOWN else "a very large integer"
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _LONGEST_SHOWN else f"text of {len(value)} characters"
+    if isinstance(value, (list, tuple)):
+        if len(value) > _MOST_SHOWN or any(isinstance(part, (list, tuple)) for part in value):
+            return f"a {kind} of {len(value)}"
+        inside = ", ".join(map(shown, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if type(value).__module__.split(".")[0] == __package__:  # ours: a public record
+        return repr(value)
+    shape = getattr(value, "shape", None)
+    return f"a {kind}" + (f" of shape {shape}" if isinstance(shape, tuple) else "")
 
 
 def _tail(hint: str) -> str:

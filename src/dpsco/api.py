@@ -22,6 +22,7 @@ from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
+from .privacy.payment import told
 from .privacy.randomness import Randomness
 from .problem import Problem
 from .solvers import get, registry
@@ -65,7 +66,9 @@ def plan(
     if not isinstance(problem, Problem):
         raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
     if not isinstance(budget, Budget):
-        raise ParameterError(f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {budget!r}.")
+        raise ParameterError(
+            f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
+        )
     _validate.choice("calibration", calibration, CALIBRATIONS)
     if solver == "auto":
         from .select import choose
@@ -109,31 +112,32 @@ def run(
         LedgerError: executed and planned releases differ; nothing is returned.
     """
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
-    if checkpoint is not None:
-        stepper = _check_resumable(plan, table, order)
-        purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
-        with Checkpoint(
-            checkpoint,
-            plan,
-            order=sequence(table, order),
-            origin=table.origin if isinstance(table, Table) else None,
+    with told(odometer, checkpoint):
+        if checkpoint is not None:
+            stepper = _check_resumable(plan, table, order)
+            purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+            with Checkpoint(
+                checkpoint,
+                plan,
+                order=sequence(table, order),
+                origin=table.origin if isinstance(table, Table) else None,
+                randomness=randomness,
+                odometer=purse,
+            ) as kept:
+                return _go_on(plan, table, stepper, kept, order=order, progress=progress)
+        randomness = Randomness.secure() if randomness is None else randomness
+        ledger = Ledger(
+            plan.releases(),
+            plan.budget,
             randomness=randomness,
-            odometer=purse,
-        ) as kept:
-            return _go_on(plan, table, stepper, kept, order=order, progress=progress)
-    randomness = Randomness.secure() if randomness is None else randomness
-    ledger = Ledger(
-        plan.releases(),
-        plan.budget,
-        randomness=randomness,
-        enforced=plan.enforced,
-        trusted=(*plan.trusted, *_unchecked_order(table, order)),
-        odometer=odometer,
-        label=plan.solver,
-    )
-    if isinstance(table, Table):
-        table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
-    return execute(plan, table, ledger, progress=progress)
+            enforced=plan.enforced,
+            trusted=(*plan.trusted, *_unchecked_order(table, order)),
+            odometer=odometer,
+            label=plan.solver,
+        )
+        if isinstance(table, Table):
+            table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+        return execute(plan, table, ledger, progress=progress)
 
 
 def prepare(
@@ -319,14 +323,14 @@ def check_helpers(odometer: Any, progress: Any) -> None:
             "public. Keep an odometer of replace_one or zero_out for fits."
         )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
-        raise ParameterError(f"odometer must be an Odometer(path, budget), got {odometer!r}.")
+        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
     if progress is None:
         return
     try:
         inspect.signature(progress).bind(1, 1)
     except TypeError:
         raise ParameterError(
-            f"progress must be a function of (done, total), got {progress!r}."
+            f"progress must be a function of (done, total), got {_validate.shown(progress)}."
         ) from None
     except ValueError:  # a built-in without a signature
         return
@@ -364,7 +368,7 @@ def _one_pass() -> str:
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
     if not isinstance(options, Mapping):
-        raise ParameterError(f"options must be a dictionary by name, got {options!r}.")
+        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -15,7 +15,9 @@ from pyarrow import csv
 
 import dpsco as dp
 from dpsco.cli import fitting, parser, tables
+from dpsco.data.counts import PresentRows
 from dpsco.models import SavedModel
+from dpsco.row_counts import plan_with_count, run_with_count
 
 QUICK = ["--solver", "noisy_gd", "--option", "rounds=4"]
 
@@ -36,15 +38,21 @@ def test_the_model_is_the_librarys_own(home, model):
     frame["owner"] = frame["owner"] == "yes"
     table = dp.data.from_frame(frame, encoder=encoder)
     setup = dp.models.setup_for("logistic", feature_norm=encoder.feature_norm, classes=range(2))
-    plan = dp.plan(
-        setup.problem(), n=800, d=5, budget=dp.ApproxDP(2.0, 1 / 800**2), solver="noisy_gd"
+    whole = plan_with_count(
+        setup.problem(),
+        n=800,
+        d=5,
+        budget=dp.ApproxDP(2.0, 1 / 800**2),
+        solver="noisy_gd",
+        query=PresentRows.encoded(encoder),
     )
-    result = dp.run(plan, table, randomness=dp.Randomness.seeded(1))
+    result, counted = run_with_count(whole, table, randomness=dp.Randomness.seeded(1))
     by_hand = setup.model(result.weights)
     np.testing.assert_allclose(saved.model.coef, by_hand.coef, rtol=1e-12)
     np.testing.assert_allclose(saved.model.intercept, by_hand.intercept, rtol=1e-12)
     assert saved.model.classes == ("no", "yes")
-    assert saved.plan == plan
+    assert saved.plan == whole.fit
+    assert saved.rows_counted == counted
     assert saved.schema == schema
     assert saved.feature_names == ("age", "work=office", "work=farm", "work=(other)", "owner")
     assert saved.certificate == result.certificate
@@ -317,7 +325,8 @@ def test_no_entry_changes_what_is_said(command, dpsco, make, tmp_path, change):
         command[5] = tmp_path / f"{number}.json"
         code, out, err = dpsco(*command, *QUICK, "--json")
         assert (code, err) == (0, "")
-        shown.append(out.replace(str(command[5]), ""))
+        digest = json.loads(out)["digest"]  # of the model, with its noise
+        shown.append(out.replace(str(command[5]), "").replace(digest, ""))
         assert make.secret not in command[5].read_text()
     assert shown[0] == shown[1]
     assert "clipped" in shown[0]
@@ -455,7 +464,7 @@ def test_pure_privacy_is_called_so(command, dpsco, tmp_path):
     assert "spent: epsilon 2, pure (delta 0), replace_one" in out
     assert "1e-06" not in out
     shown = dpsco("verify", "--single", command[5])[1]
-    assert "\nVALID: epsilon 2, pure (delta 0), replace_one" in shown
+    assert shown.startswith("TIED: epsilon 2, pure (delta 0), replace_one")
     assert "spent       epsilon 2, pure (delta 0), epsilon " in shown
     record = json.loads(dpsco("verify", "--single", "--json", command[5])[1])
     assert (record["epsilon"], record["delta"]) == (pytest.approx(2.0), 0.0)

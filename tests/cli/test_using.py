@@ -103,6 +103,10 @@ def test_predict_is_silent_where_all_is_well(model, home, dpsco, tmp_path):
 def test_plain_columns(plain, dpsco, refused, tmp_path):
     data, out = tmp_path / "d.csv", tmp_path / "p.csv"
     data.write_text("b,label,a\n0,low,0\n0,high,3\n0,high,\n")
+    assert "no prediction" in refused("predict", plain, data, "-o", out)  # of the last row
+    record = json.loads(dpsco("evaluate", plain, data, "--label", "label", "--json")[1])
+    assert (record["values"]["accuracy"], record["rows"]) == (1.0, 2)  # it is left out
+    data.write_text("b,label,a\n0,low,0\n0,high,3\n0,high,-1\n")
     assert dpsco("predict", plain, data, "-o", out)[0] == 0
     assert csv.read_csv(out).column("prediction").to_pylist() == ["low", "high", "low"]
     record = json.loads(dpsco("evaluate", plain, data, "--label", "label", "--json")[1])

@@ -236,10 +236,59 @@ def test_notes_say_why_a_column_is_ignored():
 
 
 def test_text_that_is_nearly_unique_gets_a_note():
-    unique, common = [f"{k}" for k in range(100)], [f"{k % 80}" for k in range(100)]
+    unique, common = [f"p{k}" for k in range(100)], [f"p{k % 80}" for k in range(100)]
     notes = draft(pa.table({"u": unique, "c": common}), label=None, public=True).notes
     assert len(notes) == 1
     assert "column 'u' has 100 different texts in 100 rows" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (["12,5", "7", "1000,25"], (",", None)),
+        (["1.234,5", "12,25", "7"], (",", ".")),
+        (["1,234", "12,345,678.5"], (".", ",")),
+        (["1,234", "2,500"], (".", ",")),  # three digits after a comma are a group
+        (["1 234,5", "1,25"], (",", " ")),
+        (["1'234.5", "2"], (".", "'")),
+        (["1\u202f234,5", "2,5"], (",", "\u202f")),
+        (["12,5", "unknown"], None),
+        (["12.5", "7"], None),
+        (["yes", "no"], None),
+        (["1,2,3", "4,5"], None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_how_numbers_are_written_is_proposed(texts, wanted, kind):
+    table = pa.table(
+        {"x": pa.array([*texts, None]).cast(kind), "n": pa.array([1.0] * (len(texts) + 1))}
+    )
+    found = draft(table, label=None, public=True)
+    assert (found.schema.decimal, found.schema.thousands) == (wanted or (None, None))
+    assert isinstance(found.schema.columns[0], Number) == (wanted is not None)
+    if wanted is not None:
+        assert f'"decimal": "{wanted[0]}"' in " ".join(found.notes)
+        rows, _ = TableEncoder(found.schema).encode(table)  # which reads what it was drafted from
+        assert (rows[:-1, 1] == 0).all()  # nothing but the last entry is missing
+        assert rows[-1, 1] == 1.0
+        assert f"decimal {wanted[0]!r}" in describe(found.schema)
+
+
+def test_a_label_with_decimal_commas_is_a_number():
+    table = pa.table({"x": [1.0, 2.0], "y": ["1,5", "2,5"]})
+    schema = draft_schema(table, label="y", public=True, rounded=False)
+    assert schema.label == NumberLabel("y", 1.5, 2.5)
+    assert schema.decimal == ","
+
+
+def test_text_of_plain_numbers_stays_text_and_gets_a_note():
+    table = pa.table({"amount": ["1.5", "20"], "post": ["01234", "99999"]})
+    found = draft(table, label=None, public=True)
+    assert all(isinstance(column, Category) for column in found.schema.columns)
+    assert ["column 'amount': text in which every" in note for note in found.notes] == [True]
 
 
 def test_empty_entries_of_csv_files_are_no_category_and_no_class(tmp_path):

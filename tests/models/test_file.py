@@ -44,6 +44,25 @@ def test_names_choose_the_columns_of_a_frame(saved):
     nameless = SavedModel(saved.model, saved.certificate)
     with pytest.raises(DataError, match="pass an array"):
         nameless.rows(frame)
+    renamed = frame.rename(columns={"a": "A"})
+    with pytest.raises(DataError, match="no column 'a', which the model was fitted on; it has 'c'"):
+        named.predict(renamed)
+    for other in ({"a": [0.1]}, renamed["A"], [0.1, 0.2, 0.3], "0.1", None):
+        with pytest.raises(DataError):
+            named.predict(other)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, None, "98765", 10**400])
+def test_a_row_with_a_hole_has_no_prediction(saved, odd):
+    """As with the estimators: a class that is made up would look like any other."""
+    model = SavedModel(saved.model, saved.certificate, feature_names=("a", "b", "c"))
+    rows = [[98765.5, 0.2, 0.3], [0.1, odd, 0.3]]
+    for given in (rows, np.array(rows, dtype=object), pd.DataFrame(rows, columns=list("abc"))):
+        for call in (model.predict, model.probabilities):
+            with pytest.raises(DataError, match="no prediction") as caught:
+                call(given)
+            assert "98765" not in str(caught.value)
+    assert len(model.predict(rows[:1])) == 1
 
 
 def change(record, path, value):

@@ -46,8 +46,8 @@ UPPER = {
     "mixed": [GaussianRelease(1.0, 9.0, rows=ROWS), SelectionRelease(1.0, 9.0, 5, rows=ROWS)],
     "shuffled": ShuffledRelease(1.0, 9.0, rows=ROWS),
     "stable gamma": StableGammaRelease(1.0, 9.0, "replace_one", "a theorem", rows=ROWS, count=9),
-    "perturbed": ObjectivePerturbationRelease(
-        1.0, 9.0, 0.25, 10.0, 1, "glm", 1e-9, 1e-6, rows=ROWS
+    "perturbed twice": ObjectivePerturbationRelease(
+        1.0, 9.0, 0.25, 10.0, 1, "glm", 1e-9, 1e-6, rows=ROWS, count=2
     ),
     "fixed size": FixedSizeGaussianRelease(1.0, 4.0, 50, rows=ROWS, count=20),
 }

@@ -15,6 +15,7 @@ import pytest
 
 import dpsco as dp
 from dpsco import report
+from dpsco.data.counts import RowCount
 from dpsco.errors import MissingExtraError, ParameterError
 from dpsco.models import LinearModel, SavedModel
 from dpsco.plans import BasePlan, Round
@@ -96,8 +97,8 @@ def test_nothing_is_loaded_and_nothing_runs(key):
 def test_the_headline_states_the_claims(key):
     certificate = solved(key).certificate
     text = section(page(key), "summary")
-    assert "NOT VALID" not in text
-    assert text.startswith("Summary VALID")
+    assert text.startswith("Summary CONSISTENT The cost below was recomputed")
+    assert "Nothing here ties it to weights." in text
     if key == "bolt_on_sgd":
         assert f"epsilon ε {claim(certificate.cost.pure_epsilon)} budget: ε 1, pure" in text
         assert "delta δ 0 none: pure privacy" in text
@@ -186,10 +187,13 @@ def test_powers_in_the_glossary_are_raised():
     assert "at most by the factor e<sup>ε</sup>." in text
 
 
-def test_a_looser_second_bound_is_explained():
+def test_what_the_second_accountant_proves_is_said():
     text = section(page("approx_objective_perturbation"), "check")
-    assert "RDP gives a looser upper bound, epsilon " in text
-    assert "which does not contradict " in text
+    assert "a second integration of the privacy loss gives epsilon " in text
+    assert "agrees with " in text
+    text = section(page("dp_sgd_poisson"), "check")
+    assert "two independent" not in text
+    assert "RDP gives a looser upper bound" in text or "no second accountant" in text
 
 
 def test_every_kind_of_release_has_words():
@@ -465,12 +469,12 @@ def test_theorems_are_escaped():
     assert not Page(text).all("script", "img")
 
 
-def test_a_false_claim_is_shown_as_not_valid():
+def test_a_false_claim_is_shown_as_invalid():
     record = solved("noisy_gd").certificate.to_json()
     lying = forged(claims={**record["claims"], "epsilon": 0.01})
     text = report.render(lying)
     summary = section(text, "summary")
-    assert summary.startswith("Summary NOT VALID Do not rely on this certificate")
+    assert summary.startswith("Summary INVALID Do not rely on this certificate")
     assert "epsilon is claimed to be 0.01, the releases give" in summary
     assert "epsilon ε (claimed) 0.01" in summary
     assert "the claims did not hold" in section(text, "check")
@@ -497,7 +501,7 @@ def test_releases_without_a_cost_are_no_error():
     claims = Claims(1.0, 1e-6, None, None, ())
     made = dataclasses.replace(solved("noisy_gd").certificate, releases=(release,), claims=claims)
     text = report.render(made)
-    assert section(text, "summary").startswith("Summary NOT VALID")
+    assert section(text, "summary").startswith("Summary INVALID")
     assert "no finite cost" in section(text, "curve")
     assert "best attack is right" not in section(text, "summary")
     assert 'id="meaning"' not in text
@@ -549,7 +553,7 @@ def test_dp_accounting_is_optional_where_the_releases_need_none(monkeypatch):
 
     monkeypatch.setattr(certificates, "second_opinion", missing)
     text = report.render(Certificate.from_json(record))
-    assert section(text, "summary").startswith("Summary VALID")
+    assert section(text, "summary").startswith("Summary CONSISTENT")
     assert "Second accountant skipped" in section(text, "check")
     monkeypatch.setattr(certificates, "cost", missing)  # as of releases that need it
     with pytest.raises(MissingExtraError, match="accounting"):
@@ -611,3 +615,15 @@ def test_times_are_written_out():
     assert "Written 16 November 2026, 05:30 UTC by dpsco" in text
     today = report.render(solved("noisy_gd").certificate)
     assert str(datetime.now(timezone.utc).year) in Page(today).text
+
+
+@pytest.mark.parametrize(("count", "loud"), [(980.0, False), (3.0, True)])
+def test_the_page_says_how_many_rows_counted(count, loud):
+    found = solved("noisy_gd")
+    weights = np.atleast_2d(found.weights[:-1])
+    model = dp.models.LinearModel("logistic", weights, found.weights[-1:], (0, 1))
+    counted = RowCount(count, 20.0, 1000)
+    saved = dp.models.SavedModel(model, found.certificate, found.plan, rows_counted=counted)
+    text = Page(report.render(found.certificate, plan=found.plan, model=saved)).text
+    assert str(counted) in text
+    assert ("had a usable label" in text) == loud

@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
 from .arguments import TABLES, add_budget, add_force, add_json, add_model, add_solver, command
+from .counting import (
+    Planned,
+    add_count,
+    alarm,
+    count_lines,
+    count_record,
+    make_planned,
+    rules,
+)
+from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from ..checkpoint_file import Glance
+    from ..data.counts import RowCount
     from ..data.encoder import TableEncoder
     from ..data.schema import Schema
     from ..data.table import Table
@@ -61,7 +72,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
     )
-    fit.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays for the fit")
+    add_odometer(fit)
     fit.add_argument(
         "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
     )
@@ -88,6 +99,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
     )
+    add_count(fit)
     add_force(fit)
     add_json(fit)
     add_budget(fit, required=False)
@@ -104,6 +116,7 @@ def _fit(options: argparse.Namespace) -> int:
     schema = Schema.load(options.schema)
     inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
     with Outputs(force=options.force, inputs=inputs) as outputs:
+        options.outputs = outputs
         drafts = [
             outputs.reserve(path) for path in (options.output, options.certificate, options.report)
         ]
@@ -114,8 +127,9 @@ def _fit(options: argparse.Namespace) -> int:
         saved, metrics = _fitted(options, schema)
         _write(outputs, drafts, saved, metrics)
         outputs.commit()
-        options.written = True
     seconds = time.perf_counter() - started
+    if loud := alarm(saved.rows_counted):
+        print(f"dpsco fit: WARNING: {loud}", file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps(_record(options, saved, metrics), indent=2))
     else:
@@ -129,27 +143,29 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     from ..data.encoder import TableEncoder
     from ..models import SavedModel
     from .ledgers import open_purse
-    from .request import from_plan, from_schema, make_plan
+    from .request import from_plan, from_schema
 
     encoder = TableEncoder(schema)
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    ledger = options.paying = open_purse(options.odometer)
+    ledger = options.paying = open_purse(options)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
     rows, table_for = _rows(options, encoder)
-    plan = loaded or make_plan(options, request, rows, one_pass=options.checkpoint is not None)
+    planned = options.planned = make_planned(options, request, rows, encoder, loaded)
+    plan = planned.fit
     table = table_for(plan)
-    _foretell(plan)
-    result = _run(options, plan, table, ledger)
+    _foretell(planned)
+    result, counted = _run(options, planned, table, ledger)
     saved = SavedModel(
         request.setup.model(result.weights),
         result.certificate,
         plan,
         schema,
         encoder.feature_names,
+        counted,
     )
     if test is None:
         return saved, None
@@ -189,8 +205,8 @@ def _rows(
 
 
 def _run(
-    options: argparse.Namespace, plan: BasePlan, table: Table, ledger: Paying | None
-) -> Result:
+    options: argparse.Namespace, planned: Planned, table: Table, ledger: Paying | None
+) -> tuple[Result, RowCount | None]:
     """Carry out the plan; what a warning would say of a fit that is over, the summary says."""
     import warnings
 
@@ -199,12 +215,12 @@ def _run(
     from .progress import Bar
 
     over = options.found is not None and options.found.ended is not None
-    with Bar(f"fitting by {plan.solver}") as bar, warnings.catch_warnings():
+    with Bar(f"fitting by {planned.fit.solver}") as bar, warnings.catch_warnings():
         if over:
             warnings.simplefilter("ignore", UserWarning)
-        return run(
-            plan,
+        return planned.run(
             table,
+            run,
             order=options.order,
             randomness=None if options.seed is None else Randomness.seeded(options.seed),
             odometer=ledger,
@@ -228,12 +244,13 @@ def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
     return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
 
 
-def _foretell(plan: BasePlan) -> None:
+def _foretell(planned: Planned) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
     from .request import predicted, promising, warnings
 
-    _, sentence, _ = predicted(plan)
-    for note in [*warnings(plan), *([] if promising(sentence) else [sentence])]:
+    _, sentence, _ = predicted(planned.fit)
+    odd = warnings(planned.fit, planned.budget)
+    for note in [*odd, *([] if promising(sentence) else [sentence])]:
         print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
 
 
@@ -332,10 +349,12 @@ def _record(
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
         "prospects": predicted(plan)[1],
-        "warnings": warnings(plan),
+        "warnings": warnings(plan, options.planned.budget),
         "reproducible": saved.certificate.reproducible,
+        "rows_counted": count_record(saved.rows_counted),
         "rules": rules(saved.schema),
         "test": None if metrics is None else metrics.to_json(),
+        "digest": saved.to_json()["digest"],
         "files": {name: str(path) for name, path in _files(options).items()},
     }
 
@@ -353,6 +372,7 @@ def _summary(
     lines = [
         f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}, in {seconds:.1f} s",
         *_course(options, plan),
+        *count_lines(options.planned, saved.rows_counted),
         f"spent: {spent(saved.certificate)}, {plan.budget.adjacency.value}{whom}",
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]
@@ -362,6 +382,7 @@ def _summary(
         count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
         lines += [f"\non the {count} of {options.test_public}", str(metrics)]
     lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
+    lines.append(f"digest:      {saved.to_json()['digest']}")
     return "\n".join(lines)
 
 
@@ -373,28 +394,3 @@ def _files(options: argparse.Namespace) -> dict[str, Path]:
         "report": options.report,
     }
     return {name: path for name, path in places.items() if path is not None}
-
-
-def rules(schema: Schema | None) -> list[str]:
-    """Return what happens to entries outside a schema, without looking whether there are any."""
-    from ..data.schema import Category, Number, NumberLabel
-
-    if schema is None:
-        return []
-    found = []
-    if any(isinstance(column, Number) for column in schema.encoded):
-        found.append(
-            "numbers outside their range are clipped to it; what is missing or no number counts as "
-            "the schema's entry for missing ones"
-        )
-    lists = [column for column in schema.encoded if isinstance(column, Category)]
-    if any(column.other for column in lists):
-        found.append("categories that are not declared count as other, where the schema has that")
-    if not all(column.other for column in lists):
-        found.append("categories that are not declared, and have no other, count as missing")
-    if isinstance(schema.label, NumberLabel):
-        low, high = schema.label.low, schema.label.high
-        found.append(f"labels outside [{low:g}, {high:g}] are clipped; rows without one left out")
-    elif schema.label is not None:
-        found.append("rows whose label is missing or not declared are left out")
-    return found

@@ -86,10 +86,12 @@ def measure(
         model: predicts.
         X: (rows, d).
         labels: numbers; or for classes their places 0, 1, ... in the declared order. NaN where
-            there is none: those rows are left out.
+            there is none: those rows are left out, and so are rows with an entry that is missing
+            or not finite.
         quantile: that a quantile model estimates; where it is not known, it is measured as a model
             of the middle.
     """
+    X, labels = _usable(X, labels)
     known = np.isfinite(labels)
     count = int(known.sum())
     if count == 0:
@@ -149,6 +151,7 @@ def _parts(
     model: LinearModel, X: Any, labels: Floats, quantile: float | None = None
 ) -> tuple[list[str], Floats]:
     """Return the names of the parts that a row adds, and the parts; rows without label add 0."""
+    X, labels = _usable(X, labels)
     known = np.isfinite(labels)
     if model.classes is None:
         low, high = _range_of(model)
@@ -237,6 +240,14 @@ def _measure_numbers(predicted: Floats, labels: Floats, quantile: float | None) 
 def _pinball(predicted: Floats, labels: Floats, quantile: float) -> Floats:
     """Return the pinball loss of each row."""
     return Pinball(quantile).value(predicted, labels)
+
+
+def _usable(X: Any, labels: Floats) -> tuple[Any, Floats]:
+    """Return rows that a model can read, and no label for those in which something is missing."""
+    if not isinstance(X, np.ndarray) or np.isfinite(X).all():
+        return X, labels  # an encoder's rows, which have no holes, may be sparse
+    finite = np.isfinite(X)
+    return np.where(finite, X, 0.0), np.where(finite.all(axis=1), labels, np.nan)
 
 
 def _coverage(quantile: float) -> str:

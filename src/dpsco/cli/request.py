@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -155,9 +155,12 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
         return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
 
 
-def warnings(plan: BasePlan) -> list[str]:
-    """Return what is odd about a budget, from public facts: it may be meant, but seldom is."""
-    found, budget = [], plan.budget
+def warnings(plan: BasePlan, whole: Budget | None = None) -> list[str]:
+    """Return what is odd about a budget, from public facts: it may be meant, but seldom is.
+
+    ``whole`` is the budget, if the plan's is a part of it.
+    """
+    found, budget = [], plan.budget if whole is None else whole
     if isinstance(budget, ApproxDP) and budget.delta > 1.0 / plan.n:
         found.append(
             f"delta {budget.delta:.3g} is above 1/n = {1.0 / plan.n:.3g}: publishing a row picked "
@@ -197,9 +200,14 @@ def in_flags() -> Iterator[None]:
 
 
 def make_plan(
-    options: argparse.Namespace, request: Request, n: int, *, one_pass: bool = False
-) -> BasePlan:
-    """Return the plan of a fit on ``n`` rows; if need be, of a solver of one pass."""
+    options: argparse.Namespace,
+    request: Request,
+    n: int,
+    *,
+    one_pass: bool = False,
+    make: Callable[..., Any] = api.plan,
+) -> Any:
+    """Return the plan of a fit on ``n`` rows that ``make`` makes; if need be, of one pass."""
     problem = request.setup.problem()
     facts: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
     facts |= {"calibration": options.calibration}
@@ -211,7 +219,7 @@ def make_plan(
     if options.solver == "auto" and given:
         _check_options(solver, given)
     try:
-        return api.plan(problem, solver=solver, options=given, **facts)
+        return make(problem, solver=solver, options=given, **facts)
     except AssumptionError as refusal:
         raise AssumptionError(_as_flags(str(refusal))) from None
 

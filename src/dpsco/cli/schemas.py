@@ -16,6 +16,11 @@ _LOOK = (
     "adapt the schema to them: what is declared must be known without the rows"
 )
 
+_UNSEEN = (
+    "A CSV file has no types, and no entry was looked at: whether entries are written as declared, "
+    "a public sample shows (--rows --public)."
+)
+
 
 def add(commands: Any) -> None:
     """Add the two commands about schemas."""
@@ -28,6 +33,7 @@ def add(commands: Any) -> None:
         "compare a file's columns with a schema",
         examples="""
 dpsco schema check schema.json private.parquet     # names and types only; no row is read
+dpsco schema check schema.json sample.csv --rows --public
 dpsco schema check schema.json private.csv --rows --not-private""",
     )
     check.add_argument("schema", type=Path, metavar="SCHEMA", help="schema, a JSON file")
@@ -35,13 +41,19 @@ dpsco schema check schema.json private.csv --rows --not-private""",
     check.add_argument(
         "--rows",
         action="store_true",
-        help="also count the entries outside ranges, categories and classes: the data holder's "
-        "own look at the private rows, which needs --not-private",
+        help="also count the entries outside ranges, categories and classes, and say what would "
+        "read them; needs --public or --not-private",
+    )
+    check.add_argument(
+        "--public",
+        action="store_true",
+        help="state that the rows are a public or synthetic sample: entries may be shown",
     )
     check.add_argument(
         "--not-private",
         action="store_true",
-        help="acknowledge that the counts are not private and must not be published",
+        help="the data holder's own look at private rows: acknowledge that the counts are not "
+        "private and must not be published",
     )
     add_json(check)
     check.set_defaults(run=_check)
@@ -122,10 +134,13 @@ def _check(options: argparse.Namespace) -> int:
     from ..data.schema import Schema
     from .tables import check_kind
 
-    if options.rows and not options.not_private:
+    if options.public and options.not_private:
+        raise ParameterError("rows are public or they are not: give --public or --not-private.")
+    if options.rows and not (options.public or options.not_private):
         raise ParameterError(
-            "--rows counts entries of private rows, and so needs --not-private: an acknowledgement "
-            f"that {_LOOK}. Without --rows only names and types are compared."
+            "--rows counts entries, and so needs --public if the rows are a public sample. On "
+            f"private rows it needs --not-private: an acknowledgement that {_LOOK}. Without --rows "
+            "only names and types are compared."
         )
     schema = Schema.load(options.schema)
     check_kind(options.file)
@@ -134,8 +149,10 @@ def _check(options: argparse.Namespace) -> int:
     record["problems"] = list(found.problems)
     lines = [str(found)]
     ok = found.ok
+    if ok and found.rows is None and not options.rows:
+        lines.append(_UNSEEN)
     if ok and options.rows:
-        more, ok = _rows(schema, options.file)
+        more, ok = _rows(schema, options.file, public=options.public)
         record |= {"valid": ok, **more}
         lines += more["lines"]
         del record["lines"]
@@ -143,18 +160,23 @@ def _check(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _rows(schema: Any, path: Path) -> tuple[dict[str, Any], bool]:
+def _rows(schema: Any, path: Path, *, public: bool) -> tuple[dict[str, Any], bool]:
     """Count what lies outside the schema; return a record and whether nothing does."""
+    from .advice import findings
     from .request import rows_of
     from .tables import open_file
     from .tally import outside, sentences, tally
 
     file = open_file(path, schema, label=True)
     counts = tally(file)
-    wrong = outside(counts)
+    wrong, found = outside(counts), findings(file, counts, public=public)
     lines = sentences(counts) or ["every entry is there and lies within its declaration"]
     verdict = "All entries fit" if not wrong else "Some entries do NOT fit"
-    head = f"NOT PRIVATE: {_LOOK}."
-    lines = [f"\n{head}", f"{rows_of(file.rows)}. {verdict} the schema.", *lines]
-    record = {"rows": file.rows, "columns": counts, "notice": f"NOT PRIVATE: {_LOOK}."}
-    return {**record, "lines": lines}, not wrong
+    if any(each.mismatch for each in found):
+        verdict = "MISMATCH: whole columns do NOT fit"
+    notice = None if public else f"NOT PRIVATE: {_LOOK}."
+    lines = [f"{rows_of(file.rows)}. {verdict} the schema.", *lines, *map(str, found)]
+    record = {"rows": file.rows, "columns": counts, "notice": notice}
+    record["mismatches"] = [each.name for each in found if each.mismatch]
+    record["advice"] = {each.name: each.advice for each in found}
+    return {**record, "lines": ["", *([] if notice is None else [notice]), *lines]}, not wrong

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._commits import recover
 from ..data.block import join_rows
 from ..data.bounds import Bounds
 from ..data.csvfile import CsvFile
@@ -80,7 +81,7 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
     check_kind(path)
     names = _names(path)
     if schema.label is not None and not label and schema.label.name not in names:
-        schema = Schema(schema.columns)
+        schema = replace(schema, label=None)
     if is_csv(path):
         files: Files = CsvFile(path, schema)
         if files.rows == 0:
@@ -97,6 +98,7 @@ def check_kind(path: Path) -> None:
     Raises:
         DataError: its name has another ending, or it is empty.
     """
+    recover(path)
     if path.is_dir():
         return
     ending = path.suffix.lower()
@@ -161,7 +163,7 @@ def private_table(
     if large or stays:
         return table
     rows = from_arrays(*encoded(file, encoder))
-    return rows.declare(encoder.label_rule, origin=table.origin)
+    return rows.declare(encoder.label_rule, classes=encoder.classes, origin=table.origin)
 
 
 def _numbers(encoder: TableEncoder) -> int:
@@ -193,7 +195,7 @@ class UnreadTable(Table):
         self._large = _is_large(rows, encoder)
         files = [path] if is_csv(path) else parquet_files(path)
         origin = origin_of(((file, stamp(file)) for file in files), decoder.reading)
-        self.declare(encoder.label_rule, origin=origin)
+        self.declare(encoder.label_rule, classes=encoder.classes, origin=origin)
 
     @property
     def shuffle(self) -> str:

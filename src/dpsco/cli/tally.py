@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.arrow import codes, numbers
+from ..data.arrow import family, places, reads_numbers, written_numbers
 from ..data.schema import (
     Category,
     ClassLabel,
@@ -45,7 +45,7 @@ def tally(file: TableFile) -> Tally:
         for batch in text.batches(0, file.rows, file.columns, 1 << 16):
             empty.update({name: batch.column(name).null_count for name in file.columns})
         for name, counts in found.items():
-            if _numeric(_declared(file.schema, name)):
+            if reads_numbers(declared(file.schema, name)):
                 counts["not a number"] = counts["missing"] - empty[name]
                 counts["missing"] = empty[name]
     return {name: {k: v for k, v in counts.items() if v} for name, counts in found.items()}
@@ -54,7 +54,7 @@ def tally(file: TableFile) -> Tally:
 def count(schema: Schema, batch: Any, found: dict[str, Counter[str]]) -> None:
     """Add the counts of one record batch."""
     for name, counts in found.items():
-        counts.update(_COUNTERS[type(_declared(schema, name))](schema, name, batch.column(name)))
+        counts.update(_COUNTERS[type(declared(schema, name))](schema, name, batch.column(name)))
 
 
 def sentences(counts: Tally) -> list[str]:
@@ -90,45 +90,50 @@ def outside(counts: Tally) -> Tally:
     }
 
 
-def _declared(schema: Schema, name: str) -> Column | Label:
+def declared(schema: Schema, name: str) -> Column | Label:
     """Return what is declared of a column."""
     if schema.label is not None and schema.label.name == name:
         return schema.label
     return next(column for column in schema.encoded if column.name == name)
 
 
-def _numeric(column: Column | Label) -> bool:
-    """Return whether entries are read as numbers."""
-    if isinstance(column, (Category, ClassLabel)):
-        return not isinstance(column.values[0], str)
-    return not isinstance(column, Hashed)
-
-
 def _in_range(schema: Schema, name: str, array: Any) -> dict[str, int]:
-    column = _declared(schema, name)
+    column = declared(schema, name)
     assert isinstance(column, (Number, NumberLabel))
-    values = numbers(array)
+    values = written_numbers(array, schema)
     with np.errstate(invalid="ignore"):
         below, above = values < column.low, values > column.high
+    unread = _unread(values, array)
     return {
-        "missing": int(np.isnan(values).sum()),
+        "missing": unread["missing"],
         "below the range": int(below.sum()),
         "above the range": int(above.sum()),
+        "not a number": unread["not a number"],
     }
 
 
 def _in_list(schema: Schema, name: str, array: Any) -> dict[str, int]:
-    column = _declared(schema, name)
+    column = declared(schema, name)
     assert isinstance(column, (Category, ClassLabel))
-    places, absent = codes(array, column.values)
-    return {"missing": int(absent.sum()), "not declared": int(((places < 0) & ~absent).sum())}
+    found, absent = places(array, column, schema)
+    return {"missing": int(absent.sum()), "not declared": int(((found < 0) & ~absent).sum())}
 
 
 def _sign(schema: Schema, name: str, array: Any) -> dict[str, int]:
-    values = numbers(array)
-    absent = np.isnan(values)
-    other = (np.abs(values) != 1.0) & ~absent
-    return {"missing": int(absent.sum()), "neither -1 nor 1": int(other.sum())}
+    values = written_numbers(array, schema)
+    other = (np.abs(values) != 1.0) & ~np.isnan(values)
+    return {**_unread(values, array), "neither -1 nor 1": int(other.sum())}
+
+
+def _yes_or_no(schema: Schema, name: str, array: Any) -> dict[str, int]:
+    return _unread(written_numbers(array, schema), array)
+
+
+def _unread(values: Any, array: Any) -> dict[str, int]:
+    """Return how many entries are missing, and how many are text that is no number."""
+    absent = int(np.isnan(values).sum())
+    empty = array.null_count if family(array.type) == "text" else absent
+    return {"missing": empty, "not a number": absent - empty}
 
 
 def _there(schema: Schema, name: str, array: Any) -> dict[str, int]:
@@ -141,6 +146,6 @@ _COUNTERS = {
     Category: _in_list,
     ClassLabel: _in_list,
     SignLabel: _sign,
-    Flag: _there,
+    Flag: _yes_or_no,
     Hashed: _there,
 }

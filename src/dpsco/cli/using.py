@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ParameterError
 from .arguments import TABLES, add_budget, add_force, add_json, command
+from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
         "--label", metavar="COLUMN", help="the label's column, for a model without a schema"
     )
     add_budget(evaluate, required=False)
-    evaluate.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+    add_odometer(evaluate)
     evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="where to write it")
     add_force(evaluate)
     add_json(evaluate)
@@ -122,13 +123,14 @@ def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], Tall
     if saved.schema is None:
         X, _ = _plain_rows(saved, path, None)
         return iter([X]), {}
+    from dataclasses import replace
+
     from ..data.encoder import TableEncoder
-    from ..data.schema import Schema
     from .tables import matrix, open_file
     from .tally import tally
 
     file = open_file(path, saved.schema, label=False)
-    encoder = TableEncoder(Schema(file.schema.columns))
+    encoder = TableEncoder(replace(file.schema, label=None))
     batches = (encoder.encode_batch(batch)[0] for batch in file.batches("predicting"))
     counts = tally(file)
     if file.schema.label is not None:
@@ -162,7 +164,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     saved = read_model(options.model)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         draft = outputs.reserve(options.certificate)
-        ledger = options.paying = open_purse(options.odometer)
+        ledger = options.paying = open_purse(options)
         X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
         if private:
             asked = budget(options, len(labels))
@@ -248,7 +250,6 @@ def _plain_rows(saved: SavedModel, path: Path, column: str | None) -> tuple[Any,
             f"{path} has {len(wanted)} columns of features, the model has {saved.model.d}."
         )
     X = np.asarray(number_rows(open_frame(table, "predict"), list(wanted)), dtype=float)
-    X = np.where(np.isfinite(X), X, 0.0)
     if column is None:
         return X, None
     return X, _plain_labels(table.column(column), saved)

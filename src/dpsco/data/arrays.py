@@ -1,8 +1,9 @@
 """Arrays, lists and sparse matrices as rows and labels; no entry of them can raise an error.
 
-Only types and shapes are refused. Whatever an accepted thing holds is defined: an entry of a list
-that is no number is NaN, or a missing label, and an entry of a sparse matrix in a column that the
-matrix does not have is NaN; such rows become null rows when they are bounded.
+Only types and shapes are refused, by messages that name nothing else. Whatever an accepted thing
+holds is defined: an entry of a list, or of an array of Python objects, that is no number is NaN, or
+a missing label, and an entry of a sparse matrix in a column that the matrix does not have is NaN;
+such rows become null rows when they are bounded.
 """
 
 from __future__ import annotations
@@ -30,45 +31,63 @@ _DAMAGED = "X is a sparse matrix whose arrays do not belong together: {}. Make i
 
 
 def dense_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers in two axes, without a copy."""
+    """Return numbers in two axes, without a copy unless they are Python objects."""
     array = _plain("X", X)
     if array.ndim == 1:
         raise DataError(
-            f"X must have two axes (rows, columns), got one of length {len(array)}. Pass "
-            "X.reshape(-1, 1) for a single feature, X.reshape(1, -1) for a single row."
+            f"X must have two axes (rows, columns), got one of length {len(array)}. Reshape your "
+            "data: X.reshape(-1, 1) for a single feature, X.reshape(1, -1) for a single row."
         )
     if array.ndim != 2:
         raise DataError(f"X must have two axes (rows, columns), got {array.ndim}.")
+    if array.dtype.kind == "O":  # a single entry may have made it one: it decides about its row
+        return numbers_of(array.ravel()).reshape(array.shape)
+    if array.dtype.kind == "c":
+        raise DataError(f"X must hold real numbers, got {array.dtype}. Complex data not supported.")
     if array.dtype.kind not in "biuf":
         raise DataError(
-            f"X must hold numbers, got an array of {array_type(array.dtype)}. Encode other columns "
-            "with from_frame(..., encoder=TableEncoder(...)), or convert: X.astype(float)."
+            f"X must hold numbers, got an array of {array_type(array.dtype)}. Convert numbers "
+            "written as text with X.astype(float). Columns of words are encoded by a schema: "
+            "data.from_frame(frame, encoder=TableEncoder(schema))."
         )
     return array
 
 
-def label_array(y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels in one axis, without a copy."""
+def label_array(y: NDArray[Any]) -> NDArray[Any] | tuple[Any, ...]:
+    """Return labels in one axis, without a copy; Python objects as a tuple, read one by one."""
     array = _plain("y", y)
     if array.ndim != 1:
         raise DataError(
-            f"y must have one axis, a label a row, got {array.ndim} axes. Pass y.ravel() if it is "
-            "a single column."
+            f"y must have one axis, one label per row, got {array.ndim} axes. Pass y.ravel() if it "
+            "is a single column."
         )
+    if array.dtype.kind == "O":
+        return tuple(array)
     label_kind(array)
     return array
 
 
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return something that offers itself as an array; what it says if it cannot be one stays here.
+
+    Raises:
+        DataError: it cannot be made one.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(values)
+    except Exception:  # raised again below, where not even its context holds an entry
+        pass
+    raise DataError(
+        f"{name} is a {type(values).__name__}, which NumPy cannot read. Pass an array of numbers."
+    )
+
+
 def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return an array without its subclass; refuse Python objects, and masks."""
+    """Return an array without its subclass; refuse masks."""
     if isinstance(values, np.ma.MaskedArray):
         raise DataError(
             f"{name} is a masked array, whose mask would be lost. Pass {name}.filled(numpy.nan)."
-        )
-    if values.dtype.kind == "O":
-        raise DataError(
-            f"{name} is an array of Python objects. Convert it to numbers or strings first, or "
-            f"pass {name}.tolist(): lists are read entry by entry."
         )
     return np.asarray(values)
 
@@ -106,13 +125,15 @@ def numbers_of(entries: Iterable[Any]) -> Floats:
     with np.errstate(all="ignore"):  # a long double may be too large
         if type(entries) is np.ndarray and entries.dtype.kind in "biuf":
             return entries.astype(np.float64)
-        return np.array([_number(entry) for entry in entries], dtype=np.float64)
+        return np.array([number_of(entry) for entry in entries], dtype=np.float64)
 
 
-def _number(entry: Any) -> float:
-    """Return an entry as a float."""
+def number_of(entry: Any) -> float:
+    """Return an entry of any type as a float, NaN for what is no number."""
     if type(entry) is float:
         return entry
+    if isinstance(entry, (complex, np.complexfloating)):  # as pandas holds all, because of one
+        return float(entry.real) if entry.imag == 0.0 else np.nan
     if not isinstance(entry, _NUMBERS):
         return np.nan
     try:

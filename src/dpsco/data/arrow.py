@@ -7,21 +7,27 @@ they stumbled on, so none of them is passed on.
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtraError
-from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema, Value
+from .arrays import number_of
+from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema
+from .schema_checks import Labels, Value
+from .written import number_in, numbers_in
 
 Codes = NDArray[np.int64]
+_LARGEST_KEY = 2**64  # no column of integers holds a larger one
 
 _NUMBERS = ("boolean", "integer", "real", "nothing")
 _TEXT = ("text", "nothing")
-_HASHABLE = ("text", "integer", "nothing")
+_HASHABLE = ("text", "integer", "real", "nothing")
 
 
 def pyarrow() -> Any:
@@ -59,11 +65,35 @@ def type_name(kind: Any) -> str:
     return name if entries is None else f"dictionary of {family(entries)} entries"
 
 
-def accepted(column: Column | Label) -> tuple[str, ...]:
-    """Return the families of types that a declared column may have."""
+def accepted(column: Column | Label, decimal: str | None = None) -> tuple[str, ...]:
+    """Return the families of types that a declared column may have.
+
+    Args:
+        column: what is declared.
+        decimal: of the schema; where it is given, text is read as numbers.
+    """
     if isinstance(column, (Category, ClassLabel)):
-        return _TEXT if isinstance(column.values[0], str) else _NUMBERS
-    return _HASHABLE if isinstance(column, Hashed) else _NUMBERS
+        text = isinstance(column.values[0], str)
+        if column.labels:  # which are texts; some of them may be numbers as well
+            coded = not text or any(number_in(key) is not None for key, _ in _pairs(column))
+            return (*_NUMBERS, "text") if coded else _TEXT
+        if text:
+            return _TEXT
+    elif isinstance(column, Hashed):
+        return _HASHABLE
+    return _NUMBERS if decimal is None else (*_NUMBERS, "text")
+
+
+def reads_numbers(column: Column | Label) -> bool:
+    """Return whether the entries of a declared column are read as numbers."""
+    if isinstance(column, (Category, ClassLabel)):
+        return not (column.labels or isinstance(column.values[0], str))
+    return not isinstance(column, (Hashed, Ignore))
+
+
+def _pairs(column: Category | ClassLabel) -> Labels:
+    """Return what stands for which value, as the schema has checked it."""
+    return cast(Labels, column.labels)
 
 
 def mismatches(
@@ -93,8 +123,10 @@ def mismatches(
     for column in wanted:
         if column.name not in kinds:
             problems.append(f"column {column.name!r} is missing; expected {_words(column)}")
-        elif family(kinds[column.name]) not in accepted(column):
-            problems.append(wrong_type(column.name, _words(column), type_name(kinds[column.name])))
+        elif family(kinds[column.name]) not in accepted(column, schema.decimal):
+            found_type = type_name(kinds[column.name])
+            hint = _hint(column, family(kinds[column.name]))
+            problems.append(wrong_type(column.name, _words(column), found_type) + hint)
     extra = [name for name in kinds if name not in schema.names]
     if extra:
         listed = ", ".join(map(repr, extra))
@@ -114,12 +146,24 @@ def require(schema: Schema, found: Iterable[tuple[str, Any]], where: str, *, lab
         raise DataError(f"{where} does not match the schema: {'; '.join(problems)}.")
 
 
+def _hint(column: Column | Label, found: str) -> str:
+    """Return what else could be declared of a column whose type does not fit, in brackets."""
+    if found == "text" and reads_numbers(column):
+        return ' (if these are numbers written as text, give the schema "decimal": "." or ",")'
+    if found in _NUMBERS and isinstance(column, (Category, ClassLabel)):
+        first = json.dumps({"0": column.values[0]})[:-1]
+        return f' (if numbers stand for the values, give it "labels": {first}, ...}})'
+    return ""
+
+
 def _words(column: Column | Label) -> str:
     """Return what a column must hold, in words."""
     if isinstance(column, Ignore):
         return "anything"
     names = accepted(column)
-    return {_TEXT: "text", _HASHABLE: "text or integers"}.get(names, "numbers")
+    if isinstance(column, (Category, ClassLabel)) and column.labels:
+        return "text" if names == _TEXT else "text or numbers"
+    return {_TEXT: "text", _HASHABLE: "text or numbers"}.get(names, "numbers")
 
 
 def numbers(array: Any) -> NDArray[Any]:
@@ -132,6 +176,53 @@ def numbers(array: Any) -> NDArray[Any]:
             return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float32)
         array = array.cast(pa.float64(), safe=False)  # rounds integers beyond 2**53
     return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def written_numbers(array: Any, schema: Schema, *, words: bool = True) -> NDArray[Any]:
+    """Return a column that is declared to hold numbers, be it of text, as `numbers` does.
+
+    ``words`` as in `numbers_in`.
+    """
+    if family(array.type) != "text":
+        return numbers(array)
+    if pyarrow().types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return numbers(numbers_in(_no_view(array), schema.decimal, schema.thousands, words=words))
+
+
+def places(
+    array: Any, column: Category | ClassLabel, schema: Schema
+) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return each entry's place among the declared values, and which entries are missing.
+
+    An entry of text stands for the value that it is, or that ``labels`` has for it; else, as
+    numbers do, for what ``labels`` or the values have for that number.
+    """
+    text = family(array.type) == "text"
+    if not column.labels:
+        if text and not isinstance(column.values[0], str):
+            array = pyarrow().array(written_numbers(array, schema), from_pandas=True)
+        return codes(array, column.values)
+    place = {value: k for k, value in enumerate(column.values)}
+    known: dict[Value, int] = {value: k for value, k in place.items() if isinstance(value, str)}
+    known |= {key: place[value] for key, value in _pairs(column)}
+    coded = {value: k for value, k in place.items() if not isinstance(value, str)}
+    for key, value in _pairs(column):
+        if (number := number_in(key)) is not None:
+            coded[number] = place[value]
+    found, absent = (np.full(len(array), -1), None) if not text else _looked_up(array, known)
+    as_numbers = pyarrow().array(written_numbers(array, schema, words=False), from_pandas=True)
+    other, unread = _looked_up(as_numbers, coded)
+    return np.where(found >= 0, found, other), unread if absent is None else absent
+
+
+def _looked_up(array: Any, known: Mapping[Any, int]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return what stands for each entry, -1 for entries that are not known."""
+    if not known:
+        _, absent = codes(array, ("",) if family(array.type) == "text" else (0,))
+        return np.full(len(array), -1), absent
+    found, absent = codes(array, tuple(known))
+    return np.append(list(known.values()), -1)[found], absent
 
 
 def codes(array: Any, values: Sequence[Value]) -> tuple[Codes, NDArray[np.bool_]]:
@@ -190,7 +281,7 @@ def _number_codes(array: Any, values: Sequence[Any]) -> tuple[Codes, NDArray[np.
 def distinct(array: Any) -> tuple[list[bytes], Codes]:
     """Return the different entries as bytes, and for each row its place among them, -1 if missing.
 
-    Text gives its UTF-8 bytes, whether valid or not; integers their decimal digits.
+    Text gives its UTF-8 bytes, whether valid or not; numbers their decimal digits.
     """
     pa = pyarrow()
     if family(array.type) == "nothing":
@@ -201,8 +292,9 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     used = np.unique(indices)
     used = used[used >= 0]
     entries = entries.take(pa.array(used))
-    if family(entries.type) == "integer":
-        listed = [None if v is None else str(v).encode() for v in entries.to_pylist()]
+    if family(entries.type) in ("integer", "real"):
+        keys = map(key_of, entries.to_pylist())
+        listed = [None if key is None else key.encode() for key in keys]
     else:
         small = pa.types.is_string(entries.type)  # to bytes: what is no UTF-8 must not raise
         listed = entries.cast(pa.binary() if small else pa.large_binary()).to_pylist()
@@ -210,6 +302,21 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     rank = np.full(len(array.dictionary) + 1, -1)  # the last serves the missing ones
     rank[used] = np.where(known, np.cumsum(known) - 1, -1)
     return [entry for entry in listed if entry is not None], rank[indices]
+
+
+def key_of(number: Any) -> str | None:
+    """Return the digits of a number that is hashed, the same for an integer held as a float.
+
+    pandas holds integers as floats once a single one of them is missing.
+    """
+    if isinstance(number, (bool, np.bool_)):
+        return None
+    if isinstance(number, (int, np.integer)):
+        return str(int(number)) if abs(int(number)) < _LARGEST_KEY else None
+    value = number_of(number)
+    if not math.isfinite(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _no_view(array: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._validate import choice, integer
+from .._validate import choice, integer, shown
 from ..errors import DataError, ParameterError
 from ..privacy.randomness import Randomness
 from ..privacy.summation import SUM_LEAF
@@ -83,9 +83,9 @@ def from_batches(
     except TypeError:
         kind = np.dtype(object)
     if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.")
+        raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.")
     if not isinstance(sparse, bool):
-        raise ParameterError(f"sparse must be True or False, got {sparse!r}.")
+        raise ParameterError(f"sparse must be True or False, got {shown(sparse)}.")
     rows, columns = integer("n", n, at_least=1), integer("d", d, at_least=1)
     return BatchTable(batches, rows, Layout(columns, kind, labels, sparse))
 

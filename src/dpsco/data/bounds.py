@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import shown
 from ..errors import DataError, ParameterError
 from ..geometry.norms import L2, Lp, Norm, WeightedLp
 from ..kernels.rescale import as_columns, prepared, scale, shrink, worthwhile
@@ -79,7 +80,7 @@ class Bounds:
         _store(self, "label", check_rule(self.label))
         if not isinstance(self.norm, Norm):
             raise ParameterError(
-                f"norm must be a norm of dpsco.geometry, such as L2, got {self.norm!r}."
+                f"norm must be a norm of dpsco.geometry, such as L2, got {shown(self.norm)}."
             )
         if self.intercept is not None:
             hint = "Leave it out (None) for a model without intercept."

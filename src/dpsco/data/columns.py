@@ -1,11 +1,13 @@
 """Columns of pandas, Polars and PyArrow as numbers or text; types are refused, values never.
 
-What a column is used for is decided by its type alone. Columns of Python objects, and categories of
-them, are read as text (older pandas' way to hold it), whatever else is in them as missing.
+Whether a column can be used is decided by its type alone. Python objects are no type that says
+what they are: one odd entry makes pandas hold a column of numbers or text in this way. So they are
+read one by one as what was declared, numbers or text, and each that is something else is missing.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtraError
-from .arrays import Mask, words_of
-from .arrow import distinct, family, numbers, pyarrow, type_name
+from .arrays import Mask, numbers_of, words_of
+from .arrow import distinct, family, key_of, numbers, pyarrow, type_name
 
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _NUMBERS = ("boolean", "integer", "real")
 _SHORT = (np.dtype(np.float16), np.dtype(np.float32))
-_ENCODE = "Leave that column out, or declare it in a schema and encode it: data.TableEncoder."
-_RETYPE = "Give it a type of its own first: frame.astype({name: 'float64'}), or 'string' for text."
+_ENCODE = (
+    "Leave it out, or declare all columns in a schema, and fit the table "
+    "data.from_frame(frame, encoder=data.TableEncoder(schema))."
+)
 
 
 # -- frames and series -----------------------------------------------------------------------------
@@ -114,6 +118,9 @@ def _library(data: Any) -> str | None:
 # -- what a column's type is -----------------------------------------------------------------------
 
 Kind = Literal["number", "text", "objects", "categories", "other"]
+Labels = NDArray[Any] | tuple[Any, ...]
+Wanted = Literal["number", "text", "key"]
+"""How objects are read: as numbers, as text, or (to be hashed) as text and numbers."""
 
 
 def column_kind(series: Any) -> Kind:
@@ -147,16 +154,27 @@ def _pandas_kind(dtype: Any) -> Kind:
 
     pd = nw.dependencies.get_pandas()
     if isinstance(dtype, pd.CategoricalDtype):
-        text = _pandas_kind(dtype.categories.dtype) in ("objects", "text")
-        return "categories" if text else "other"
+        return "categories"
     if isinstance(dtype, pd.StringDtype):
-        return "text" if dtype.storage != "python" else "objects"
+        return "text"
     if isinstance(dtype, pd.ArrowDtype):
         return _arrow_kind(dtype.pyarrow_dtype)
     plain = getattr(dtype, "numpy_dtype", dtype)  # of pandas' own types with missing values
     if not isinstance(plain, np.dtype):
         return "other"
-    return "objects" if plain.kind == "O" else "number" if plain.kind in "biuf" else "other"
+    return "objects" if plain.kind in "Oc" else "number" if plain.kind in "biuf" else "other"
+
+
+def column_type(series: Any) -> np.dtype[Any] | None:
+    """Return the NumPy type of a column of booleans or short counts; None for all others."""
+    if column_kind(series) != "number":
+        return None
+    if _library(series) == "pyarrow":
+        words = [type_name(series.to_native().type)]
+    else:
+        words = re.split(r"\W", str(series.to_native().dtype).lower())
+    names = {"bool": "bool", "boolean": "bool", "uint8": "u1", "uint16": "u2", "uint32": "u4"}
+    return next((np.dtype(names[word]) for word in words if word in names), None)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -179,12 +197,24 @@ def number_rows(data: Any, names: Sequence[Any]) -> NDArray[Any]:
 def number_column(series: Any, name: Any, use: str) -> NDArray[Any]:
     """Return a column of numbers as float32 or float64, NaN where one is missing."""
     kind = column_kind(series)
-    if kind != "number":
+    if kind not in ("number", "objects"):
         raise DataError(
-            f"column {name!r} cannot be used as {use}: its type is {_named(series)}. "
-            + (_RETYPE if _named(series).lower() == "object" else _ENCODE)
+            f"column {name!r} cannot be used as {use}: its type is {_named(series)}. {_ENCODE}"
         )
-    return np.asarray(_read(series, name, _numbers))
+    return np.asarray(_read(series, name, _numbers if kind == "number" else _object_numbers))
+
+
+def _objects(series: Any) -> list[Any]:
+    """Return a column of Python objects as they are."""
+    native = series.to_native()
+    if _library(series) == "pandas":
+        return list(native.to_numpy(dtype=object))
+    return list(native.to_list())
+
+
+def _object_numbers(series: Any) -> NDArray[Any]:
+    """Return the numbers among Python objects, NaN for the rest."""
+    return numbers_of(_objects(series))
 
 
 def _numbers(series: Any) -> NDArray[Any]:
@@ -209,39 +239,53 @@ def _numbers(series: Any) -> NDArray[Any]:
 # -- labels ----------------------------------------------------------------------------------------
 
 
-def label_column(series: Any, name: Any) -> tuple[NDArray[Any], Mask | None]:
+def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None]:
     """Return a column of labels, and which are missing where the labels cannot say so themselves.
+
+    Python objects are a tuple: the bounds will say whether text or numbers are read from it.
 
     Raises:
         DataError: the column's type is none of numbers or text; the message names it.
     """
     kind = column_kind(series)
-    if kind in ("number", "other"):
+    if kind == "categories":
+        return _category_labels(series, name)
+    if kind == "objects":
+        return tuple(_read(series, name, _objects)), None
+    if kind != "text":
         return number_column(series, name, "the label").astype(np.float64), None
     words, missing = _read(series, name, _words)
     return words, missing
 
 
+def _category_labels(series: Any, name: Any) -> tuple[Labels, Mask | None]:
+    """Return labels that are categories, as a column of the categories' own type is read."""
+    array = series.to_native().array
+    found, missing = label_column(
+        _narwhals("y").from_native(array.categories.to_series(), series_only=True), name
+    )
+    codes = np.asarray(array.codes)  # -1: missing, which finds the last one
+    if isinstance(found, tuple):
+        entries = (*found, None)
+        return tuple(entries[code] for code in codes), None
+    if missing is None:
+        return np.append(found, np.nan)[codes], None
+    return np.append(found, "")[codes], np.append(missing, True)[codes]
+
+
 def _words(series: Any) -> tuple[NDArray[np.str_], Mask]:
     """Return a column of text, and where it is missing."""
     native = series.to_native()
-    if _library(series) == "pandas":
-        return _pandas_words(native)
     if _library(series) == "pyarrow":
         return _arrow_words(native.chunks)
-    return words_of(native.to_list())
+    if _library(series) == "pandas" and not _python_text(native.dtype):
+        return _arrow_words(_chunks(native))
+    return words_of(_objects(series))
 
 
-def _pandas_words(column: Any) -> tuple[NDArray[np.str_], Mask]:
-    """Return the text of a pandas series or index."""
-    kind = _pandas_kind(column.dtype)
-    if kind == "categories":
-        words, missing = _pandas_words(column.array.categories)
-        codes = np.asarray(column.array.codes)  # -1: missing, which finds the last one
-        return np.append(words, "")[codes], np.append(missing, True)[codes]
-    if kind == "text":
-        return _arrow_words(_chunks(column))
-    return words_of(column.to_numpy(dtype=object).tolist())
+def _python_text(dtype: Any) -> bool:
+    """Return whether pandas holds a column's text as Python strings."""
+    return getattr(dtype, "storage", None) == "python"
 
 
 def _arrow_words(chunks: Sequence[Any]) -> tuple[NDArray[np.str_], Mask]:
@@ -267,31 +311,45 @@ def _decoded(entry: bytes) -> str | None:
 # -- Arrow -----------------------------------------------------------------------------------------
 
 
-def arrow_column(series: Any, name: Any) -> Any:
+def arrow_column(series: Any, name: Any, wanted: Wanted = "text") -> Any:
     """Return a column of a frame as Arrow data.
+
+    Args:
+        series: the column.
+        name: of it.
+        wanted: how Python objects, and categories of them, are read.
 
     Raises:
         DataError: Arrow has no such type; the message names it and the column.
     """
-    return _read(series, name, _as_arrow)
+    return _read(series, name, lambda column: _as_arrow(column, wanted))
 
 
-def _as_arrow(series: Any) -> Any:
+def _as_arrow(series: Any, wanted: Wanted) -> Any:
     """Return Arrow data; text that has no UTF-8 form is missing."""
     kind, native = column_kind(series), series.to_native()
     if kind == "objects":
-        pandas = _library(series) == "pandas"
-        return _arrow_text(native.to_numpy(dtype=object) if pandas else native.to_list())
-    if kind == "categories" and _pandas_kind(native.array.categories.dtype) == "objects":
-        codes = np.asarray(native.array.codes)
-        places = pyarrow().array(codes, mask=codes < 0)
-        entries = _arrow_text(native.array.categories.to_numpy(dtype=object))
-        return pyarrow().DictionaryArray.from_arrays(places, entries)
+        return _arrow_objects(_objects(series), wanted)
+    if kind == "text" and _python_text(native.dtype):
+        return _arrow_objects(_objects(series), "text")
+    if kind == "categories":
+        entries = native.array.categories
+        inner = _pandas_kind(entries.dtype)
+        if inner == "objects" or _python_text(entries.dtype):
+            codes = np.asarray(native.array.codes)
+            places = pyarrow().array(codes, mask=codes < 0)
+            how: Wanted = wanted if inner == "objects" else "text"
+            listed = _arrow_objects(list(entries.to_numpy(dtype=object)), how)
+            return pyarrow().DictionaryArray.from_arrays(places, listed)
     return series.to_arrow()
 
 
-def _arrow_text(entries: Sequence[Any]) -> Any:
-    """Return the strings among Python objects."""
+def _arrow_objects(entries: Sequence[Any], wanted: Wanted) -> Any:
+    """Return what was declared among Python objects, and nothing where there is something else."""
+    if wanted == "number":
+        return pyarrow().array(numbers_of(entries), type=pyarrow().float64())
+    if wanted == "key":
+        entries = [entry if isinstance(entry, str) else key_of(entry) for entry in entries]
     return pyarrow().array([_encodable(entry) for entry in entries], type=pyarrow().string())
 
 
@@ -320,8 +378,8 @@ def _read(series: Any, name: Any, how: Callable[[Any], Any]) -> Any:
     except Exception:
         kind = _named(series)
     raise DataError(
-        f"column {name!r} has the type {kind}, which cannot be read: give it a type of its own "
-        f"first, such as frame.astype({{{name!r}: 'string'}}) or 'float64'."
+        f"column {name!r} has the type {kind}, which cannot be read. Leave it out, or convert it "
+        "to numbers or text first."
     )
 
 

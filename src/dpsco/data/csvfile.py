@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .arrow import accepted, mismatches, pyarrow
+from .arrow import mismatches, pyarrow, reads_numbers
 from .encoder import TableEncoder, check_encoder
 from .files import csv_header, stamp
 from .origin import Stamped
 from .schema import Schema
 from .stream import EncodedColumns, StreamTable
+from .written import numbers_in
 
 _BLOCK = 1 << 20  # bytes parsed at a time
-_NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?$"
-_YES, _NO = r"^(?i:true|yes|t|y)$", r"^(?i:false|no|f|n)$"
 
 
 def from_csv(
@@ -29,7 +28,8 @@ def from_csv(
     """Return a table of the rows of a CSV file with a header line, UTF-8, comma-separated.
 
     The file is read once here, to count its rows. An empty entry is missing; so is, where a number
-    is declared, whatever is not one (true, false, yes and no count as 1 and 0). Empty lines are
+    is declared, whatever is not one (true, false, yes and no count as 1 and 0; the schema's
+    ``decimal`` and ``thousands`` say how numbers are written, quoted or not). Empty lines are
     left out, but in a file of one column, where each is a row with a missing entry.
 
     Args:
@@ -81,8 +81,9 @@ class CsvFile:
         self._numbers = {
             column.name
             for column in (*schema.encoded, *([] if schema.label is None else [schema.label]))
-            if "text" not in accepted(column)
+            if reads_numbers(column)
         }
+        self._writing = schema.decimal, schema.thousands
         problems = header_problems(schema, self._header)
         if problems:
             listed = "; ".join(problems)
@@ -151,7 +152,7 @@ class CsvFile:
         pa = pyarrow()
         names = batch.schema.names
         columns = [
-            _parse(column) if name in self._numbers else _text(column)
+            numbers_in(column, *self._writing) if name in self._numbers else _text(column)
             for name, column in zip(names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, names=names)
@@ -163,16 +164,3 @@ def _text(entries: Any) -> Any:
     return pa.Array.from_buffers(
         pa.string(), len(entries), entries.buffers(), entries.null_count, entries.offset
     )
-
-
-def _parse(entries: Any) -> Any:
-    """Return numbers; what is none is missing."""
-    pa = pyarrow()
-    import pyarrow.compute as pc
-
-    one, zero, none = pa.scalar(b"1"), pa.scalar(b"0"), pa.scalar(None, pa.binary())
-    plain = pc.replace_substring_regex(entries, r"^[ \t+]+|[ \t]+$", "")
-    words = pc.if_else(pc.match_substring_regex(plain, _YES), one, plain)
-    words = pc.if_else(pc.match_substring_regex(words, _NO), zero, words)
-    numbers = pc.if_else(pc.match_substring_regex(words, _NUMBER), words, none)
-    return numbers.cast(pa.string()).cast(pa.float64())

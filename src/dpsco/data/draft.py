@@ -18,9 +18,10 @@ import numpy as np
 from .._validate import choice, integer
 from ..errors import DataError, ParameterError
 from .arrow import family, mismatches, numbers, pyarrow
+from .arrow_frames import to_arrow
 from .csvfile import header_problems
-from .encoder import to_arrow
 from .files import csv_header, is_csv, parquet_files, read_footers, read_whole, require_file
+from .guess import as_written, guess_writing
 from .schema import (
     Category,
     ClassLabel,
@@ -118,13 +119,19 @@ def draft(
         raise ParameterError(f"label {label!r} is not among the columns: {', '.join(names)}.")
     if table.num_rows == 0:
         raise DataError("a schema is drafted from rows, and there is none below the column names.")
+    guess = guess_writing(table)
+    if guess.writing is not None:
+        for name in guess.columns:
+            numeric = as_written(table.column(name), guess.writing)
+            table = table.set_column(names.index(name), name, numeric)
     data = {name: table.column(name) for name in names if name != label}
     columns = {name: _column(name, column, rounded, most) for name, column in data.items()}
     notes = [note for name in data if (note := _note(columns[name], data[name]))]
+    notes += guess.notes()
     if all(isinstance(column, Ignore) for column in columns.values()):
         raise DataError(f"no column can be used as a feature: {'; '.join(notes) or 'none given'}.")
     rule = None if label is None else _label(label, table.column(label), rounded, label_kind)
-    return Draft(Schema(tuple(columns.values()), rule), tuple(notes))
+    return Draft(Schema(tuple(columns.values()), rule, *(guess.writing or ())), tuple(notes))
 
 
 def require_public(who: str, how: str, public: object) -> None:
@@ -262,8 +269,11 @@ def describe(schema: Schema) -> str:
         items.append(schema.label)
     names = [item.name or "''" for item in items]
     room = max(map(len, names))
-    lines = zip(names, items, strict=True)
-    return "\n".join(f"{name:<{room}}  {_words(item)}" for name, item in lines)
+    lines = [f"{name:<{room}}  {_words(item)}" for name, item in zip(names, items, strict=True)]
+    if schema.decimal is not None:
+        groups = "" if schema.thousands is None else f", thousands {schema.thousands!r}"
+        lines.append(f"numbers may be text: decimal {schema.decimal!r}{groups}")
+    return "\n".join(lines)
 
 
 def _words(item: Column | Label) -> str:
@@ -277,6 +287,8 @@ def _words(item: Column | Label) -> str:
         shown = ", ".join(map(str, item.values[:_MOST_SHOWN]))
         more = ", ..." if len(item.values) > _MOST_SHOWN else ""
         tail = ", or other" if isinstance(item, Category) and item.other else ""
+        written = ", ".join(f"{key} for {value}" for key, value in dict(item.labels).items())
+        tail += f", written {written}" if written else ""
         return f"{label}{item.kind}: {len(item.values)} values ({shown}{more}){tail}"
     if isinstance(item, Hashed):
         return f"hashed: {item.buckets} buckets"
@@ -352,8 +364,9 @@ class FileCheck:
     def __str__(self) -> str:
         rows = "" if self.rows is None else f", {self.rows} rows"
         head = f"{self.files} file(s){rows}: "
-        if self.ok:
-            return f"{head}the columns match the schema."
+        if self.ok:  # a CSV file has no types
+            what = "the names of the columns" if self.rows is None else "the columns"
+            return f"{head}{what} match the schema."
         return "\n".join([f"{head}the columns do NOT match the schema.", *self.problems])
 
 

@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import DataError, MissingExtraError, ParameterError
+from .._validate import shown
+from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
-from .arrow import codes, distinct, numbers, pyarrow, require
+from .arrow import distinct, places, require, written_numbers
+from .arrow_frames import to_arrow
 from .block import join_rows
 from .bounds import Bounds
-from .columns import arrow_column
 from .labels import Classes, LabelRule
-from .schema import Category, ClassLabel, Column, Flag, Hashed, Ignore, Number, NumberLabel, Schema
+from .schema import (
+    Category,
+    ClassLabel,
+    Column,
+    Flag,
+    Hashed,
+    Number,
+    NumberLabel,
+    Schema,
+)
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +79,7 @@ class TableEncoder:
         try:
             self.dtype = np.dtype(dtype)
         except TypeError:
-            raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}.") from None
+            raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
         names = [_names(column) for column in self.schema.encoded]
@@ -89,6 +99,12 @@ class TableEncoder:
         return (label.low, label.high) if isinstance(label, NumberLabel) else "sign"
 
     @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The classes of the schema's label, whose places `encode` returns; None if it has none."""
+        label = self.schema.label
+        return label.values if isinstance(label, ClassLabel) else None
+
+    @property
     def width(self) -> int:
         """The number of columns of an encoded row; the intercept is not among them."""
         return int(self._offsets[-1])
@@ -97,6 +113,15 @@ class TableEncoder:
     def slots(self) -> int:
         """The most numbers of a row that can differ from zero."""
         return len(self.schema.encoded)
+
+    @property
+    def indicators(self) -> tuple[int, ...]:
+        """The places of a row that are 1 where an entry is missing, and else 0."""
+        return tuple(
+            int(base) + 1
+            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
+            if isinstance(column, Number) and column.missing == "indicator"
+        )
 
     @property
     def feature_norm(self) -> float:
@@ -126,7 +151,8 @@ class TableEncoder:
         """Return rows and labels of a pandas, Polars or PyArrow table or record batch.
 
         The rows are an array or a SciPy matrix in CSR form, see ``sparse``. A label that is missing
-        or not declared is NaN; classes are numbered 0, 1, ... in the declared order.
+        or not declared is NaN; classes are numbered 0, 1, ... in the declared order. A column of
+        Python objects is read as declared, and whatever else it holds is missing.
 
         Raises:
             DataError: a column is missing, of the wrong type, or not declared. The message names
@@ -152,8 +178,7 @@ class TableEncoder:
 
     def _encode(self, table: Any, *, label: bool) -> tuple[Rows, Floats | None]:
         """Check the columns, then encode batch by batch."""
-        ignored = {column.name for column in self.schema.columns if isinstance(column, Ignore)}
-        arrow = to_arrow(table, ignored)
+        arrow = to_arrow(table, self.schema)
         found = zip(arrow.schema.names, arrow.schema.types, strict=True)
         require(self.schema, found, "the table", label=label)
         wanted = {column.name for column in self.schema.encoded}
@@ -174,7 +199,8 @@ class TableEncoder:
 
     def _slots(self, batch: Any) -> list[_Slot]:
         """Return what each declared column contributes to the rows of a batch."""
-        return [_SLOTS[type(c)](c, batch.column(c.name)) for c in self.schema.encoded]
+        columns = self.schema.encoded
+        return [_SLOTS[type(c)](c, batch.column(c.name), self.schema) for c in columns]
 
     def _fill(self, slots: list[_Slot], rows: NDArray[Any]) -> None:
         """Write the slots into rows of zeros."""
@@ -203,9 +229,9 @@ class TableEncoder:
         assert label is not None
         array = batch.column(label.name)
         if isinstance(label, ClassLabel):
-            found, _ = codes(array, label.values)
+            found, _ = places(array, label, self.schema)
             return np.where(found >= 0, found.astype(np.float64), np.nan)
-        return numbers(array).astype(np.float64)
+        return written_numbers(array, self.schema).astype(np.float64)
 
     def _largest(self, norm: Norm) -> float:
         """Return a bound on the norm of an encoded row."""
@@ -239,9 +265,9 @@ def check_encoder(encoder: Any) -> None:
 _Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there
 
 
-def _number(column: Number, array: Any) -> _Slot:
+def _number(column: Number, array: Any, schema: Schema) -> _Slot:
     """Scale to [-1, 1]; what is missing or not finite follows the public rule."""
-    raw = numbers(array).astype(np.float64)
+    raw = written_numbers(array, schema).astype(np.float64)
     middle = 0.5 * column.low + 0.5 * column.high
     half = 0.5 * column.high - 0.5 * column.low
     absent = ~np.isfinite(raw)
@@ -253,32 +279,32 @@ def _number(column: Number, array: Any) -> _Slot:
     return 0, np.where(absent, min(max(rest, -1.0), 1.0), scaled)
 
 
-def _flag(column: Flag, array: Any) -> _Slot:
+def _flag(column: Flag, array: Any, schema: Schema) -> _Slot:
     """Return 1 for yes, -1 for no, 0 where missing."""
-    raw = numbers(array)
+    raw = written_numbers(array, schema)
     return 0, np.where(np.isfinite(raw), np.where(raw != 0.0, 1.0, -1.0), 0.0)
 
 
-def _category(column: Category, array: Any) -> _Slot:
+def _category(column: Category, array: Any, schema: Schema) -> _Slot:
     """Return 1 at the declared value's place, or at the last place for others."""
-    found, absent = codes(array, column.values)
+    found, absent = places(array, column, schema)
     if column.other:
         found = np.where((found < 0) & ~absent, len(column.values), found)
     return np.maximum(found, 0), (found >= 0).astype(np.float64)
 
 
-def _hashed(column: Hashed, array: Any) -> _Slot:
+def _hashed(column: Hashed, array: Any, schema: Schema) -> _Slot:
     """Return 1 or -1 at the place of the value's hash; each distinct value is hashed once."""
     key = hashlib.blake2b(column.name.encode(), digest_size=32, person=b"dpsco column").digest()
     values, indices = distinct(array)
     digests = b"".join(hashlib.blake2b(v, digest_size=8, key=key).digest() for v in values)
     words = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
-    places = ((words >> np.uint64(1)) % np.uint64(column.buckets)).astype(np.int64)
+    slots = ((words >> np.uint64(1)) % np.uint64(column.buckets)).astype(np.int64)
     signs = np.where(words & np.uint64(1), -1.0, 1.0) if column.signed else np.ones(len(words))
-    return np.append(places, 0)[indices], np.append(signs, 0.0)[indices]
+    return np.append(slots, 0)[indices], np.append(signs, 0.0)[indices]
 
 
-_SLOTS: dict[type, Callable[[Any, Any], _Slot]] = {
+_SLOTS: dict[type, Callable[[Any, Any, Schema], _Slot]] = {
     Number: _number,
     Flag: _flag,
     Category: _category,
@@ -295,34 +321,6 @@ def _names(column: Column) -> list[str]:
         return [f"{column.name}#{k}" for k in range(column.buckets)]
     indicator = isinstance(column, Number) and column.missing == "indicator"
     return [column.name, f"{column.name} missing"] if indicator else [column.name]
-
-
-def to_arrow(table: Any, ignored: Collection[str] = ()) -> Any:
-    """Return a frame as an Arrow table; the ``ignored`` columns, whatever they hold, are left out.
-
-    Raises:
-        DataError: it is no frame, or a column has a type that Arrow does not have.
-    """
-    pa = pyarrow()
-    if isinstance(table, (pa.Table, pa.RecordBatch)):
-        return table
-    try:
-        import narwhals as nw
-    except ImportError:
-        raise MissingExtraError(
-            "Data frames need narwhals. Install it with: pip install 'dpsco[frames]'."
-        ) from None
-    try:
-        frame = nw.from_native(table, eager_only=True)
-    except Exception:  # names appear twice, a lazy frame, no frame at all
-        frame = None
-    if frame is None:
-        raise DataError(
-            f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
-            "with distinct column names (call collect() on a lazy one)."
-        )
-    names = [name for name in frame.columns if name not in ignored]
-    return pa.table({str(name): arrow_column(frame.get_column(name), name) for name in names})
 
 
 def _batches(arrow: Any) -> list[Any]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._validate import shown
 from ..errors import DataError, ParameterError
-from .columns import label_column, number_rows, open_frame
+from .columns import column_type, label_column, number_rows, open_frame
 from .encoder import TableEncoder, check_encoder
 from .table import MemoryTable, Table, from_arrays
 
@@ -26,11 +27,11 @@ def from_frame(
 
     Args:
         frame: a pandas, Polars (not lazy) or PyArrow table.
-        label: the name of the column of labels: numbers, booleans, text, or categories of text.
-            Python objects (older pandas' way to hold text) are read as text, and what is no
-            string as missing.
+        label: the name of the column of labels: numbers, booleans, text, categories of these, or
+            Python objects. The last are read when the table is bounded: strings if the bounds
+            declare classes of text, numbers otherwise, and whatever else is in them as missing.
         features: the names of the feature columns, in order; by default all but the label. They
-            hold numbers or booleans.
+            hold numbers, booleans, or Python objects, of which what is no number is missing.
         encoder: turns columns of any declared kind into numbers. Its schema says what is a
             feature and what is the label, so the two arguments above are then left out.
 
@@ -50,26 +51,28 @@ def from_frame(
                 "leave out the encoder."
             )
         check_encoder(encoder)
-        return from_arrays(*encoder.encode(frame)).declare(encoder.label_rule)
+        table = from_arrays(*encoder.encode(frame))
+        return table.declare(encoder.label_rule, classes=encoder.classes)
     data = open_frame(frame, "from_frame")
     chosen = _chosen(list(data.columns), label, features)
     rows = number_rows(data, chosen)
     if label is None:
         return MemoryTable(rows)
-    return MemoryTable(rows, *label_column(data.get_column(label), label))
+    column = data.get_column(label)
+    return MemoryTable(rows, *label_column(column, label), column_type(column))
 
 
 def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None) -> list[Any]:
     """Return the feature columns' names, after a check that all columns are there."""
     if isinstance(features, str):
-        raise ParameterError(f"features must be a list of column names, got {features!r}.")
+        raise ParameterError(f"features must be a list of column names, got {shown(features)}.")
     chosen = [name for name in names if name != label] if features is None else list(features)
     wanted = chosen if label is None else [*chosen, label]
     absent = [repr(name) for name in wanted if name not in names]
     if absent:
-        shown = ", ".join(repr(name) for name in names[:20])
+        listed = ", ".join(repr(name) for name in names[:20])
         raise DataError(
-            f"the frame has no column {', '.join(absent)}; it has {shown}"
+            f"the frame has no column {', '.join(absent)}; it has {listed}"
             f"{' and more' if len(names) > 20 else ''}."
         )
     twice = sorted({repr(name) for name in wanted if wanted.count(name) > 1})

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import positive, real
+from .._validate import positive, real, shown
 from ..errors import DataError, ParameterError
 
 Floats = NDArray[np.float64]
@@ -47,17 +47,21 @@ class Classes:
         declared = tuple(values[0]) if single else values
         if len(declared) < 2:
             raise ParameterError(
-                f"Classes needs two or more labels, got {declared!r}. List every label that may "
-                "occur; it is never read off the data."
+                f"Classes needs two or more labels, got {shown(declared)}. List every label that "
+                "may occur; it is never read off the data."
             )
         if all(isinstance(value, str) for value in declared):
             cleaned: tuple[Any, ...] = tuple(str(value) for value in declared)
             if max(map(len, cleaned)) > LONGEST_CLASS:
                 raise ParameterError(f"a class has at most {LONGEST_CLASS} characters.")
+            if any("\ud800" <= letter <= "\udfff" for letter in "".join(cleaned)):
+                raise ParameterError("a class is text that no file can hold: half a character.")
         else:
             cleaned = tuple(_class_number(value) for value in declared)
         if len(set(cleaned)) < len(cleaned):
-            raise ParameterError(f"Classes must be different from each other, got {declared!r}.")
+            raise ParameterError(
+                f"Classes must be different from each other, got {shown(declared)}."
+            )
         object.__setattr__(self, "values", cleaned)
 
     @property
@@ -114,7 +118,7 @@ class Scaled:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not isinstance(self.centred, bool):
-            raise ParameterError(f"centred must be True or False, got {self.centred!r}.")
+            raise ParameterError(f"centred must be True or False, got {shown(self.centred)}.")
         if self.unit < _SMALLEST_UNIT:
             raise ParameterError(
                 f"the range from {low!r} to {high!r} is too narrow; labels are told apart down to "
@@ -150,10 +154,12 @@ def check_rule(rule: Any) -> LabelRule:
     if isinstance(rule, str):
         if rule == "sign":
             return "sign"
-        raise ParameterError(f"label must be a rule, got {rule!r}. {_RULES_HINT}")
+        raise ParameterError(f"label must be a rule, got {shown(rule)}. {_RULES_HINT}")
     if isinstance(rule, (tuple, list)):
         if len(rule) != 2:
-            raise ParameterError(f"label must be a pair (low, high), got {rule!r}. {_RULES_HINT}")
+            raise ParameterError(
+                f"label must be a pair (low, high), got {shown(rule)}. {_RULES_HINT}"
+            )
         return _range(rule)
     return positive("label", rule, hint=_RULES_HINT)
 
@@ -279,15 +285,68 @@ def check_kind(rule: LabelRule, kind: str) -> None:
         raise DataError(f"{named} {wanted}, but the table's labels are {found}. {advice}")
 
 
-def check_declared(rule: LabelRule, declared: LabelRule) -> None:
+def check_type(rule: LabelRule, dtype: np.dtype[Any] | None) -> None:
+    """Refuse labels of a type that cannot hold two of the declared classes.
+
+    Of the types that no library chooses because of a single value: booleans, short counts.
+    """
+    if dtype is None or not (dtype.kind == "b" or (dtype.kind == "u" and dtype.itemsize < 8)):
+        return
+    if rule != "sign" and not (isinstance(rule, Classes) and not rule.text):
+        return
+    values = rule.values if isinstance(rule, Classes) else (-1.0, 1.0)
+    largest = 1 if dtype.kind == "b" else np.iinfo(dtype).max
+    never = [value for value in values if not (0 <= value <= largest and value == int(value))]
+    if len(values) - len(never) >= 2:
+        return
+    instead = "Classes(False, True), or Classes(0, 1)"
+    if isinstance(rule, Classes):
+        instead = "the classes that they are, such as 0 and 1"
+    raise DataError(
+        f"label={rule!r} is declared, but labels of type {dtype} are never {never[0]:g}. Declare "
+        f"{instead}."
+    )
+
+
+def check_declared(rule: LabelRule, encoded: EncodedLabels) -> None:
     """Refuse a rule that would misread labels which an encoder has made numbers of."""
     ranges = (float, tuple, Scaled)
-    numbers = isinstance(rule, ranges) and isinstance(declared, ranges)
-    if rule != declared and not numbers:  # a narrower range is fine, another list of classes not
-        raise DataError(
-            f"the encoder's schema makes labels for label={declared!r}, but the bounds declare "
-            f"label={rule!r}. Use bounds = encoder.bounds(...)."
-        )
+    numbers = isinstance(rule, ranges) and isinstance(encoded.rule, ranges)
+    signs = encoded.rule == "sign" and isinstance(rule, Classes) and set(rule.values) == {-1.0, 1.0}
+    if rule == encoded.rule or numbers or signs or encoded.named_by(rule):
+        return  # a narrower range is fine, another list of classes is not
+    if encoded.classes is not None:
+        what = f"the classes {list(encoded.classes)!r}"
+    else:
+        what = f"label={encoded.rule!r}"
+    raise DataError(
+        f"the encoder's schema makes labels for {what}, but the bounds declare label={rule!r}. "
+        "Declare the same, as bounds = encoder.bounds(...) does."
+    )
+
+
+@dataclass(frozen=True)
+class EncodedLabels:
+    """What an encoder has made of labels: numbers that ``rule`` reads, places among ``classes``."""
+
+    rule: LabelRule
+    classes: tuple[Any, ...] | None = None  # of the schema, in its order
+
+    def named_by(self, rule: LabelRule) -> bool:
+        """Return whether a rule lists the classes themselves, in whatever order."""
+        if self.classes is None or not isinstance(rule, Classes) or rule == self.rule:
+            return False
+        return len(rule.values) == len(self.classes) and set(rule.values) == set(self.classes)
+
+    def read(self, rule: LabelRule, labels: Floats) -> tuple[NDArray[Any], Mask | None]:
+        """Return labels of the type that the rule reads, and which are missing if it is text."""
+        if not self.named_by(rule):
+            return labels, None
+        known = np.isfinite(labels)
+        values = np.array(self.classes)[np.where(known, labels, 0).astype(np.int64)]
+        if isinstance(rule, Classes) and rule.text:
+            return values, ~known
+        return np.where(known, values.astype(np.float64), np.nan), None
 
 
 def clean_labels(
@@ -297,11 +356,7 @@ def clean_labels(
     check_kind(rule, label_kind(labels))
     if labels is None or rule is None:
         return np.zeros(count), np.ones(count, dtype=bool)
-    if rule == "sign" and labels.dtype.kind in "bu":
-        raise DataError(
-            f"label='sign' reads -1 and 1, but labels of type {labels.dtype} are never -1. Declare "
-            "Classes(False, True), or Classes(0, 1)."
-        )
+    check_type(rule, labels.dtype)
     if label_kind(labels) == "number":
         with np.errstate(all="ignore"):  # a long double may overflow: that row is null
             labels = np.asarray(labels, dtype=np.float64)
@@ -325,6 +380,6 @@ def _class_number(value: Any) -> float:
     number = float(value) if isinstance(value, (bool, np.bool_)) else real("a class", value)
     if abs(number) >= _LARGEST_CODE:
         raise ParameterError(
-            f"a class must be a string or a number below 2**53 in size, got {value!r}."
+            f"a class must be a string or a number below 2**53 in size, got {shown(value)}."
         )
     return number

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import non_negative
+from .._validate import non_negative, shown
 from ..errors import AssumptionError, ParameterError
 from ..kernels.rows import SparseRows
 from ..kernels.sums import coefficients_sum, margins
@@ -69,7 +69,7 @@ class Objective:
         centre: ArrayLike | None = None,
     ) -> None:
         if not isinstance(loss, (MarginLoss, VectorLoss)):
-            raise ParameterError(f"an objective needs a loss of dpsco.losses, got {loss!r}.")
+            raise ParameterError(f"an objective needs a loss of dpsco.losses, got {shown(loss)}.")
         require_labels(loss, source.bounds.label)
         if start >= stop:
             raise ParameterError(f"an objective needs at least one row, got {start} to {stop}.")

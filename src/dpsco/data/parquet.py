@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._validate import shown
 from ..errors import DataError, ParameterError
 from .arrow import family, pyarrow, require, wrong_type
 from .encoder import TableEncoder, check_encoder
@@ -78,7 +79,7 @@ def from_parquet(
             "both. Leave out features and label."
         )
     if not isinstance(path, (str, os.PathLike)) or not str(path):
-        raise ParameterError(f"path must be that of a file or folder, got {path!r}.")
+        raise ParameterError(f"path must be that of a file or folder, got {shown(path)}.")
     footers = read_footers(path)
     if encoder is None:
         decoder: Decoder = _plain(footers, features, label)
@@ -100,7 +101,7 @@ def _plain(
     """Choose the columns of numbers; refuse others by name, file and type."""
     first = footers[0]
     if isinstance(features, str):
-        raise ParameterError(f"features must be a list of names, got the text {features!r}.")
+        raise ParameterError(f"features must be a list of names, got the text {shown(features)}.")
     names = [name for name, _ in first.columns if name != label]
     if features is not None:
         names = _listed(features)

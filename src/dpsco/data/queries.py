@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import real
+from .._validate import real, shown
 from ..errors import ParameterError
 from ..geometry.domains import Domain
 from ..geometry.norms import L2, Lp, Norm
@@ -357,9 +357,9 @@ def _check(query: Any, names: tuple[str, ...]) -> None:
     """Validate what the gradient queries have in common; keep copies of the weights."""
     who = type(query).__name__
     if not isinstance(query.loss, (MarginLoss, VectorLoss)):
-        raise ParameterError(f"{who} needs a loss of dpsco.losses, got {query.loss!r}.")
+        raise ParameterError(f"{who} needs a loss of dpsco.losses, got {shown(query.loss)}.")
     if not isinstance(query.norm, Norm):
-        raise ParameterError(f"norm must be a norm of dpsco.geometry, got {query.norm!r}.")
+        raise ParameterError(f"norm must be a norm of dpsco.geometry, got {shown(query.norm)}.")
     for weight in getattr(query.norm, "weights", None) or ():
         check_limit("a weight of the norm", weight)
     hint = "Every row's gradient is clipped; for a Lipschitz loss pass its constant."

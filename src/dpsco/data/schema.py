@@ -11,13 +11,16 @@ facts only. Nothing here reads a table; `dpsco.data.draft` does, and only public
        {"name": "town",  "kind": "hashed",   "buckets": 256},
        {"name": "owner", "kind": "flag"},
        {"name": "id",    "kind": "ignore"}],
-     "label": {"name": "income", "kind": "classes", "values": ["<=50K", ">50K"]}}
+     "label": {"name": "income", "kind": "classes", "values": ["<=50K", ">50K"],
+               "labels": {"0": "<=50K", "1": ">50K"}}}
+
+How entries are written is declared, too: ``labels`` of a label or category, ``"decimal": ","`` and
+``"thousands": "."`` of the whole schema.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -25,14 +28,24 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from .._validate import integer, real
+from .._writing import write_text
 from ..errors import DataError, ParameterError
+from .schema_checks import (
+    Labels,
+    Value,
+    check_bool,
+    check_labels,
+    check_range,
+    check_values,
+    check_writing,
+    encodable,
+)
 
 VERSION = 1
 """The version of the file format that this module reads and writes."""
 
-Value = str | int | float | bool
 MOST_BUCKETS = 1 << 24
-_LARGEST = 1.7976931348623157e308  # an integer beyond it is no float64
+_WRITING = ("decimal", "thousands")  # how numbers are written as text
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class _Named:
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _encodable(self.name):
+        if not isinstance(self.name, str) or not encodable(self.name):
             raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
         if not (self.name or self.kind == "ignore"):
             raise ParameterError("the field 'name' may be empty for kind 'ignore' alone.")
@@ -65,7 +78,7 @@ class Number(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_range(self)
+        check_range(self)
         if self.missing is None or self.missing == "indicator":
             return
         field = f"column {self.name!r}, field 'missing'"
@@ -80,25 +93,27 @@ class Category(_Named):
     """One of the declared values, which are all text or all numbers: a column for each.
 
     Missing entries are all zeros; so are values that were not declared, unless ``other`` gives
-    them a column of their own.
+    them a column of their own. ``labels`` says what else stands for a value, see `ClassLabel`.
     """
 
     kind: ClassVar[str] = "category"
     values: tuple[Value, ...]
     other: bool = False
+    labels: Labels | Mapping[str, Value] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "values", _check_values(self.name, self.values, at_least=1))
-        _check_bool(self.name, "other", self.other)
+        object.__setattr__(self, "values", check_values(self.name, self.values, at_least=1))
+        check_bool(self.name, "other", self.other)
+        object.__setattr__(self, "labels", check_labels(self.name, self.values, self.labels))
 
 
 @dataclass(frozen=True)
 class Hashed(_Named):
-    """Text or integers of an open vocabulary, hashed into a public number of columns.
+    """Text or numbers of an open vocabulary, hashed into a public number of columns.
 
-    The hash depends on the column's name and the value alone, so that it is the same everywhere.
-    With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
+    The hash depends on the column's name and the value (a number's digits) alone, so that it is the
+    same everywhere. With ``signed`` it also chooses between 1 and -1. Missing entries: all zeros.
     """
 
     kind: ClassVar[str] = "hashed"
@@ -112,7 +127,7 @@ class Hashed(_Named):
         if buckets > MOST_BUCKETS:
             raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
         object.__setattr__(self, "buckets", buckets)
-        _check_bool(self.name, "signed", self.signed)
+        check_bool(self.name, "signed", self.signed)
 
 
 @dataclass(frozen=True)
@@ -139,19 +154,25 @@ class NumberLabel(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_range(self)
+        check_range(self)
 
 
 @dataclass(frozen=True)
 class ClassLabel(_Named):
-    """A label that is one of two or more declared values."""
+    """A label that is one of two or more declared values.
+
+    ``labels`` says what else may stand in the table for a value: ``{"0": "no", "1": "yes"}`` reads
+    columns of text, and of numbers by those of the texts that are numbers.
+    """
 
     kind: ClassVar[str] = "classes"
     values: tuple[Value, ...]
+    labels: Labels | Mapping[str, Value] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "values", _check_values(self.name, self.values, at_least=2))
+        object.__setattr__(self, "values", check_values(self.name, self.values, at_least=2))
+        object.__setattr__(self, "labels", check_labels(self.name, self.values, self.labels))
 
 
 @dataclass(frozen=True)
@@ -172,6 +193,9 @@ class Schema:
     Args:
         columns: the columns, with distinct names; at least one is not ignored.
         label: the label, not among the columns, or None.
+        decimal: "," or ".", how numbers are written as text. Where it is given, columns of text
+            are read as numbers, too, if numbers are declared; in a CSV file it is "." by default.
+        thousands: what stands between groups of three digits, such as "."; needs ``decimal``.
 
     Raises:
         ParameterError: a name appears twice, or nothing is left to encode.
@@ -184,9 +208,12 @@ class Schema:
 
     columns: tuple[Column, ...]
     label: Label | None = None
+    decimal: str | None = None
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        check_writing(self.decimal, self.thousands)
         for item in self.columns:
             if not isinstance(item, Column):
                 raise ParameterError(f"columns must be schema columns, got {type(item).__name__}.")
@@ -213,7 +240,9 @@ class Schema:
         """Return the text of the schema file, one column a line."""
         columns = ",\n".join(f"    {_dump(_record(column))}" for column in self.columns)
         label = "null" if self.label is None else _dump(_record(self.label))
-        head = f'{{\n  "version": {VERSION},\n  "columns": [\n{columns}\n  ],\n'
+        given = {"decimal": self.decimal, "thousands": self.thousands}
+        lines = "".join(f'  "{k}": {json.dumps(v)},\n' for k, v in given.items() if v is not None)
+        head = f'{{\n  "version": {VERSION},\n{lines}  "columns": [\n{columns}\n  ],\n'
         return f'{head}  "label": {label}\n}}\n'
 
     @classmethod
@@ -229,7 +258,7 @@ class Schema:
             raise
         except (ValueError, RecursionError) as problem:  # also an integer of too many digits
             raise ParameterError(f"a schema must be JSON: {problem}.") from None
-        _check_keys("the schema", record, {"version", "columns"}, {"label"})
+        _check_keys("the schema", record, {"version", "columns"}, {"label", *_WRITING})
         if record["version"] != VERSION or isinstance(record["version"], bool):
             raise ParameterError(
                 f"the schema's field 'version' must be {VERSION}, got {record['version']!r}."
@@ -240,11 +269,12 @@ class Schema:
             _read(entry, f"column {k}", _COLUMNS) for k, entry in enumerate(record["columns"])
         )
         label = record.get("label")
-        return cls(columns, None if label is None else _read(label, "the label", _LABELS))
+        rule = None if label is None else _read(label, "the label", _LABELS)
+        return cls(columns, rule, *map(record.get, _WRITING))
 
     def save(self, path: str | Path) -> None:
-        """Write the schema file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the schema file whole; a DataError says that it cannot be written."""
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -269,6 +299,8 @@ def _record(item: Column | Label) -> dict[str, Any]:
         value = getattr(item, field.name)
         if field.name in ("low", "high"):
             record.setdefault("range", []).append(_plain(value))
+        elif field.name == "labels":
+            record |= {"labels": dict(value)} if value else {}
         elif isinstance(value, tuple):
             record[field.name] = list(value)
         elif value != field.default:
@@ -303,14 +335,14 @@ def _reader(make: Callable[..., Any], required: str = "", optional: str = "") ->
 
 _COLUMNS: dict[str, _Reader] = {
     "number": _reader(_pair(Number), "range", "missing"),
-    "category": _reader(Category, "values", "other"),
+    "category": _reader(Category, "values", "other labels"),
     "hashed": _reader(Hashed, "buckets", "signed"),
     "flag": _reader(Flag),
     "ignore": _reader(Ignore),
 }
 _LABELS: dict[str, _Reader] = {
     "number": _reader(_pair(NumberLabel), "range"),
-    "classes": _reader(ClassLabel, "values"),
+    "classes": _reader(ClassLabel, "values", "labels"),
     "sign": _reader(SignLabel),
 }
 
@@ -341,47 +373,6 @@ def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
     if unknown:
         known = ", ".join(sorted({*required, *optional}))
         raise ParameterError(f"{where} has the unknown field {unknown[0]!r}; known are {known}.")
-
-
-def _check_bool(name: str, field: str, value: Any) -> None:
-    """Refuse anything but true and false."""
-    if not isinstance(value, bool):
-        raise ParameterError(f"column {name!r}, field {field!r} must be true or false.")
-
-
-def _check_range(item: Number | NumberLabel) -> None:
-    """Refuse a range that is none, and make its ends floats."""
-    field = f"column {item.name!r}, field 'range'"
-    low, high = real(field, item.low), real(field, item.high)
-    if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
-        raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
-    object.__setattr__(item, "low", low)
-    object.__setattr__(item, "high", high)
-
-
-def _check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
-    """Return declared values as a tuple: distinct, all text or all finite numbers."""
-    field = f"column {name!r}, field 'values'"
-    if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
-        raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
-    texts = sum(isinstance(value, str) for value in values)
-    numbers = sum(isinstance(v, (int, float)) and abs(v) <= _LARGEST for v in values)
-    if len(values) not in (texts, numbers):
-        raise ParameterError(f"{field} must be all text or all finite numbers.")
-    if len(set(values)) != len(values):  # True equals 1, which a column cannot tell apart either
-        raise ParameterError(f"{field} has a value more than once.")
-    if texts and not all(map(_encodable, values)):
-        raise ParameterError(f"{field} has text that is not valid Unicode.")
-    return tuple(values)
-
-
-def _encodable(text: str) -> bool:
-    """Return whether text can be stored as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

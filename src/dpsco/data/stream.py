@@ -27,7 +27,7 @@ from .arrow import codes, family, numbers
 from .block import Block, Mask, join_rows
 from .bounds import Bounds
 from .encoder import TableEncoder
-from .labels import Classes, LabelRule
+from .labels import Classes, EncodedLabels, check_type
 from .origin import Stamped, origin_of
 from .shuffle import shuffled
 from .source import Source
@@ -96,6 +96,7 @@ class PlainColumns:
         self.labels: LabelKind = "none"
         if label is not None:
             self.labels = "text" if family(label[1]) == "text" else "number"
+        self.boolean = label is not None and family(label[1]) == "boolean"
         self.reading = f"features {json.dumps(self.features)}, label {json.dumps(self._label)}"
 
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
@@ -118,7 +119,7 @@ class EncodedColumns:
         schema = encoder.schema
         names = [column.name for column in schema.encoded]
         self._encoder = encoder
-        self.rule: LabelRule = encoder.label_rule
+        self.encoded = EncodedLabels(encoder.label_rule, encoder.classes)
         self.columns = tuple(names if schema.label is None else [*names, schema.label.name])
         self.width, self.dtype = encoder.width, encoder.dtype
         self.labels: LabelKind = "none" if schema.label is None else "number"
@@ -130,7 +131,9 @@ class EncodedColumns:
     def decode(self, batch: Any, bounds: Bounds) -> Raw:
         """Return the encoded rows."""
         rows, labels = self._encoder.encode_batch(batch)
-        return Raw(rows, labels, None)
+        if labels is None:
+            return Raw(rows, None, None)
+        return Raw(rows, *self.encoded.read(bounds.label, labels))
 
 
 class StreamTable(Table):
@@ -144,7 +147,7 @@ class StreamTable(Table):
         self._name, self._files, self._decoder, self._spill = name, files, decoder, spill
         self._origin = origin_of(files.stamped, decoder.reading)
         if isinstance(decoder, EncodedColumns):
-            self.declare(decoder.rule)
+            self.declare(decoder.encoded.rule, classes=decoder.encoded.classes)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -159,6 +162,8 @@ class StreamTable(Table):
     def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
         """Refuse as every table does, and a secret order without a folder to shuffle in."""
         super().check(bounds, order=order)
+        if isinstance(self._decoder, PlainColumns) and self._decoder.boolean:
+            check_type(bounds.label, np.dtype(np.bool_))
         if order == "secret" and self._spill is None:
             raise ParameterError(
                 f"order='secret' for {self._name} needs a folder for the shuffled rows: the "

@@ -17,10 +17,27 @@ from .._validate import choice
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
 from ..privacy.randomness import Randomness
-from .arrays import dense_rows, is_sparse, label_array, list_rows, numbers_of, sparse_rows, words_of
+from .arrays import (
+    as_array,
+    dense_rows,
+    is_sparse,
+    label_array,
+    list_rows,
+    numbers_of,
+    sparse_rows,
+    words_of,
+)
 from .block import Block, Indices, Mask, take_rows
 from .bounds import Bounds
-from .labels import LabelRule, check_declared, check_kind, label_kind, reads_text
+from .labels import (
+    EncodedLabels,
+    LabelRule,
+    check_declared,
+    check_kind,
+    check_type,
+    label_kind,
+    reads_text,
+)
 from .source import MemorySource, Source
 
 Order = Literal["secret", "stream"]
@@ -30,6 +47,7 @@ UNCHOSEN = (
     "the rows come in an order that was not chosen by looking at them: no row decides where "
     "another one stands"
 )
+_REMEDY: dict[type, str] = {dict: "pandas.DataFrame(X)"}  # how else to pass what is no table
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
 
 
@@ -45,17 +63,24 @@ class Table(ABC):
         if n < 1 or d < 1:
             raise DataError(f"a table needs at least one row and one column, got {n} x {d}.")
         self._n, self._d, self._dtype, self._labels = n, d, dtype, labels
-        self._declared: tuple[LabelRule] | None = None  # what an encoder's schema says of labels
+        self._encoded: EncodedLabels | None = None  # what an encoder has made of labels
         self._origin: str | None = None
 
-    def declare(self, rule: LabelRule, *, origin: str | None = None) -> Table:
-        """Say by which rule the labels were encoded; bounds with another one are refused.
+    def declare(
+        self,
+        rule: LabelRule,
+        *,
+        classes: tuple[Any, ...] | None = None,
+        origin: str | None = None,
+    ) -> Table:
+        """Say how the labels were encoded; bounds that would misread them are refused.
 
         Args:
             rule: of the encoder.
+            classes: of its schema, whose places the labels then are.
             origin: of the rows, where they were read from files (`dpsco.data.origin`).
         """
-        self._declared = (rule,)
+        self._encoded = EncodedLabels(rule, classes)
         self._origin = self._origin if origin is None else origin
         return self
 
@@ -87,6 +112,11 @@ class Table(ABC):
         goes on with rows of the same origin only.
         """
         return self._origin
+
+    @property
+    def encoded(self) -> EncodedLabels | None:
+        """What an encoder has made of the labels; None where there was none."""
+        return self._encoded
 
     @property
     def shuffle(self) -> str:
@@ -144,10 +174,11 @@ class Table(ABC):
                 f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
             )
         choice("order", order, ("secret", "stream"))
-        if self._declared is not None:
-            check_declared(bounds.label, self._declared[0])
+        if self._encoded is not None:
+            check_declared(bounds.label, self._encoded)
         listed = "text" if reads_text(bounds.label) else "number"
-        check_kind(bounds.label, listed if self._labels == "list" else self._labels)
+        named = self._encoded is not None and self._encoded.named_by(bounds.label)
+        check_kind(bounds.label, listed if named or self._labels == "list" else self._labels)
         bounds.width(self._d)
 
     @abstractmethod
@@ -170,16 +201,30 @@ class MemoryTable(Table):
         X: Rows,
         y: NDArray[Any] | tuple[Any, ...] | None = None,
         missing: Mask | None = None,
+        label_type: np.dtype[Any] | None = None,  # of the column that became floats
     ) -> None:
         n, d = X.shape
         super().__init__(n, d, X.dtype, "list" if isinstance(y, tuple) else label_kind(y))
         self._X, self._y, self._missing = X, y, missing
+        self._label_type = label_type if label_type is not None else getattr(y, "dtype", None)
+
+    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+        """Refuse as every table does, and labels whose type cannot hold the declared classes."""
+        super().check(bounds, order=order)
+        check_type(bounds.label, self._label_type)
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         if isinstance(self._y, tuple):
             text = reads_text(bounds.label)
             labels = words_of(self._y) if text else (numbers_of(self._y), None)
             return MemoryTable(self._X, *labels)._source(bounds, shuffle)
+        if (
+            self._encoded is not None
+            and self._y is not None
+            and self._encoded.named_by(bounds.label)
+        ):
+            named = self._encoded.read(bounds.label, self._y)
+            return MemoryTable(self._X, *named)._source(bounds, shuffle)
         order = None
         if shuffle is not None:
             order = shuffle.child("order of the rows").permutation(self._n)
@@ -240,11 +285,11 @@ def from_arrays(X: Any, y: Any = None) -> Table:
             any format, which is never made dense, list of rows, or a data frame (see `from_frame`)
             whose columns are all features.
         y: n labels: NumPy array, list, or column of a data frame, in the order of the rows. What a
-            list holds is only read when the table is bounded: strings if the bounds declare
-            classes of text, numbers otherwise.
+            list or an array of Python objects holds is only read when the table is bounded:
+            strings if the bounds declare classes of text, numbers otherwise.
 
-    What is missing makes a null row; so does an entry of a list that is no number (or, among labels
-    of text, no string).
+    What is missing makes a null row; so does an entry of a list, or an object in an array, that is
+    no number (or, among labels of text, no string).
 
     Raises:
         DataError: wrong shape or type. No error depends on a value.
@@ -253,11 +298,28 @@ def from_arrays(X: Any, y: Any = None) -> Table:
     >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], np.array(["no", "yes"]))
     <MemoryTable: 2 x 2, float64, labels: text>
     """
-    rows = raw_rows(X)
+    return labelled_rows(raw_rows(X), y)
+
+
+def labelled_rows(rows: Rows, y: Any = None) -> MemoryTable:
+    """Return a table of rows that were read already, and labels as `from_arrays` takes them.
+
+    Raises:
+        DataError: labels of a wrong shape, type or number.
+    """
     labels, missing = raw_labels(y)
     if labels is not None and len(labels) != len(rows):
         raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
-    return MemoryTable(rows, labels, missing)
+    return MemoryTable(rows, labels, missing, _column_type(y))
+
+
+def _column_type(y: Any) -> np.dtype[Any] | None:
+    """Return the type of a data frame's column of labels; None for what is none."""
+    if y is None or isinstance(y, (np.ndarray, list, tuple)):
+        return None
+    from .columns import column_type, from_library, open_series
+
+    return column_type(open_series(y)) if from_library(y) else None
 
 
 def raw_rows(X: Any) -> Rows:
@@ -273,9 +335,11 @@ def raw_rows(X: Any) -> Rows:
     if from_library(X):
         data = open_frame(X, "from_arrays")
         return number_rows(data, list(data.columns))
+    if hasattr(type(X), "__array__"):
+        return dense_rows(as_array("X", X))
     raise DataError(
         "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
-        f"{type(X).__name__}. Convert it first: numpy.asarray(X)."
+        f"{type(X).__name__}. Convert it first: {_REMEDY.get(type(X), 'numpy.asarray(X)')}."
     )
 
 
@@ -291,7 +355,9 @@ def raw_labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | No
 
     if from_library(y):
         return label_column(open_series(y), "y")
+    if hasattr(type(y), "__array__"):
+        return label_array(as_array("y", y)), None
     raise DataError(
         "y must be a NumPy array, a list or a column of a data frame, got "
-        f"{type(y).__name__}. Convert it first: numpy.asarray(y)."
+        f"{type(y).__name__}. Pass a list: list(y)."
     )

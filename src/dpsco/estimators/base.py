@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _validate
 from ..api import plan, run
 from ..data.batches import BatchTable
+from ..data.counts import RowCount
 from ..data.labels import Scaled
 from ..data.table import Order, Table
-from ..errors import ParameterError
+from ..errors import AccuracyWarning, ParameterError
 from ..models.file import SavedModel
 from ..models.kinds import KINDS
 from ..models.linear import LinearModel
@@ -31,6 +33,7 @@ from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer import Odometer
 from ..privacy.randomness import Randomness
 from ..private_bounds import fit_with_private_bounds
+from ..row_counts import plan_with_count, run_with_count
 from ..select import ONE_PASS, choose_one_pass
 from ..solvers import get
 from .inputs import given_table, rows_to_predict, training_table
@@ -60,6 +63,8 @@ solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk; of one 
     and for fits with a checkpoint.
 calibration: "tight", "conjectured" or "paper".
 options: settings of the solver's own, such as {"rounds": 50}.
+count_rows: whether a small part of the budget, 1 % at most, buys a noisy count of the rows that had
+    a usable label and usable entries: `rows_counted_`. See `dpsco.row_counts`.
 """
 _FITTED = """certificate_: what the fit cost, to be handed on with the model.
 plan_: everything that was decided before a row was read.
@@ -127,7 +132,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _forget_estimates(self) -> None:
         """Remove what an earlier fit estimated: this one may have declared bounds."""
-        for name in ("feature_norm_", "label_range_"):
+        for name in ("feature_norm_", "label_range_", "rows_counted_"):
             self.__dict__.pop(name, None)
 
     def _purse(self) -> Odometer | None:
@@ -154,6 +159,7 @@ class PrivateLinearModel(PrivateEstimator):
     solver: str = "auto"
     calibration: str = "tight"
     options: Mapping[str, Any] | None = None
+    count_rows: bool = False
 
     _kind: ClassVar[str]
     _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of the kind
@@ -213,13 +219,15 @@ class PrivateLinearModel(PrivateEstimator):
         check_is_fitted(self, "model_")
         names = getattr(self, "feature_names_in_", None)
         labelled = None if names is None else tuple(map(str, names))
-        SavedModel(self.model_, self.certificate_, self.plan_, None, labelled).save(path)
+        counted = getattr(self, "rows_counted_", None)
+        SavedModel(self.model_, self.certificate_, self.plan_, None, labelled, counted).save(path)
 
     def _fit(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
         """Plan from public facts, and carry the plan out."""
         _validate.choice("bounds", self.bounds, ("declared", "private"))
+        _validate.flag("count_rows", self.count_rows)
         if self.bounds == "private":
             if order != "secret" or checkpoint is not None:
                 raise ParameterError(
@@ -228,6 +236,8 @@ class PrivateLinearModel(PrivateEstimator):
                 )
             return self._fit_with_private_bounds(table)
         setup = self._setup()
+        if self.count_rows:
+            return self._fit_and_count(setup, table, order, checkpoint)
         facts: Any = {"n": table.n, "d": table.d, "budget": self._budget(table.n)}
         facts |= {"calibration": self.calibration, "options": self.options}
         solver, problem = self.solver, setup.problem()
@@ -251,6 +261,37 @@ class PrivateLinearModel(PrivateEstimator):
             checkpoint=checkpoint,
         )
         return setup.model(result.weights), result
+
+    def _fit_and_count(
+        self, setup: Setup, table: Table, order: Order, checkpoint: str | Path | None
+    ) -> tuple[LinearModel, Result]:
+        """Plan the fit with a count of the rows beside it, and carry both out."""
+        if checkpoint is not None or table.once:
+            raise ParameterError(
+                "count_rows=True reads the rows once more than the fit does, so it goes neither "
+                "with a checkpoint nor with rows that come once. Leave it out."
+            )
+        made = plan_with_count(
+            setup.problem(),
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
+        )
+        warn_of_notes(made.fit, stacklevel=4)  # whoever called fit
+        sources: Any = {"randomness": self._randomness(), "odometer": self._purse()}
+        result, counted = run_with_count(made, table, order=order, **sources)
+        self._note_count(counted, stacklevel=5)
+        return setup.model(result.weights), result
+
+    def _note_count(self, counted: RowCount | None, *, stacklevel: int) -> None:
+        """Keep what was released about the number of rows, and say so if it is low."""
+        assert counted is not None  # a plan that cannot count is refused before
+        self.rows_counted_ = counted
+        if counted.warning:
+            warnings.warn(counted.warning, AccuracyWarning, stacklevel=stacklevel)
 
     def _fit_with_private_bounds(self, table: Table) -> tuple[LinearModel, Result]:
         """Spend a part of the budget on the bounds that are not declared, then fit."""
@@ -277,7 +318,10 @@ class PrivateLinearModel(PrivateEstimator):
             options=self.options,
             randomness=self._randomness(),
             odometer=self._purse(),
+            count_rows=bool(self.count_rows),
         )
+        if self.count_rows:
+            self._note_count(scales.counted, stacklevel=5)
         self.feature_norm_ = scales.feature if features else self.feature_norm
         if labels:
             ends = Scaled(*scales.label, centred=self.fit_intercept)  # type: ignore[misc]

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 
 from ..models.linear import LinearModel
 from .base import PrivateLinearModel, described
+from .inputs import row_weights, scored_labels
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -37,6 +38,24 @@ classes_: the declared classes.
         """Return the predicted class of each row."""
         rows = self._rows(X)
         return self.model_.predict(rows)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the part of the caller's own rows whose predicted class is their label.
+
+        A label that is missing or no class counts as one that was not predicted.
+
+        Args:
+            X: rows, as `predict` takes them.
+            y: one label a row.
+            sample_weight: how much each row counts; None for all alike.
+
+        Raises:
+            DataError: a shape or type that cannot be used; no entry is quoted.
+        """
+        predicted = self.predict(X)
+        labels = scored_labels(y, len(predicted), text=predicted.dtype.kind == "U")
+        right = np.asarray(predicted == labels, dtype=float)
+        return float(np.average(right, weights=row_weights(sample_weight, len(right))))
 
     def _label_rule(self) -> dict[str, Any]:
         return {"classes": self.classes}

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import validate_data
 
-from ..data.arrays import dense_rows, label_array, list_rows, sparse_rows
-from ..data.columns import from_library, number_rows, open_frame
-from ..data.table import Table, from_arrays
-from ..errors import ParameterError
+from ..data.arrays import as_array, label_array, numbers_of, words_of
+from ..data.columns import from_library, open_frame
+from ..data.labels import LONGEST_CLASS, Classes, label_kind
+from ..data.prediction import prediction_rows
+from ..data.table import Table, labelled_rows, raw_labels, raw_rows
+from ..errors import DataError, ParameterError
+from ..kernels.rows import Rows, SparseRows
+from ..models.setup import declared as declared_classes
+
+_LEAST_ROWS = 2  # of a fit; their number is public
 
 
 def training_table(
     estimator: Any, X: Any, y: Any = None, *, shift: NDArray[np.float64] | None = None
 ) -> Table:
     """Return the private table; remember the number and the names of the columns.
+
+    Everything is read and refused here. scikit-learn's own checks would quote rows, so it is asked
+    for the columns' names and number alone, after that.
 
     Args:
         estimator: gets ``n_features_in_`` and ``feature_names_in_``.
@@ -27,35 +37,31 @@ def training_table(
         shift: public numbers that are added to every row.
 
     Raises:
-        ValueError: a shape or type that cannot be used; none depends on what a row holds.
+        DataError: a shape or type that cannot be used; none depends on what a row holds.
     """
     if isinstance(X, Table):
         raise ParameterError(
             f"{type(estimator).__name__} fits arrays and data frames, not a table of dpsco.data. "
             "The linear models fit one."
         )
-    if isinstance(X, (list, tuple)):  # read entry by entry: one of them decides no type or error
-        X = list_rows(X)
-    validate_data(estimator, X, skip_check_array=True)
-    if isinstance(X, np.ma.MaskedArray):
-        dense_rows(X)  # refuses it, for its mask would be lost
-    if not from_library(X):
-        X = check_array(
-            X,
-            accept_sparse=True,
-            dtype=None,
-            ensure_all_finite=False,  # what is not finite makes a null row
-            ensure_min_samples=2,  # the number of rows is public
-            estimator=estimator,
+    rows = raw_rows(X)
+    n, d = rows.shape
+    name = type(estimator).__name__
+    if d < 1:
+        raise DataError(
+            f"0 feature(s) (shape=({n}, 0)) while a minimum of 1 is required by {name}."
         )
-    if shift is not None and len(shift) not in (1, estimator.n_features_in_):
+    if n < _LEAST_ROWS:
+        raise DataError(f"{n} sample(s) while a minimum of {_LEAST_ROWS} is required by {name}.")
+    if shift is not None and len(shift) not in (1, d):
         raise ParameterError(
-            f"centre must be a number, or one for each of {estimator.n_features_in_} features; "
-            f"got {len(shift)}."
+            f"centre must be a number, or one for each of {d} features; got {len(shift)}."
         )
+    labels = _labels(y)
+    _check_columns(estimator, X if from_library(X) else rows, reset=True)
     if shift is not None and shift.any():
-        X = _shifted(X, shift)
-    return from_arrays(_by_entry(X), _labels(y))
+        rows = _shifted(rows, shift)
+    return labelled_rows(rows, labels)
 
 
 def given_table(estimator: Any, table: Table, y: Any) -> Table:
@@ -63,12 +69,14 @@ def given_table(estimator: Any, table: Table, y: Any) -> Table:
 
     Raises:
         ParameterError: there are labels beside it.
+        DataError: an encoder's schema declares other labels than the estimator.
     """
     if y is not None:
         raise ParameterError(
             f"a table of dpsco.data has its labels inside, but y was given as well. Call "
             f"{type(estimator).__name__}.fit(table)."
         )
+    _check_encoded(estimator, table)
     estimator.n_features_in_ = table.d
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     if table.feature_names is not None:
@@ -76,36 +84,136 @@ def given_table(estimator: Any, table: Table, y: Any) -> Table:
     return table
 
 
+def _check_encoded(estimator: Any, table: Table) -> None:
+    """Refuse a table whose schema declares other labels than the estimator, in its own words."""
+    if table.encoded is None:
+        return
+    name, declared = type(estimator).__name__, table.encoded.classes
+    if declared is None and table.encoded.rule == "sign":
+        declared = (-1, 1)
+    if not hasattr(estimator, "classes"):
+        if declared is not None:
+            raise DataError(
+                f"{name} predicts numbers, but the label of the table's schema has classes. Use a "
+                "classifier, or declare the label as a number in the schema."
+            )
+        return
+    if declared is None:
+        raise DataError(
+            f"{name} predicts classes, but the label of the table's schema has none. Use a "
+            "regressor, or declare the label with kind 'classes' in the schema."
+        )
+    places = tuple(range(len(declared)))
+    if set(declared) == set(places) and declared != places:
+        raise DataError(
+            f"the table's schema lists the classes as {list(declared)!r}, whose places are the "
+            f"same numbers. List them as {list(places)!r}, so that nobody takes one for the other."
+        )
+    given = Classes(*declared_classes(estimator.classes))
+    if given.values != places and set(given.values) != set(declared):
+        raise DataError(
+            f"the table's schema declares the classes {list(declared)!r}: pass "
+            f"{name}(classes={list(declared)!r})."
+        )
+
+
 def rows_to_predict(estimator: Any, X: Any) -> Any:
-    """Return rows as numbers; they are the caller's own, so what is wrong with them is said."""
-    return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype="numeric")
+    """Return rows as finite numbers; they are the caller's own, so what is wrong with them is said.
+
+    Raises:
+        DataError: a shape, type or entry that cannot be used, or other columns than those of the
+            fit; no entry is quoted.
+    """
+    rows = prediction_rows(X)
+    if rows.shape[0] == 0:
+        raise DataError("0 sample(s): there is no row to predict.")
+    _check_columns(estimator, X if from_library(X) else rows, reset=False)
+    return rows
+
+
+def scored_labels(y: Any, count: int, *, text: bool) -> NDArray[Any]:
+    """Return labels to compare ``count`` predictions with; what is no label is equal to none.
+
+    Args:
+        y: labels, as `fit` takes them.
+        count: how many there must be.
+        text: whether predictions are strings.
+
+    Raises:
+        DataError: a shape or type that cannot be used; no label is quoted.
+    """
+    labels, missing = raw_labels(_labels(y))
+    if labels is None or len(labels) != count:
+        found = "none" if labels is None else f"{len(labels)} labels"
+        raise DataError(f"X has {count} rows, but y has {found}.")
+    if isinstance(labels, tuple):
+        labels, missing = words_of(labels) if text else (numbers_of(labels), None)
+    if (label_kind(labels) == "text") != text:
+        kinds = ("strings", "numbers") if text else ("numbers", "strings")
+        raise DataError(f"predictions are {kinds[0]}, but the labels in y are {kinds[1]}.")
+    if missing is not None:  # no class is that long
+        labels = np.where(missing, "\0" * (LONGEST_CLASS + 1) + "!", labels)
+    return labels
+
+
+def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Have scikit-learn remember or compare the columns' number and names, which are public."""
+    problem = ""
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (TypeError, ValueError) as refusal:
+        problem = str(refusal)
+    if problem:
+        raise DataError(problem)
+
+
+def row_weights(weights: Any, count: int) -> NDArray[np.float64] | None:
+    """Return how much each row of a score counts, as finite numbers; None for all alike.
+
+    Raises:
+        DataError: not one for each row, not finite, below zero, or all zero.
+    """
+    if weights is None:
+        return None
+    found = numbers_of(np.ravel(as_array("sample_weight", weights)))
+    if len(found) != count:
+        raise DataError(f"sample_weight needs one number for each of {count} rows.")
+    if not (np.isfinite(found).all() and (found >= 0.0).all() and found.any()):
+        raise DataError("sample_weight needs finite numbers of at least 0, and one above.")
+    return found
 
 
 def _labels(y: Any) -> Any:
-    if y is None:
-        return None
-    if isinstance(y, (list, tuple)) or (from_library(y) and len(np.shape(y)) == 1):
+    """Return labels in one axis: those of a single column are taken out of it, with a warning."""
+    if y is None or isinstance(y, (list, tuple)):
         return y
-    if isinstance(y, np.ma.MaskedArray):
-        return label_array(y)  # refuses it, for its mask would be lost
-    return _by_entry(column_or_1d(y, warn=True))
+    if from_library(y):
+        shape: tuple[int, ...] = getattr(y, "shape", ())
+        if len(shape) != 2 or shape[1] != 1:
+            return y  # a column; what is none is refused where it is read
+        _warn_of_column()
+        frame = open_frame(y, "fit")
+        return frame.get_column(frame.columns[0]).to_native()
+    if not isinstance(y, np.ndarray) and hasattr(type(y), "__array__"):
+        y = as_array("y", y)
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
+        label_array(y[:, 0])  # refuses what it would refuse later
+        _warn_of_column()
+        return y[:, 0]
+    return y
 
 
-def _shifted(X: Any, shift: NDArray[np.float64]) -> NDArray[np.float64]:
+def _warn_of_column() -> None:
+    """Say what scikit-learn says of labels in a column; the text tells nothing of them."""
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
+        DataConversionWarning,
+        stacklevel=5,
+    )
+
+
+def _shifted(rows: Rows, shift: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows, dense, with a public vector added to each."""
-    if from_library(X):
-        frame = open_frame(X, "fit")
-        X = number_rows(frame, list(frame.columns))
-    elif issparse(X):
-        X = sparse_rows(X).matrix().toarray()  # SciPy itself would follow a column out of its row
-    values = _by_entry(X)
-    rows = list_rows(values) if isinstance(values, list) else dense_rows(values)
+    values = rows.dense() if isinstance(rows, SparseRows) else rows
     with np.errstate(all="ignore"):  # a sum that overflows makes a null row
-        return np.asarray(rows + shift, dtype=float)
-
-
-def _by_entry(values: Any) -> Any:
-    """Return an array of Python objects as a list, which is read entry by entry."""
-    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
-        return values.tolist()
-    return values
+        return np.asarray(values + shift, dtype=float)

@@ -91,6 +91,7 @@ class PrivateMean(PrivateEstimator):
         centre = np.atleast_1d(np.asarray(self.centre, dtype=float))
         if centre.ndim > 1 or not np.isfinite(centre).all():
             raise ParameterError(
-                f"centre must be a number, or one a feature, all finite; got {self.centre!r}."
+                "centre must be a number, or one a feature, all finite; got "
+                f"{_validate.shown(self.centre)}."
             )
         return centre

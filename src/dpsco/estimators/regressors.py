@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
+from ..errors import DataError
 from ..models.linear import LinearModel
 from .base import PrivateLinearModel, described
+from .inputs import row_weights, scored_labels
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -29,6 +33,25 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         """Return the predicted number of each row, within ``label_range``."""
         rows = self._rows(X)
         return self.model_.predict(rows)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination on rows of the caller's own.
+
+        Args:
+            X: rows, as `predict` takes them.
+            y: one number a row.
+            sample_weight: how much each row counts; None for all alike.
+
+        Raises:
+            DataError: a shape or type that cannot be used, or a label that is missing or not
+                finite; no entry is quoted.
+        """
+        predicted = self.predict(X)
+        labels = scored_labels(y, len(predicted), text=False)
+        if not np.isfinite(labels).all():
+            raise DataError("y contains NaN, infinity, or a label that is no number.")
+        weights = row_weights(sample_weight, len(predicted))
+        return float(r2_score(labels, predicted, sample_weight=weights))
 
     def _label_rule(self) -> dict[str, Any]:
         return {"label_range": self.label_range}

@@ -25,6 +25,7 @@ from ..errors import ParameterError
 from ..models.linear import LinearModel
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.odometer import Odometer
+from ..privacy.payment import told
 from ..privacy.repeated import Runs
 from ..privacy.repeated_ledger import Best, best_of_runs
 from .base import PrivateEstimator, PrivateLinearModel
@@ -34,7 +35,7 @@ from .search_plan import Search, plan_search
 
 _FIXED = (
     "epsilon", "delta", "adjacency", "rows_per_person", "bounds", "bounds_share", "odometer",
-    "random_state", "classes", "label_range",
+    "random_state", "classes", "label_range", "count_rows",
 )  # fmt: skip
 _PUBLIC_SEED = 0  # of candidates that are drawn
 
@@ -145,10 +146,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         )
         for made in search.plans:  # no row is read, and nothing paid, before all are fine
             table.check(made.problem.bounds)
-        randomness = wallet._randomness()
-        ledger = search.ledger(randomness, wallet._purse())
-        best = best_of_runs(ledger, search.attempts(table, randomness), search.release)
-        self.certificate_ = ledger.close()
+        randomness, odometer = wallet._randomness(), wallet._purse()
+        with told(odometer):
+            ledger = search.ledger(randomness, odometer)
+            best = best_of_runs(ledger, search.attempts(table, randomness), search.release)
+            self.certificate_ = ledger.close()
         self.candidates_, self.best_index_ = params, best.alternative
         self.best_params_ = params[best.alternative]
         self._adopt(candidates[best.alternative], search, best)
@@ -183,13 +185,19 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         kind = "accuracy" if hasattr(self.estimator, "classes") else "neg_mean_absolute_error"
         if self.scoring not in (None, kind):
             raise ParameterError(
-                f"{type(self.estimator).__name__} is scored by {kind!r}, got {self.scoring!r}. A "
-                "score must be a mean of bounded errors, one a row. Leave scoring out."
+                f"{type(self.estimator).__name__} is scored by {kind!r}, got "
+                f"{_validate.shown(self.scoring)}. A score must be a mean of bounded errors, one "
+                "a row. Leave scoring out."
             )
         if self.estimator.bounds != "declared":
             raise ParameterError(
                 "PrivateGridSearch needs declared bounds, got bounds="
                 f"{self.estimator.bounds!r}: estimate them once, before, and declare them."
+            )
+        if self.estimator.count_rows:
+            raise ParameterError(
+                "PrivateGridSearch releases nothing but its best candidate, so it counts no rows. "
+                "Leave count_rows=True out."
             )
         for name in ("odometer", "random_state"):
             if getattr(self.estimator, name) is not None:

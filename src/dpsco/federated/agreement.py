@@ -48,7 +48,9 @@ def agreed_encoding(
     """
     if encoding is not None:
         if not isinstance(encoding, FixedPoint):
-            raise ParameterError(f"encoding must be a FixedPoint or None, got {encoding!r}.")
+            raise ParameterError(
+                f"encoding must be a FixedPoint or None, got {_validate.shown(encoding)}."
+            )
         return encoding.check(plan, helpers=helpers)
     if trust.masked:
         raise ParameterError(

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from .._validate import shown
 from ..errors import LedgerError, ParameterError
 from ..privacy.randomness import Randomness
 from .fixed_point import FixedPoint, Words
@@ -57,7 +58,7 @@ def masked(
 def _together(answers: Any, encoding: Any) -> list[Answer]:
     """Return the answers of one round; refuse those whose sum would be no round's."""
     if not isinstance(encoding, FixedPoint):
-        raise ParameterError(f"encoding must be the run's FixedPoint, got {encoding!r}.")
+        raise ParameterError(f"encoding must be the run's FixedPoint, got {shown(encoding)}.")
     given = list(answers) if isinstance(answers, Iterable) else [answers]
     wrong = [type(each).__name__ for each in given if not isinstance(each, Answer)]
     if wrong:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import integer, real
+from .._validate import integer, real, shown
 from ..errors import ParameterError
 
 Groups = tuple[tuple[int, ...], ...]
@@ -53,7 +53,7 @@ def partition(groups: Iterable[Iterable[int]]) -> Groups:
         )
     except TypeError:
         raise ParameterError(
-            f"groups must be a list of lists of coordinates, got {groups!r}."
+            f"groups must be a list of lists of coordinates, got {shown(groups)}."
         ) from None
     together = sorted(j for group in found for j in group)
     if not together or together != list(range(len(together))) or not all(found):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import integer, non_negative
+from .._validate import integer, non_negative, shown
 from ..errors import AssumptionError, ParameterError
 from ..geometry.norms import L1, LINF
 
@@ -306,7 +306,7 @@ class Indicator(Penalty):
     def __post_init__(self) -> None:
         if not (hasattr(self.domain, "project") and hasattr(self.domain, "contains")):
             raise ParameterError(
-                f"domain must be a set with project and contains, got {self.domain!r}. "
+                f"domain must be a set with project and contains, got {shown(self.domain)}. "
                 "Pass one of dpsco.geometry.domains."
             )
 
@@ -336,7 +336,7 @@ def _soft(point: Floats, threshold: Any) -> Floats:
 def _not_negative(name: str, values: Any) -> tuple[float, ...]:
     """Return the numbers, each zero or above."""
     if np.ndim(values) != 1 or isinstance(values, (str, bytes)):
-        raise ParameterError(f"{name} must be a sequence of numbers, got {values!r}.")
+        raise ParameterError(f"{name} must be a sequence of numbers, got {shown(values)}.")
     return tuple(non_negative(f"{name}[{j}]", value) for j, value in enumerate(values))
 
 
@@ -353,7 +353,9 @@ def _partition(groups: Any) -> tuple[tuple[int, ...], ...]:
     try:
         found = tuple(tuple(group) for group in groups)
     except TypeError:
-        raise ParameterError(f"groups must be a sequence of index lists, got {groups!r}.") from None
+        raise ParameterError(
+            f"groups must be a sequence of index lists, got {shown(groups)}."
+        ) from None
     if not found or not all(found):
         raise ParameterError("groups must be non-empty lists of coordinates; one of them is empty.")
     found = tuple(

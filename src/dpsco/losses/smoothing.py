@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import non_negative, positive
+from .._validate import non_negative, positive, shown
 from ..errors import AssumptionError, ParameterError
 from ..kernels.slope import Slope, smoothed_slope
 from .base import Floats, Hoelder, MarginLoss, as_floats
@@ -50,7 +50,7 @@ class Smoothed(MarginLoss):
     def __post_init__(self) -> None:
         loss = self.loss
         if not isinstance(loss, MarginLoss):
-            raise ParameterError(f"loss must be a margin loss, got {loss!r}.")
+            raise ParameterError(f"loss must be a margin loss, got {shown(loss)}.")
         object.__setattr__(self, "smoothing", positive("smoothing", self.smoothing))
         object.__setattr__(self, "labels", loss.labels)
         if not loss.convex:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from .._writing import write_text
 from ..api import load_plan
-from ..data.columns import from_library
+from ..data.columns import from_library, number_rows, open_frame
+from ..data.counts import RowCount
 from ..data.encoder import TableEncoder
+from ..data.prediction import prediction_rows
 from ..data.schema import Schema
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..plans import BasePlan
-from ..privacy.certificate import Certificate
+from ..privacy.certificate import Certificate, Verification
+from ..privacy.releases import flatten
 from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"
@@ -35,25 +40,34 @@ class SavedModel:
     plan: BasePlan | None = None  # None where it holds a user's own code
     schema: Schema | None = None  # how a table becomes rows; None for rows of numbers
     feature_names: tuple[str, ...] | None = None
+    rows_counted: RowCount | None = None  # about how many rows the fit learnt from, if it asked
 
     def rows(self, table: Any) -> Any:
         """Return the rows of a table as the model reads them.
 
         Args:
-            table: a data frame with the schema's columns, where there is a schema; rows of numbers.
+            table: a data frame with the schema's columns, where there is a schema, or with the
+                columns that the model was fitted on; or rows of numbers.
 
         Raises:
-            DataError: columns are missing, or of another type or number.
+            DataError: columns are missing, or of another type or number; or, without a schema to
+                say what it stands for, an entry is missing or not finite. No entry is quoted.
         """
         if not from_library(table):
-            return table if hasattr(table, "shape") else np.asarray(table, dtype=float)
+            return prediction_rows(table)
         if self.schema is not None:
             return TableEncoder(self.schema).features(table)
         if self.feature_names is None:
             raise DataError("the model was fitted on rows of numbers without names; pass an array.")
-        from ..data.columns import number_rows, open_frame
-
-        return number_rows(open_frame(table, "the model"), list(self.feature_names))
+        frame = open_frame(table, "the model")
+        names = {str(name): name for name in frame.columns}
+        absent = [repr(name) for name in self.feature_names if name not in names]
+        if absent:
+            raise DataError(
+                f"the table has no column {', '.join(absent[:20])}, which the model was fitted on; "
+                f"it has {', '.join(map(repr, list(names)[:20]))}. Rename its columns."
+            )
+        return prediction_rows(number_rows(frame, [names[name] for name in self.feature_names]))
 
     def predict(self, table: Any) -> NDArray[Any]:
         """Return the predicted class or number of each row."""
@@ -78,12 +92,35 @@ class SavedModel:
             "plan": _plan_record(self.plan),
             "certificate": self.certificate.to_json(),
         }
+        if self.rows_counted is not None:
+            content["rows_counted"] = self.rows_counted.to_json()
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the model file."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the model file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    def verify(self, *, second_witness: bool = True) -> Verification:
+        """Recompute the certificate, and compare it with the weights and the plan beside it.
+
+        Args:
+            second_witness: whether to ask dp-accounting as well.
+
+        Returns:
+            The outcome: "TIED" if there is a plan and all three agree, "CONSISTENT" if the plan
+            holds a user's own code and is not there to compare with, "INVALID" if one contradicts
+            another. Whoever writes a file can forge all three: compare its digest with the one
+            that whoever ran the fit has stated.
+        """
+        found = self.certificate.verify(second_witness=second_witness)
+        problems = (*found.problems, *_contradictions(self))
+        tied = self.plan is not None and _plan_record(self.plan) is not None
+        digest = self.to_json()["digest"] if tied else None
+        return replace(found, problems=problems, digest=digest)
 
     @classmethod
     def load(cls, path: str | Path) -> SavedModel:
@@ -131,6 +168,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         None if ends is None else (float(ends[0]), float(ends[1])),
     )
     names, table, plan = content["feature_names"], content["table"], content["plan"]
+    counted = content.get("rows_counted")
     schema = None if table is None else Schema.from_json(json.dumps(table))
     width = model.d if names is None else len(names)
     if schema is not None:
@@ -143,7 +181,26 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         None if plan is None else load_plan(json.dumps(plan)),
         schema,
         None if names is None else tuple(map(str, names)),
+        None if counted is None else RowCount.from_json(counted),
     )
+
+
+def _contradictions(saved: SavedModel) -> list[str]:
+    """Return a sentence where a model, its plan and its certificate contradict each other."""
+    if saved.plan is None:
+        return []
+    listed = Counter(saved.certificate.releases)
+    for release in saved.certificate.releases:  # one of several fits that were tried
+        for alternative in getattr(release, "alternatives", ()):
+            listed |= Counter(alternative)
+    if Counter(flatten(saved.plan.releases())) - listed:
+        return ["the model's plan has releases that its certificate does not list"]
+    stated, planned = saved.certificate.budget, saved.plan.budget
+    if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
+        return ["the model's plan protects others than its certificate says"]
+    if saved.plan.d != saved.model.d:
+        return [f"the model has {saved.model.d} features, its plan is for {saved.plan.d}"]
+    return []
 
 
 def _plan_record(plan: BasePlan | None) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.labels import Classes
+from ..data.prediction import prediction_rows
 from ..errors import DataError, ParameterError
 from .kinds import KINDS
 
@@ -54,14 +55,15 @@ class LinearModel:
         """Return a score a row: (rows,), or (rows, classes) for more than two classes.
 
         Args:
-            X: (rows, d) numbers, dense or a SciPy sparse matrix.
+            X: (rows, d) numbers: an array, a list of rows, a SciPy sparse matrix or a data frame.
 
         Raises:
-            DataError: X has another width.
+            DataError: X has another width or type, or an entry that is no finite number.
         """
-        if len(np.shape(X)) != 2 or X.shape[1] != self.d:
-            raise DataError(f"the model is for rows of {self.d} features, got {np.shape(X)}.")
-        scores = np.asarray(X @ self.coef.T) + self.intercept
+        rows = prediction_rows(X)
+        if rows.shape[1] != self.d:
+            raise DataError(f"the model is for rows of {self.d} features, got {rows.shape}.")
+        scores = np.asarray(rows @ self.coef.T) + self.intercept
         return scores[:, 0] if len(self.intercept) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -154,11 +154,14 @@ def known_kind(kind: str) -> Kind:
 def declared(classes: Any) -> tuple[Any, ...]:
     """Return the declared classes as plain Python values, or explain what they are."""
     if classes is None or isinstance(classes, (str, bytes)) or not hasattr(classes, "__iter__"):
-        raise ParameterError(f"a classifier needs classes, got {classes!r}. {_CLASSES_HELP}")
+        raise ParameterError(
+            f"a classifier needs classes, got {_validate.shown(classes)}. {_CLASSES_HELP}"
+        )
     values = tuple(v.item() if isinstance(v, np.generic) else v for v in classes)
     if len(values) < 2:
         raise ParameterError(
-            f"a classifier needs at least two classes, got {list(values)!r}. {_CLASSES_HELP}"
+            f"a classifier needs at least two classes, got {_validate.shown(list(values))}. "
+            f"{_CLASSES_HELP}"
         )
     return values
 
@@ -168,5 +171,7 @@ def _ends(label_range: Any) -> tuple[float, float]:
     if label_range is None:
         raise ParameterError(f"a regression needs label_range. {_RANGE_HELP}")
     if not isinstance(label_range, (tuple, list, np.ndarray)) or len(label_range) != 2:
-        raise ParameterError(f"label_range must be (low, high), got {label_range!r}. {_RANGE_HELP}")
+        raise ParameterError(
+            f"label_range must be (low, high), got {_validate.shown(label_range)}. {_RANGE_HELP}"
+        )
     return label_range[0], label_range[1]

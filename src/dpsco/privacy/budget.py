@@ -83,7 +83,8 @@ class Budget:
         object.__setattr__(self, "adjacency", Adjacency.parse(self.adjacency))
         if not isinstance(self.unit, Unit):
             raise ParameterError(
-                f"unit must be a Unit, for example Unit(5, 'person'); got {self.unit!r}."
+                "unit must be a Unit, for example Unit(5, 'person'); got "
+                f"{_validate.shown(self.unit)}."
             )
 
     def mu_per_row(self) -> float:

@@ -49,7 +49,7 @@ def calibrate(
     tolerance = _validate.probability("tolerance", tolerance)
     if not isinstance(budget, Budget):
         raise ParameterError(
-            f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {budget!r}."
+            f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
         )
 
     def price(noise: float) -> Cost:

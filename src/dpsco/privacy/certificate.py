@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import _validate
 from .._version import __version__
+from .._writing import write_text
 from ..errors import CertificateError, DpscoError, MissingExtraError
 from . import releases, statement
 from .accounting import Cost, cost
@@ -146,9 +147,10 @@ class Certificate:
         return self.cost.mu
 
     def verify(self, *, second_witness: bool = True) -> Verification:
-        """Recompute every claim from the releases alone, with both accountants.
+        """Recompute every claim from the releases alone, and ask a second accountant.
 
-        ``second_witness=False`` skips dp-accounting, for machines without it.
+        What the second one proves depends on the releases, see :mod:`.witness`; its sentence says
+        so. ``second_witness=False`` skips it, for machines without dp-accounting.
         """
         try:
             found = Claims.of(self.cost, _reference_delta(self.budget))
@@ -199,9 +201,12 @@ class Certificate:
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate as a JSON file."""
-        text = json.dumps(self.to_json(), indent=2, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the certificate as a JSON file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def from_json(cls, record: Any) -> Certificate:
@@ -265,16 +270,29 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of recomputing a certificate."""
+    """The outcome of recomputing a certificate.
+
+    A certificate by itself is *consistent* at best: its claims follow from the releases that it
+    lists, and nothing says of which run they are. In a model file it may be *tied* to the weights
+    and the plan beside it, by the file's digest. Neither is a signature.
+    """
 
     certificate: Certificate
     problems: tuple[str, ...]
     witness: str
+    digest: str | None = None  # of a file with weights, plan and certificate; None without these
 
     @property
     def ok(self) -> bool:
         """Whether every claim holds."""
         return not self.problems
+
+    @property
+    def verdict(self) -> str:
+        """ "TIED" to weights and plan, "CONSISTENT" by itself, or "INVALID"."""
+        if not self.ok:
+            return "INVALID"
+        return "CONSISTENT" if self.digest is None else "TIED"
 
     def __str__(self) -> str:
         return statement.verdict(self)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AssumptionError
-from . import amplification, gaussian, perturbation, pld, random_hits, renyi
+from . import amplification, gaussian, perturbation, perturbation_check, pld, random_hits, renyi
 from .budget import Adjacency
 from .releases import (
     DiscreteGaussianRelease,
@@ -38,10 +38,17 @@ _SAMPLED_UP_TO = 20.0  # distance in standard deviations beyond which sampling i
 
 @dataclass(frozen=True)
 class Profile:
-    """A privacy curve that holds for a release by itself and cannot be composed."""
+    """A privacy curve that holds for a release by itself; some compose with Gaussian releases.
+
+    ``beside(mu)`` is the curve where Gaussian releases of distance ``mu``, taken together, touch
+    the same rows too: their loss L ~ N(mu^2/2, mu^2) is independent of the release's own noise, so
+    delta is at most E delta(epsilon - L), for adaptive choices as well (Zhu, Dong, Wang 2022,
+    arXiv:2106.08567, Thm 10).
+    """
 
     delta: Callable[[float], float]
     epsilon: Callable[[float], float] | None = None  # where it is known better than by inverting
+    beside: Callable[[float], Profile] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,9 @@ class Charge:
     curve: renyi.Curve | None = None  # Renyi divergences
     pure: float = math.inf  # pure epsilon
     pld: pld.Loss | None = None  # recipe for a privacy loss distribution
-    alone: Profile | None = None  # valid if the release, once, is all that touches its rows
+    alone: Profile | None = None  # valid if no other such release, and it only once, touches a row
+    together: Callable[[int], Charge] | None = None  # k rows at once, where that is known directly
+    check: perturbation_check.Check | None = None  # a second computation, valid where ``alone`` is
 
 
 def _gaussian(release: GaussianRelease, adjacency: Adjacency) -> Charge:
@@ -140,38 +149,62 @@ def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
     _stable_adjacency(release, adjacency)
     sigma = release.sigma / (1 + _STABLE_SLACK)
 
-    def delta(epsilon: float) -> float:
-        return random_hits.delta(
-            epsilon,
-            hit=release.hit,
-            drift=release.drift,
-            steps=release.steps,
-            rows=release.row_count,
-            sigma=sigma,
-        )
+    def profile(mu: float) -> Profile:
+        def delta(epsilon: float) -> float:
+            return random_hits.delta(
+                epsilon,
+                hit=release.hit,
+                drift=release.drift,
+                steps=release.steps,
+                rows=release.row_count,
+                sigma=sigma,
+                beside=mu,
+            )
 
-    return Charge(alone=Profile(delta))
+        return Profile(delta, beside=lambda more: profile(_together(mu, more)))
+
+    return Charge(alone=profile(0.0))
 
 
-def _objective_perturbation(release: ObjectivePerturbationRelease, adjacency: Adjacency) -> Charge:
+def _objective_perturbation(
+    release: ObjectivePerturbationRelease, adjacency: Adjacency, rows: int = 1
+) -> Charge:
     # Inexact minimisers lie within ``distance`` of exact ones on both sides, whatever the rows.
     output = _up(2 * release.distance * (1 + _STABLE_SLACK) / release.output_sigma)
-    replaced = adjacency is Adjacency.REPLACE_ONE
-    directions, dimensions = release.directions, release.dimension or 1
-    if directions == "glm" and replaced:
-        directions = "pair"
-    if directions == "subspace":  # two rows' gradients lie in the sum of their subspaces
-        dimensions = (release.span or 1) * (2 if replaced else 1)
+    parts = rows * adjacency.factor  # gradients that appear or vanish, each in its own span
+    directions, span = release.directions, release.span or 1
+    if directions != "general" and span == 1 and parts <= 2:
+        directions = "glm" if parts == 1 else "pair"
+    elif directions == "glm":
+        directions = "subspace"
+    wide = directions == "general"
     loss = perturbation.Loss(
-        m=_up(_reach(release, adjacency) / release.sigma),
+        m=_up(rows * _reach(release, adjacency) / release.sigma),
         curvature=release.curvature,
         floor=release.floor,
         rank=release.rank,
         directions=directions,
-        dimensions=dimensions,
+        dimensions=(release.dimension or 1) if wide else parts * span,
         output=output,
+        rows=rows,
+        span=None if wide else span,
     )
-    return Charge(rho=loss.rho, curve=loss.rdp, alone=Profile(loss.delta))
+    return Charge(
+        rho=loss.rho,
+        curve=loss.rdp,
+        alone=_perturbed(loss),
+        together=lambda count: _objective_perturbation(release, adjacency, count),
+        check=perturbation_check.Check(release, replaced=adjacency.factor == 2, rows=rows),
+    )
+
+
+def _perturbed(loss: perturbation.Loss) -> Profile:
+    """Return the curve of a perturbed minimiser; Gaussian releases add to its output's noise."""
+
+    def beside(mu: float) -> Profile:
+        return _perturbed(dataclasses.replace(loss, output=_together(loss.output, mu)))
+
+    return Profile(loss.delta, beside=beside)
 
 
 _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
@@ -199,6 +232,30 @@ def charge(release: Release, adjacency: Adjacency) -> Charge:
             "Use a record of dpsco.privacy.releases."
         )
     return rule(release, adjacency)
+
+
+def lone_profile(charges: Iterable[tuple[Charge, int]]) -> Profile | None:
+    """Return the curve of the one release that is known by its curve, Gaussian ones beside it.
+
+    None if there are two such releases, if it happens twice, or if it does not compose.
+    """
+    found, squares = [], []
+    for item, count in charges:
+        if item.mu is None:
+            found.append((item.alone, count))
+        else:
+            squares.append(count * item.mu * item.mu)
+    if len(found) != 1 or found[0][0] is None or found[0][1] != 1:
+        return None
+    alone = found[0][0]
+    if not squares:
+        return alone
+    return None if alone.beside is None else alone.beside(_up(math.sqrt(math.fsum(squares))))
+
+
+def _together(mu: float, other: float) -> float:
+    """Return the distance of two independent Gaussian releases, one beside the other."""
+    return _up(math.hypot(mu, other)) if mu and other else mu or other
 
 
 def _reach(release: Any, adjacency: Adjacency) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from ..errors import AssumptionError
-from . import gaussian_grid
+from . import gaussian, gaussian_grid
 
 Array = NDArray[np.float64]
 
@@ -36,13 +36,25 @@ _FINEST = 500  # values are merged that differ by less than this part of themsel
 
 
 def delta(
-    epsilon: float, *, hit: float, drift: float, steps: int, rows: int, sigma: float
+    epsilon: float,
+    *,
+    hit: float,
+    drift: float,
+    steps: int,
+    rows: int,
+    sigma: float,
+    beside: float = 0.0,
 ) -> float:
-    """Return delta at ``epsilon`` of the noisy average, rounded up."""
+    """Return delta at ``epsilon`` of the noisy average, rounded up.
+
+    Gaussian releases of distance ``beside`` on the same rows are, given the indices, one Gaussian
+    with the average; they cost something also where the row is never drawn.
+    """
     values, masses, lost = weighted_hits(rows, steps)
     moved = hit * values + (2.0 / 3.0) * drift * math.sqrt(steps)
-    found = masses * gaussian_grid.delta(epsilon, moved / sigma * _UP)
-    return min(1.0, math.fsum(found) * _UP + lost)
+    found = masses * gaussian_grid.delta(epsilon, np.hypot(moved / sigma, beside) * _UP)
+    never = gaussian.delta(epsilon, beside * _UP)
+    return min(1.0, (math.fsum(found) + never) * _UP + lost)
 
 
 @lru_cache(maxsize=16)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from .. import api
+from ..data.counts import RowCount
 from ..data.histograms import NormHistogram
 from ..data.source import Source
 from ..data.table import Order, Table, trusted_order
 from ..data.units import divided
-from ..errors import DataError, ParameterError
+from ..errors import AssumptionError, DataError, ParameterError
 from ..plans import Progress, Result
 from ..privacy.budget import Budget
 from ..privacy.ledger import Ledger, Purse
+from ..privacy.payment import told
 from ..privacy.randomness import Randomness
 from ..problem import Problem
 from .planning import SHARE, BoundsPlan, JointPlan, plan_with_bounds
@@ -33,16 +36,19 @@ def estimate(plan: BoundsPlan, source: Source, ledger: Ledger) -> Scales:
     """
     if source.n != plan.n:
         raise DataError(f"the plan is for {plan.n} rows, the source has {source.n}.")
-    feature, label = 1.0, None
+    feature, label, counted = 1.0, None, None
     for query in plan.queries:
         noisy = ledger.gaussian(
             source.sum(query), bound=query.bound, sigma=plan.sigma, rows=(0, plan.n)
         )
+        if counted is None and plan.counts:
+            spread = plan.sigma * math.sqrt(query.size)
+            counted = RowCount(math.fsum(noisy), spread, plan.n)
         if isinstance(query, NormHistogram):
             feature = row_unit(noisy, plan.sigma, plan.quantile)
         else:
             label = label_ends(noisy, plan.sigma, plan.quantile)
-    return Scales(feature, label)
+    return Scales(feature, label, counted)
 
 
 def execute(
@@ -87,8 +93,9 @@ def run_with_bounds(
         )
     randomness = Randomness.secure() if randomness is None else randomness
     notes = trusted_order(order)
-    ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
-    return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
+    with told(odometer):
+        ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
+        return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
 
 
 def fit_with_private_bounds(
@@ -106,8 +113,12 @@ def fit_with_private_bounds(
     randomness: Randomness | None = None,
     odometer: Purse | None = None,
     progress: Progress | None = None,
+    count_rows: bool = False,
 ) -> tuple[Result, Scales]:
-    """Plan with the table's public shape, then run: see `plan_with_bounds`, `run_with_bounds`."""
+    """Plan with the table's public shape, then run: see `plan_with_bounds`, `run_with_bounds`.
+
+    With ``count_rows`` histograms that are too noisy to say how many rows there were are refused.
+    """
     table = api.as_table(data)
     if not isinstance(table, Table):
         raise ParameterError(
@@ -127,4 +138,10 @@ def fit_with_private_bounds(
         calibration=calibration,
         options=options,
     )
+    if count_rows and not made.bounds.counts:
+        raise AssumptionError(
+            f"{table.n} rows are too few to count them by a histogram with noise "
+            f"{made.bounds.sigma:.3g} on each bin. Leave the count out (count_rows=False), or "
+            "raise the share of the bounds."
+        )
     return run_with_bounds(made, table, randomness=randomness, odometer=odometer, progress=progress)

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .. import _validate, api
+from .. import _validate, api, shared_budget
 from ..data.bounds import Bounds
+from ..data.counts import FAINTEST
 from ..data.histograms import LabelHistogram, NormHistogram
 from ..data.labels import Scaled
 from ..errors import AssumptionError, ParameterError
 from ..geometry.norms import L2, Norm
 from ..plans import BasePlan
-from ..privacy import gaussian, statement
+from ..privacy import statement
 from ..privacy.accounting import Cost, cost
 from ..privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget
 from ..privacy.calibration import calibrate
@@ -30,9 +31,7 @@ SHARE = 0.1
 """The part of the budget that histograms get by default; a fit's noise grows by 5 %."""
 
 _FAINTEST = 0.25  # of the rows: a bin of so many must stand out, or the plan is refused
-_TRIES = 8  # plans of non-Gaussian releases, each with a little less than the one before
 _INSTEAD = "Declare the bounds, or use solver='noisy_gd'."
-_SPARE = 1e-9  # of the rest, for the rounding of two calibrations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +84,11 @@ class BoundsPlan:
         norms = (NormHistogram(self.norm),) if self.features else ()
         return (*norms, LabelHistogram()) if self.labels else norms
 
+    @property
+    def counts(self) -> bool:
+        """Whether the bins of the first histogram add up to a count of rows that says something."""
+        return self.sigma * math.sqrt(self.queries[0].size) <= FAINTEST * self.n
+
     def releases(self) -> tuple[Release, ...]:
         """Return what is released before the fit."""
         rows = (0, self.n)
@@ -108,13 +112,7 @@ class BoundsPlan:
 
     def rest(self) -> Budget:
         """Return the budget that is left for the fit."""
-        part = math.sqrt(1.0 - self.share) * (1.0 - _SPARE)
-        budget = self.budget
-        if isinstance(budget, ApproxDP):
-            mu = budget.mu_per_row() * budget.unit.rows
-            left = gaussian.epsilon(budget.delta, part * mu)
-            return dataclasses.replace(budget, epsilon=left)
-        return _less(budget, part * part if isinstance(budget, ZCDP) else part)
+        return shared_budget.rest(self.budget, self.share)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -281,32 +279,20 @@ def plan_with_bounds(
         quantile=quantile,
         norm=problem.bounds.norm,
     )
-    rest, key = first.rest(), solver
-    for _ in range(_TRIES):
-        fit = api.plan(
-            problem, n=n, d=d, budget=rest, solver=key, calibration=calibration, options=options
-        )
-        key, joint = fit.solver, JointPlan(bounds=first, fit=fit)
-        spent, allowed = _spent(joint)
-        if spent <= allowed:
-            return joint
-        # Releases that are not Gaussian may cost more together than their mu suggests.
-        rest = _less(rest, allowed / spent * (1.0 - 1e-4))
-    raise AssumptionError(
-        f"{key} and the histograms of private bounds would cost {spent:.6g} of {allowed:.6g}, also "
-        f"with less for the fit. {_INSTEAD}"
+
+    def fit(left: Budget, key: str) -> BasePlan:
+        facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
+        return api.plan(problem, budget=left, solver=key, **facts)
+
+    return shared_budget.plan_within(
+        budget,
+        first.rest(),
+        fit,
+        lambda made: JointPlan(bounds=first, fit=made),
+        solver=solver,
+        beside="the histograms of private bounds",
+        instead=_INSTEAD,
     )
-
-
-def _spent(joint: JointPlan) -> tuple[float, float]:
-    """Return what is spent and what is allowed; refuse what no accountant composes."""
-    try:
-        return joint.cost.against(joint.bounds.budget)
-    except AssumptionError as problem:
-        raise AssumptionError(
-            f"{joint.fit.solver} cannot be combined with the histograms of private bounds: "
-            f"{problem} {_INSTEAD}"
-        ) from None
 
 
 def _check_unit(bounds: Bounds, features: bool, labels: bool) -> None:
@@ -324,9 +310,3 @@ def _check_unit(bounds: Bounds, features: bool, labels: bool) -> None:
             "private label ranges need a problem for labels within [-1, 1], in the unit that is to "
             f"be found: label=Scaled(-1, 1), got {bounds.label!r}."
         )
-
-
-def _less(budget: Budget, factor: float) -> Budget:
-    """Return a budget of ``factor`` times the amount: epsilon, rho or mu."""
-    name = {ApproxDP: "epsilon", ZCDP: "rho", GDP: "mu"}[type(budget)]
-    return dataclasses.replace(budget, **{name: getattr(budget, name) * factor})

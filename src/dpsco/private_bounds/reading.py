@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data.bounds import Bounds
+from ..data.counts import RowCount
 from ..data.histograms import LabelHistogram, NormHistogram
 from ..data.labels import Scaled
 from ..data.units import in_units
@@ -30,6 +31,8 @@ class Scales:
 
     feature: float = 1.0  # a power of two
     label: tuple[float, float] | None = None  # None: as declared
+    # How many rows there were, from the same noisy counts; None where their noise is too large.
+    counted: RowCount | None = field(default=None, compare=False)
 
     def bounds(self, unit: Bounds) -> Bounds:
         """Return the bounds of raw rows that become rows within ``unit``, the plan's bounds.

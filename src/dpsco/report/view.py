@@ -11,6 +11,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from .. import _validate
+from ..data.counts import RowCount
 from ..data.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
 from ..models import KINDS, LinearModel, SavedModel
@@ -75,6 +76,7 @@ class Facts:
     model: LinearModel | None
     schema: Schema | None
     verification: Verification
+    counted: RowCount | None
 
 
 def facts_of(
@@ -98,10 +100,11 @@ def facts_of(
             raise ParameterError(
                 f"a report's {name} must be like {example}; got {type(value).__name__}."
             )
-    verification = _verified(certificate)
+    verification = _verified(certificate, model)
     schema = model.schema if isinstance(model, SavedModel) else None
     fitted = model.model if isinstance(model, SavedModel) else model
-    return Facts(certificate, plan, recommendation, utility, fitted, schema, verification)
+    counted = model.rows_counted if isinstance(model, SavedModel) else None
+    return Facts(certificate, plan, recommendation, utility, fitted, schema, verification, counted)
 
 
 def page(facts: Facts) -> dict[str, Any]:
@@ -124,11 +127,12 @@ def page(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _verified(certificate: Certificate) -> Verification:
+def _verified(certificate: Certificate, model: Any) -> Verification:
+    whole = certificate if getattr(model, "certificate", None) != certificate else model
     try:
-        return certificate.verify()
+        return whole.verify()
     except MissingExtraError:  # no second accountant here; the first one may do without
-        return certificate.verify(second_witness=False)
+        return whole.verify(second_witness=False)
 
 
 def _odds(certificate: Certificate) -> Odds | None:
@@ -151,6 +155,7 @@ def _headline(facts: Facts) -> dict[str, Any]:
     other = [("μ (Gaussian privacy)", claims.mu), ("ρ (zCDP)", claims.rho)]
     return {
         "valid": facts.verification.ok,
+        "verdict": facts.verification.verdict,
         "problems": facts.verification.problems,
         "seeded": words.SEEDED if certificate.reproducible else None,
         "epsilon": claim(epsilon),
@@ -167,15 +172,11 @@ def _headline(facts: Facts) -> dict[str, Any]:
         "adjacency": budget.adjacency.value,
         "neighbours": words.NEIGHBOURS[budget.adjacency].format(who=who),
         "fitted": _fitted(facts),
-        "size": None if facts.plan is None else _size(facts.plan, facts.model),
+        "size": None if facts.plan is None else words.size(facts.plan, facts.model, facts.counted),
+        "counted": None if facts.counted is None else facts.counted.warning,
         "solver": None if facts.plan is None else facts.plan.solver,
         "trust_model": certificate.trust_model,
     }
-
-
-def _size(plan: BasePlan, model: LinearModel | None) -> str:
-    """Return on how much was fitted; a model names its features already."""
-    return f"{plan.n:,} rows" + (f" of {plan.d:,} features" if model is None else "")
 
 
 def _point(facts: Facts) -> tuple[float, float]:

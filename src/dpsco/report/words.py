@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ..data.counts import RowCount
+from ..models.linear import LinearModel
+from ..plans import BasePlan
 from ..privacy.budget import Adjacency, Unit
 
 NEIGHBOURS: dict[Adjacency, str] = {
@@ -183,3 +186,9 @@ def protected(unit: Unit) -> str:
     ('one row', 'one person (up to 3 rows)')
     """
     return f"one {unit.name}" + (f" (up to {unit.rows:,} rows)" if unit.rows > 1 else "")
+
+
+def size(plan: BasePlan, model: LinearModel | None, counted: RowCount | None) -> str:
+    """Return on how much was fitted; a model names its features already."""
+    features = f" of {plan.d:,} features" if model is None else ""
+    return f"{plan.n:,} rows{features}" + ("" if counted is None else f"; {counted}")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._validate import integer, non_negative
+from ..._validate import integer, non_negative, shown
 from ...errors import ParameterError
 from ..norms import L2, Norm
 from ..width import Width, monte_carlo_width
@@ -255,7 +255,7 @@ def finite_vector(name: str, value: ArrayLike) -> Floats:
 def checked_norm(norm: Any) -> Norm:
     """Return ``norm`` if it is one."""
     if not isinstance(norm, Norm):
-        raise ParameterError(f"norm must be a norm such as L2 or Lp(1.5), got {norm!r}.")
+        raise ParameterError(f"norm must be a norm such as L2 or Lp(1.5), got {shown(norm)}.")
     return norm
 
 

@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from ..._validate import shown
 from ...errors import ParameterError
 from ..norms import L2, Norm
 from .balls import LpBall
@@ -54,9 +55,11 @@ class Intersection(Domain):
 
     def __init__(self, domain: Domain, ball: LpBall) -> None:
         if not isinstance(domain, Domain):
-            raise ParameterError(f"domain must be a domain such as Box(0.0, 1.0), got {domain!r}.")
+            raise ParameterError(
+                f"domain must be a domain such as Box(0.0, 1.0), got {shown(domain)}."
+            )
         if not (isinstance(ball, LpBall) and ball.p == 2.0):
-            raise ParameterError(f"ball must be an L2Ball, got {ball!r}.")
+            raise ParameterError(f"ball must be an L2Ball, got {shown(ball)}.")
         sizes = {part.dimension for part in (domain, ball)} - {None}
         if len(sizes) > 1:
             raise ParameterError(

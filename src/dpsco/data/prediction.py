@@ -1,0 +1,35 @@
+"""Rows to predict: read as rows to fit are, but what cannot be predicted is refused.
+
+They are the caller's own rows, and one prediction is owed for each: a row that cannot be read has
+none, so that an error is the only honest answer. It names types and shapes, and never an entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..kernels.rows import SparseRows
+from .table import raw_rows
+
+
+def prediction_rows(X: Any) -> Any:
+    """Return rows of finite numbers, as an array or as a SciPy matrix in CSR form.
+
+    Args:
+        X: whatever `from_arrays` takes. The columns of a sparse matrix are checked here: SciPy
+            would follow a wrong one out of its arrays.
+
+    Raises:
+        DataError: a wrong shape or type, or an entry that is missing, no number or not finite.
+    """
+    rows = raw_rows(X)
+    values = rows.values if isinstance(rows, SparseRows) else rows
+    if not np.isfinite(values).all():
+        raise DataError(
+            "X contains NaN, infinity, or an entry that is no number: such a row has no "
+            "prediction. Leave those rows out, or fill them in as it was done before the fit."
+        )
+    return rows.matrix() if isinstance(rows, SparseRows) else rows
