@@ -112,8 +112,8 @@ NOT_COVERED: tuple[tuple[str, str], ...] = (
     (
         "Timing and floating point",
         "How much a run computes is planned, but for the milestones that the certificate lists; "
-        "time within a pass is not, so nobody may time the run from outside. Noise in float64 is an approximation of real "
-        "numbers; the exact grid mode removes this for Gaussian noise.",
+        "time within a pass is not, so nobody may time the run from outside. Noise in float64 is "
+        "an approximation of real numbers; the exact grid mode removes this for Gaussian noise.",
     ),
     (
         "A forged certificate",

@@ -13,7 +13,7 @@ a convex function with no larger curvature, so ``|psi| ||x|| <= clip`` holds by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ Leaf = tuple[Any, Floats, Floats]  # rows (dense float or SciPy sparse), labels,
 UNIT = 2.0**-53  # rounding of one operation
 SLOPE_ERROR = 2.0**-46  # of a computed slope, relative to its bound; bisection leaves 2^-48
 _LEAF_BYTES = 1 << 19  # rows that stay in the second-level cache between their two products
+_ALIGNED = 20  # weights up to which a row may lie along a step
 _BELOW = 1.0 - 2.0**-50
 
 
@@ -83,8 +84,8 @@ class Tilted(Protocol):
     def hessian(self, weights: Floats, spread: float) -> Floats:
         """Return about the Hessian of J, or what stands for it within ``spread`` of the weights."""
 
-    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
-        """Return that times a vector."""
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by it."""
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of the computed gradient."""
@@ -217,14 +218,22 @@ class GlmObjective:
                     found += (scaled.T @ scaled).toarray()
         return found
 
-    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
-        """Return that Hessian times a vector."""
-        total = np.zeros(self.size)
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by that Hessian."""
         with np.errstate(all="ignore"):
-            for rows, labels, limit in self._leaves():
-                bend = self._bends(rows @ weights, labels, limit, spread)
-                total += rows.T @ (bend * (rows @ vector))
-        return np.asarray(total / self._source.n + self._ridge * vector)
+            bends = [
+                self._bends(rows @ weights, labels, limit, spread)
+                for rows, labels, limit in self._leaves()
+            ]
+
+        def product(vector: Floats) -> Floats:
+            total = np.zeros(self.size)
+            with np.errstate(all="ignore"):
+                for (rows, _, _), bend in zip(self._leaves(), bends, strict=True):
+                    total += rows.T @ (bend * (rows @ vector))
+            return np.asarray(total / self._source.n + self._ridge * vector)
+
+        return product
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of `gradient`."""
@@ -253,7 +262,8 @@ class GlmObjective:
         Slopes that are clipped or have a bend change their curvature at once. Its value at one
         margin says little of the next step, and Newton's method then takes three times the steps.
         """
-        wide = spread * self._clip / limit  # spread ||x||
+        # spread ||x||, of which a row sees the less the more directions there are to move in.
+        wide = spread * self._clip / limit / max(1.0, math.sqrt(self.size / _ALIGNED))
         ahead = self._slopes(margins + wide, labels, limit)
         bend = (ahead - self._slopes(margins - wide, labels, limit)) / (2.0 * wide)
         return np.where(np.isfinite(bend), np.maximum(bend, 0.0), 0.0)
@@ -335,9 +345,9 @@ class VectorObjective:
         """Return the Hessian of J; vector losses bend evenly, whatever the spread."""
         return self._inner.hessian(weights)
 
-    def hessian_product(self, weights: Floats, vector: Floats, spread: float) -> Floats:
-        """Return that Hessian times a vector."""
-        return self._inner.hessian_product(weights, vector)
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by that Hessian."""
+        return lambda vector: self._inner.hessian_product(weights, vector)
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of `gradient`."""

@@ -18,7 +18,6 @@ milestones at `PARTS` of the number of steps that reaches every minimiser (Neste
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +107,7 @@ def effort(size: int, condition: float) -> Effort:
     """
     usual = 2 + math.ceil(math.log10(max(condition, 1.0)))
     many = size > LARGEST_DENSE  # conjugate gradients: more rounds, of one step each
-    tries, usual = (2, 2 * usual) if many else (5, usual)
+    tries, usual = (3, 2 * usual) if many else (5, usual)
     return Effort(tries, tuple(usual * times for times in TIMES))
 
 
@@ -172,8 +171,10 @@ def _newton(state: _State, begun: Floats, spread: float) -> Floats | None:
         model: Any = None
         for _ in range(milestone - done):
             wide = max(place.spread, _NARROWEST * spread)
-            make: Callable[..., Model] = product_model if many else dense_model
-            model = make(objective, state.domain, place.weights, wide, level)
+            if many:
+                model = product_model(objective, place.weights, place.gradient, wide, level)
+            else:
+                model = dense_model(objective, state.domain, place.weights, wide, level)
             _round(objective, place, model, work.tries)
         done = milestone
         found = state.milestone(place.weights, place.gradient, model.top)

@@ -22,7 +22,7 @@ from ..problem import is_ball
 from .glm_objective import Floats, Tilted
 
 MODEL_STEPS = 20  # projected gradients for one step, four times as many a level further
-MODEL_PRODUCTS = 20  # Hessian products for one step, likewise
+MODEL_PRODUCTS = 10  # Hessian products for one step, likewise
 _SECULAR = 12  # Newton steps for the multiplier; more than it ever took for all digits
 
 
@@ -65,10 +65,10 @@ def dense_model(
 
 
 def product_model(
-    objective: Tilted, domain: Domain, weights: Floats, spread: float, level: int
+    objective: Tilted, weights: Floats, gradient: Floats, spread: float, level: int
 ) -> Model:
     """Return a model by products with the Hessian, for many weights on the whole space."""
-    return _Products(objective, weights, spread, MODEL_PRODUCTS * 4**level)
+    return _Products(objective, weights, gradient, spread, MODEL_PRODUCTS * 4**level)
 
 
 @dataclass(frozen=True)
@@ -157,32 +157,29 @@ class _Projected:
         return self.top * float(np.linalg.norm(weights - moved))
 
 
-@dataclass(frozen=True)
 class _Products:
-    """A model by products with the Hessian."""
+    """A model by products with the Hessian: one step, from where it was made."""
 
-    objective: Tilted
-    weights: Floats
-    spread: float
-    products: int
-
-    @property
-    def top(self) -> float:
-        """The bound on the curvature."""
-        return self.objective.smoothness
-
-    def step(self, weights: Floats, gradient: Floats) -> Floats:
-        """Return about the Newton step, by conjugate gradients."""
+    def __init__(
+        self, objective: Tilted, weights: Floats, gradient: Floats, spread: float, products: int
+    ) -> None:
+        self.top = objective.smoothness
+        self._weights = weights
         found, residual = np.zeros(len(gradient)), -gradient
         along, square = residual, float(residual @ residual)
-        for _ in range(self.products):
-            bent = self.objective.hessian_product(self.weights, along, self.spread)
+        product = objective.hessian_product(weights, spread)
+        for _ in range(products):  # conjugate gradients
+            bent = product(along)
             curved = float(along @ bent)
             share = square / curved if curved > 0.0 else 0.0  # 0: it is least already
             found, residual = found + share * along, residual - share * bent
             before, square = square, float(residual @ residual)
             along = residual + (square / before if before > 0.0 else 0.0) * along
-        return found
+        self._step = found
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        """Return about the Newton step; none from elsewhere."""
+        return self._step if weights is self._weights else np.zeros_like(weights)
 
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient."""
