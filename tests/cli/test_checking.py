@@ -292,6 +292,7 @@ def test_report_of_a_changed_model_is_refused(copy, tmp_path, refused):
     assert "changed after it was written" in refused("report", copy, "-o", tmp_path / "r.html")
 
 
+@pytest.mark.slow
 def test_models_of_other_ways_to_fit_hold(dpsco, tmp_path):
     """Private bounds and searches list more, or other, releases than the plan of the model."""
     pytest.importorskip("sklearn")

@@ -392,7 +392,8 @@ def test_renyi_and_zcdp_hold(directions, dimensions):
     assert np.all(divergences <= found.rho * orders * (1 + 1e-9))
     assert math.isclose(float(divergences[0]), found.rho, rel_tol=1e-3)
     assert found.rho > 0.5 * (found.m**2 + found.output**2)  # that of a Gaussian release
-    assert np.all(np.diff(divergences) >= -1e-12)
+    # Near order 1 the rounding of the logarithm of a moment is divided by 1e-6.
+    assert np.all(np.diff(divergences) >= -1e-8 * divergences[1:])
     # Each bound holds, so the moment of the loss dominates what the profile allows for.
     for epsilon in (0.5, 1.0, 2.0):
         own = found.delta(epsilon)

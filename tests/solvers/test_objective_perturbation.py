@@ -164,6 +164,7 @@ def ramps(labels, clip, ridge):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("labels", "sharp"), [((-90.0, 90.0), 0.15), ((-1.0, 2.0), 0.0)])
 def test_privacy_loss_of_real_rows(labels, sharp):
     bounds = dp.Bounds(1.0, label=100.0)

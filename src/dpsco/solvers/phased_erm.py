@@ -30,6 +30,7 @@ from ..geometry.domains import Box, Domain, WholeSpace
 from ..losses.base import MarginLoss
 from ..plans import BasePlan, Floats, Progress, Round, Solver
 from ..privacy.budget import ApproxDP, Budget
+from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger
 from ..privacy.releases import StableGaussianRelease
 from ..privacy.stability import regularised_minimiser
@@ -177,6 +178,7 @@ def plan(
     cap = _cap(facts, bound * step, sizes, noise)
     smooth = _smoothing(facts, bound, noise)
     distances, sigmas = [], []
+    unit = _unit_noise(budget, n)
     for i, size in enumerate(sizes):
         length = step / 4.0 ** (i + 1)
         ridge = 2 / (length * size) + facts.ridge
@@ -188,7 +190,7 @@ def plan(
             distance=distances[-1],
             adjacency=budget.adjacency,
         )
-        sigmas.append(noise * bound * length if paper else moved / mu * (1 + 1e-9) * _UP)
+        sigmas.append(noise * bound * length if paper else moved * unit)
     return Plan(
         solver="phased_erm",
         problem=problem,
@@ -255,6 +257,14 @@ def risk(facts: Facts, budget: Budget) -> float:
 
 def _gradients(facts: Facts, budget: Budget) -> float:
     return float(facts.n) * (33.0 + 6.0 * facts.size / 10)  # the first milestone of every phase
+
+
+def _unit_noise(budget: Budget, n: int) -> float:
+    """Return the noise on weights that neighbours move by 1."""
+    adjacency = budget.adjacency.value
+    return _UP * calibrate(
+        lambda s: StableGaussianRelease(1.0, s, adjacency, _THEOREM, rows=(0, n)), budget
+    )
 
 
 def _share(budget: Budget, slack: float) -> float:
