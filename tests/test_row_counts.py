@@ -213,6 +213,8 @@ def test_parts_that_do_not_belong_together_are_refused():
             CountedPlan(count=made.count, fit=fit)
     with pytest.raises(ParameterError, match="plan_with_count"):
         run_with_count(made.fit, (ROWS, LABELS))
+    with pytest.raises(ParameterError, match="rows of 9 numbers"):  # before anything is paid
+        counted(query=PresentRows(3, 9))
 
 
 def test_rows_that_come_once_are_not_counted():

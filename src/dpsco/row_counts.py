@@ -169,6 +169,10 @@ class CountedPlan:
                     f"count and fit have different {name}, {one} and {other}. Make the plan with "
                     "plan_with_count."
                 )
+        if first.query.slots and first.query.width != fit.d:
+            raise ParameterError(
+                f"the count is of rows of {first.query.width} numbers, the fit's rows have {fit.d}."
+            )
 
     def releases(self) -> tuple[Release, ...]:
         """Return every release, in order."""
