@@ -26,6 +26,7 @@ from dpsco.row_counts import (
     PRECISE,
     SHARE,
     CountedPlan,
+    count_beside,
     plan_count,
     plan_with_count,
     run_with_count,
@@ -85,6 +86,14 @@ def test_every_solver_shares_its_budget_with_a_count(solver, name):
     )
     assert abs(found.count - N) <= 5.5 * found.sigma  # of Gaussian noise 4e-8 lies beyond
     assert (found.rows, found.entries) == (N, None)
+    # The plan of the fit is one of the whole budget, and finds room for the count again.
+    assert made.fit.budget == budget
+    again = count_beside(dp.load_plan(made.fit.to_json()))
+    assert again == made
+    beside = count_beside(alone)  # a coarsely calibrated plan may have room, too
+    assert beside is None or beside.cost.satisfies(budget)
+    if solver == "noisy_gd":
+        assert beside is None
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
