@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import gc
+import json
 import os
 import shutil
 import sqlite3
@@ -26,6 +27,7 @@ from dpsco.errors import (
     BudgetError,
     CheckpointError,
     LedgerError,
+    OdometerError,
     ParameterError,
     RandomnessError,
 )
@@ -499,7 +501,7 @@ KILLS = """
         run = (solver, seed, folder, "run", "odometer")
         assert not child(*run, row=1)  # in the first round: the first chunk is looked at before
         # The reference: the same root, never interrupted again, with an odometer of its own.
-        for name in ("", ".odometer"):
+        for name in ("", ".odometer", ".odometer.counter"):
             shutil.copy(f"{folder}/{name[1:] or 'run'}", f"{folder}/whole{name}")
         began = time.monotonic()
         assert child(solver, seed, folder, "whole", "whole.odometer")
@@ -582,7 +584,7 @@ def test_what_the_odometer_refuses_leaves_no_file(tmp_path):
     odometer = dp.Odometer(tmp_path / "o", dp.ApproxDP(1.0, 1e-5))
     with pytest.raises(BudgetError, match="Nothing was recorded"):
         dp.run(make(), Untouchable(), checkpoint=tmp_path / "run", odometer=odometer)
-    assert [file.name for file in tmp_path.iterdir()] == ["o"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["o", "o.counter"]
     assert odometer.entries() == []
     plan = make(budget=dp.ApproxDP(1.0, 1e-5))  # another plan may take the place
     dp.run(plan, (X, Y), checkpoint=tmp_path / "run", odometer=odometer)
@@ -608,12 +610,22 @@ def test_a_round_is_committed_before_it_is_reported(tmp_path):
 def test_a_digest_that_a_crash_left_out_is_recorded_on_resuming(tmp_path):
     plan, path = make(), tmp_path / "run"
     odometer = dp.Odometer(tmp_path / "o", BUDGET)
-    interrupted(plan, (X, Y), 3, checkpoint=path, odometer=odometer)
-    ((run,),) = ask(path, "SELECT run FROM about")
-    digests = odometer.committed(run)
-    change(odometer.path, "DELETE FROM rounds WHERE round = 3")
+    with pytest.MonkeyPatch.context() as patch:
+        real = odometer.commit
+
+        def dies(run, round, digest):
+            if round == 3:
+                raise InterruptError
+            real(run, round, digest)
+
+        patch.setattr(odometer, "commit", dies)
+        with pytest.raises(InterruptError):
+            dp.run(plan, (X, Y), checkpoint=path, odometer=odometer)
+    ((run, digest),) = ask(path, "SELECT run, digest FROM about, progress")
+    assert list(odometer.committed(run)) == [1, 2]
     interrupted(plan, (X, Y), 4, checkpoint=path, odometer=odometer)
-    assert {number: odometer.committed(run)[number] for number in digests} == digests
+    assert list(odometer.committed(run)) == [1, 2, 3, 4]
+    assert odometer.committed(run)[3] == digest
 
 
 # -- old copies ------------------------------------------------------------------------------------
@@ -649,6 +661,47 @@ def test_an_old_copy_on_other_rows_is_refused_and_on_the_same_rows_harmless(solv
     last = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
     assert same.weights.tobytes() == last.weights.tobytes()
     assert len(odometer.entries()) == 1
+
+
+def test_old_copies_of_checkpoint_and_odometer_together_use_no_noise_again(tmp_path):
+    """The noise of round 3 has hidden some rows; with old copies it would hide others too."""
+    plan, path, home = make(), tmp_path / "run", tmp_path / "o"
+    interrupted(plan, (X, Y), 2, checkpoint=path, odometer=dp.Odometer(home, BUDGET))
+    old = path.read_bytes(), home.read_bytes()
+    interrupted(plan, (X, Y), 4, checkpoint=path, odometer=dp.Odometer(home))
+    live, newest = dp.Odometer(home), path.read_bytes()
+    path.write_bytes(old[0])
+    home.write_bytes(old[1])
+    with pytest.raises(OdometerError, match=r"old copy: it has counted 3, and .* reached 5"):
+        dp.Odometer(home)
+    with pytest.raises(OdometerError, match=r"old copy: it has counted 3, and .* reached 5"):
+        dp.run(plan, OTHER, checkpoint=path, odometer=live)
+    # Without the second place, the newest checkpoint knows how far the odometer must have come.
+    (tmp_path / "o.counter").unlink()
+    path.write_bytes(newest)
+    with pytest.raises(CheckpointError, match=r"odometer is an old copy: it knows 2 rounds .* 4\."):
+        dp.run(plan, Untouchable(), checkpoint=path, odometer=dp.Odometer(home, expect_at_least=3))
+
+
+def test_a_finished_run_is_compared_with_its_plan(tmp_path):
+    """A certificate of another plan, or one that claims less, is not handed back."""
+    plan, path = make(), tmp_path / "run"
+    first = dp.run(plan, (X, Y), checkpoint=path)
+    cheap = dp.run(make(budget=dp.ApproxDP(0.5, 1e-5)), (X, Y)).certificate
+    ours = first.certificate
+    claims = dataclasses.replace(ours.claims, epsilon=0.1)
+    for forged, words in (
+        (cheap, "it states another budget"),
+        (dataclasses.replace(ours, releases=cheap.releases), "it lists other releases"),
+        (dataclasses.replace(ours, claims=claims), r"epsilon is claimed to be 0\.1"),
+        (dataclasses.replace(ours, enforced=()), "it leaves out what the plan"),
+        (dataclasses.replace(ours, trusted=()), "'trusted' must say|it leaves out"),
+    ):
+        change(path, "UPDATE certificate SET record = ?", json.dumps(forged.to_json()))
+        with pytest.raises(CheckpointError, match=f"not one of its plan: ({words})"):
+            dp.run(plan, Untouchable(), checkpoint=path)
+    change(path, "UPDATE certificate SET record = ?", json.dumps(ours.to_json()))
+    assert stored(plan, Untouchable(), checkpoint=path).certificate == ours
 
 
 @pytest.mark.parametrize("rounds", [0, 2])
@@ -693,8 +746,9 @@ def test_an_odometer_may_join_a_run(tmp_path):
 
 def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
     plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
-    path, copy = copied(tmp_path, plan, 1, 2, odometer)
-    done = []
+    path, copy, done = tmp_path / "run", tmp_path / "copy", []
+    interrupted(plan, (X, Y), 1, checkpoint=path, odometer=odometer, order="stream")
+    shutil.copy(path, copy)
 
     def chunks():  # while the copy waits for its rows, the run itself goes on
         yield OTHER[0][:1], OTHER[1][:1]
@@ -705,7 +759,6 @@ def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
         done.append(number)
 
     table = dp.data.from_batches(chunks(), n=N, d=D)
-    change(odometer.path, "DELETE FROM rounds WHERE round > 1")
     with pytest.raises(LedgerError, match="already used on other rows: round 2"):
         dp.run(plan, table, checkpoint=copy, odometer=odometer, order="stream", progress=progress)
     assert done == []
@@ -1261,7 +1314,7 @@ def test_every_write_is_brought_to_the_disk(tmp_path, monkeypatch):
         kept.commit(going)
         found.append(settings(kept._store._database))
     assert found == [[EXTRA, 1, 1]] * 2
-    with dp.Odometer(tmp_path / "o", BUDGET)._transaction() as database:
+    with dp.Odometer(tmp_path / "o", BUDGET)._file.transaction() as database:
         assert settings(database)[:2] == [EXTRA, 1]
 
 

@@ -22,6 +22,7 @@ from .errors import AssumptionError, DataError, ParameterError
 from .plans import CALIBRATIONS, BasePlan, Progress, Result, Solver, check_cost, warn_of_notes
 from .privacy.budget import Adjacency, Budget
 from .privacy.ledger import Ledger, Purse, RunPurse
+from .privacy.payment import told
 from .privacy.randomness import Randomness
 from .problem import Problem
 from .solvers import get, registry
@@ -111,31 +112,32 @@ def run(
         LedgerError: executed and planned releases differ; nothing is returned.
     """
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
-    if checkpoint is not None:
-        stepper = _check_resumable(plan, table, order)
-        purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
-        with Checkpoint(
-            checkpoint,
-            plan,
-            order=sequence(table, order),
-            origin=table.origin if isinstance(table, Table) else None,
+    with told(odometer, checkpoint):
+        if checkpoint is not None:
+            stepper = _check_resumable(plan, table, order)
+            purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+            with Checkpoint(
+                checkpoint,
+                plan,
+                order=sequence(table, order),
+                origin=table.origin if isinstance(table, Table) else None,
+                randomness=randomness,
+                odometer=purse,
+            ) as kept:
+                return _go_on(plan, table, stepper, kept, order=order, progress=progress)
+        randomness = Randomness.secure() if randomness is None else randomness
+        ledger = Ledger(
+            plan.releases(),
+            plan.budget,
             randomness=randomness,
-            odometer=purse,
-        ) as kept:
-            return _go_on(plan, table, stepper, kept, order=order, progress=progress)
-    randomness = Randomness.secure() if randomness is None else randomness
-    ledger = Ledger(
-        plan.releases(),
-        plan.budget,
-        randomness=randomness,
-        enforced=plan.enforced,
-        trusted=(*plan.trusted, *_unchecked_order(table, order)),
-        odometer=odometer,
-        label=plan.solver,
-    )
-    if isinstance(table, Table):
-        table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
-    return execute(plan, table, ledger, progress=progress)
+            enforced=plan.enforced,
+            trusted=(*plan.trusted, *_unchecked_order(table, order)),
+            odometer=odometer,
+            label=plan.solver,
+        )
+        if isinstance(table, Table):
+            table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+        return execute(plan, table, ledger, progress=progress)
 
 
 def prepare(

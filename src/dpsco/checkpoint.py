@@ -39,6 +39,7 @@ from .privacy.ledger import Ledger, RunPurse
 from .privacy.ledger_parts import Unique
 from .privacy.odometer import reused
 from .privacy.randomness import Randomness
+from .privacy.releases import flatten
 from .solvers.rounds import RoundRun
 
 CAVEAT = (
@@ -165,9 +166,11 @@ class Checkpoint(Unique):
                 self._store.remove()
             raise
         if self._odometer is not None:
-            if purse != PAID:
-                self._store.note_paid()
             self._used = self._odometer.committed(self.run)
+            if purse == PAID:
+                self._check_newest(max(self._used, default=0))
+            else:
+                self._store.note_paid()
         return ledger
 
     def resume(self, run: RoundRun) -> None:
@@ -232,6 +235,14 @@ class Checkpoint(Unique):
                 "for: only that one can tell whether its noise was used. Pass it to go on."
             )
 
+    def _check_newest(self, noted: int) -> None:
+        """Refuse an odometer that knows less than it was told: an old copy forgets used noise."""
+        if noted < self.round - 1:  # a process may have died before it told the last one
+            raise CheckpointError(
+                f"the odometer is an old copy: it knows {noted} rounds of the run of {self.path}, "
+                f"which is at round {self.round}. Put the newest copy back to go on."
+            )
+
     def _note(self, digest: str) -> None:
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
@@ -248,12 +259,28 @@ class Checkpoint(Unique):
             )
 
     def _finished(self, record: str) -> Result:
-        """Return the result of a run that is over."""
+        """Return the result of a run that is over, if it is one of the plan."""
         try:
             certificate = Certificate.from_json(json.loads(record))
-            return Result(self._state["weights"], certificate, self._plan, self._plan.trace())
+            result = Result(self._state["weights"], certificate, self._plan, self._plan.trace())
         except (DpscoError, ValueError, TypeError, LookupError) as problem:
             raise self._store.damaged(f"its result cannot be read ({problem})") from None
+        if (reason := _contradiction(self._plan, certificate)) is not None:
+            raise self._store.damaged(f"its certificate is not one of its plan: {reason}")
+        return result
+
+
+def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:
+    """Return how a stored certificate differs from what a run of the plan is certified with."""
+    if certificate.budget != plan.budget:
+        return "it states another budget"
+    if certificate.releases != flatten(plan.releases()):
+        return "it lists other releases"
+    missing = {*plan.enforced, *plan.trusted} - {*certificate.enforced, *certificate.trusted}
+    if missing:
+        return "it leaves out what the plan enforces or takes on trust"
+    problems = certificate.verify(second_witness=False).problems
+    return problems[0] if problems else None
 
 
 def sequence(table: Table | Source, order: Order) -> str:

@@ -135,6 +135,10 @@ def create(path: Path) -> bool:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         return True
     except FileExistsError:  # not opened: closing it would drop the lock of a run in this process
+        if path.exists() and not path.is_file():
+            raise CheckpointError(
+                f"the checkpoint {path} is no regular file. Name a file. Nothing was released."
+            ) from None
         return False
     except OSError as problem:
         raise CheckpointError(

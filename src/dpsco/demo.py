@@ -7,7 +7,8 @@ see, tell how good it is beside a model without privacy and one that learns noth
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import json
 import time
 from dataclasses import dataclass
 from importlib import resources
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import api
+from ._writing import explained, write_files
 from .data.encoder import TableEncoder
 from .data.frames import from_frame
 from .data.schema import ClassLabel, Schema
@@ -68,35 +70,32 @@ class Outcome:
     def save(self, folder: Path) -> dict[str, Path]:
         """Write model, certificate, schema, fresh messages and report; return where they are.
 
-        The report is left out where its extra is not installed.
-        """
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {
-            "model": folder / "model.json",
-            "certificate": folder / "certificate.json",
-            "report": folder / "report.html",
-            "schema": folder / "schema.json",
-            "fresh rows": folder / "fresh_messages.parquet",
-        }
-        self.saved.save(files["model"])
-        self.certificate.save(files["certificate"])
-        shutil.copyfile(HOME / "schema.json", files["schema"])
-        shutil.copyfile(HOME / "fresh_messages.parquet", files["fresh rows"])
-        try:
-            self._report(files["report"])
-        except MissingExtraError:
-            del files["report"]
-        return files
+        All of them are written, or none. The report is left out where its extra is not installed.
 
-    def _report(self, path: Path) -> None:
-        from .report import Utility, write
+        Raises:
+            DataError: a file cannot be written.
+        """
+        contents = {
+            "model": ("model.json", _json(self.saved.to_json(), indent=1)),
+            "certificate": ("certificate.json", _json(self.certificate.to_json(), indent=2)),
+        }
+        with contextlib.suppress(MissingExtraError):
+            contents["report"] = ("report.html", self._report().encode())
+        for name, file in (("schema", "schema.json"), ("fresh rows", "fresh_messages.parquet")):
+            contents[name] = (file, (HOME / file).read_bytes())
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_files({folder / file: content for file, content in contents.values()})
+        return {name: folder / file for name, (file, _) in contents.items()}
+
+    def _report(self) -> str:
+        from .report import Utility, render
         from .select import recommend
 
         plan = self.saved.plan
         assert plan is not None
         trivial, private, plain = ({"accuracy": value} for value in self.accuracy.values())
-        write(
-            path,
+        return render(
             self.certificate,
             plan=plan,
             recommendation=recommend(plan.problem, plan.n, plan.d, plan.budget),
@@ -144,6 +143,11 @@ def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcom
     }
     accuracy = {name: float(np.mean(guess == answers)) for name, guess in guesses.items()}
     return Outcome(saved, accuracy, (n, len(answers)), seconds)
+
+
+def _json(record: Any, *, indent: int) -> bytes:
+    """Return JSON text as `SavedModel.save` and `Certificate.save` write it."""
+    return (json.dumps(record, indent=indent, allow_nan=False) + "\n").encode()
 
 
 def _read(name: str) -> Any:

@@ -105,7 +105,9 @@ class Terms:
 def terms(plan: BatchPlan) -> Terms:
     """Return what a plan's schedule says of its excess risk, before any factor."""
     facts, batch = plan.facts, plan.n / plan.rounds
-    scales = public_scales(facts, plan.budget, plan.clip, None)
+    # a clip that cuts few rows changes the noise, which sigma tells, and hardly the sample
+    whole = facts.lipschitz if math.isfinite(facts.lipschitz) else plan.clip
+    scales = public_scales(facts, plan.budget, whole, None)
     smoothness, gradient = scales.smoothness, scales.gradient
     if isinstance(plan, FewRounds):
         beta, time = plan.beta, plan.rounds / plan.beta

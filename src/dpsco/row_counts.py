@@ -32,6 +32,7 @@ from .privacy.budget import GDP, Adjacency, Budget, PureDP
 from .privacy.calibration import calibrate
 from .privacy.ledger import Ledger, Purse
 from .privacy.output_releases import StableGammaRelease, StableGaussianRelease
+from .privacy.payment import told
 from .privacy.randomness import Randomness
 from .privacy.releases import Release
 from .problem import Problem
@@ -286,9 +287,10 @@ def run_with_count(
         )
     randomness = Randomness.secure() if randomness is None else randomness
     notes = trusted_order("stream" if isinstance(table, Source) else order)
-    ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
-    if isinstance(table, Table):
-        bounds = plan.fit.problem.bounds
-        table = table.bounded(bounds, order=order, randomness=randomness)
-    counted = plan.count.run(table, ledger)
-    return api.execute(plan.fit, table, ledger, progress=progress), counted
+    with told(odometer):
+        ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
+        if isinstance(table, Table):
+            bounds = plan.fit.problem.bounds
+            table = table.bounded(bounds, order=order, randomness=randomness)
+        counted = plan.count.run(table, ledger)
+        return api.execute(plan.fit, table, ledger, progress=progress), counted

@@ -35,25 +35,80 @@ def copy(model, tmp_path):
 def test_verify_accepts_an_honest_certificate(certificate, dpsco):
     pytest.importorskip("dp_accounting")
     code, out, _ = dpsco("verify", certificate)
-    assert code == 0
-    assert "VALID" in out
+    assert code == 3
+    assert out.startswith("CONSISTENT: epsilon 2 at delta")
+    assert "it is not tied to a run" in out
     assert "PLD gives epsilon" in out
 
 
 def test_verify_accepts_a_model(model, dpsco):
     code, out, _ = dpsco("verify", "--single", model)
     assert code == 0
-    assert "\nVALID: epsilon 2 at delta" in out
+    assert out.startswith("TIED: epsilon 2 at delta")
+    assert json.loads(model.read_text())["digest"] in out
+    assert "it is not a signature" in out
+
+
+def test_a_fit_states_the_digest_that_verify_shows(home, make, dpsco, capsys, tmp_path):
+    capsys.readouterr()
+    assert make.fit(home, tmp_path / "m.json", "--solver", "noisy_gd", "--option", "rounds=2") == 0
+    stated = capsys.readouterr().out.splitlines()[-1].split()
+    shown = json.loads(dpsco("verify", "--single", "--json", tmp_path / "m.json")[1])
+    assert stated == ["digest:", shown["digest"]]
+
+
+def without_plan(record):
+    record["plan"] = None
+
+
+def test_verify_says_of_a_file_without_a_plan_that_nothing_ties_it(copy, dpsco):
+    rewrite(copy, without_plan, digest=model_digest)
+    code, out, _ = dpsco("verify", "--single", copy)
+    assert code == 3
+    assert out.startswith("CONSISTENT: epsilon 2 at delta")
+    assert "TIED" not in out
+    record = json.loads(dpsco("verify", "--single", "--json", copy)[1])
+    assert (record["verdict"], record["valid"], record["digest"]) == ("consistent", True, None)
+
+
+def test_verify_never_says_more_of_a_consistent_forgery_than_that_its_parts_agree(
+    home, make, model, dpsco, tmp_path
+):
+    """Weights of a fit at epsilon 9 in the file of one at epsilon 2: the digest tells them apart
+    from what the fit stated, and nothing else can."""
+    loud, copy = tmp_path / "loud.json", tmp_path / "forged.json"
+    options = ["--seed", 5, "--solver", "noisy_gd", "--option", "rounds=2"]
+    data = ["fit", home / "people.csv", "--schema", home / "schema.json", "--epsilon", 9]
+    assert dpsco(*data, *options, "-o", loud)[0] == 0
+    copy.write_text(model.read_text())
+    weights = json.loads(loud.read_text())["coef"]
+    rewrite(copy, lambda record: record.update(coef=weights), digest=model_digest)
+    code, out, _ = dpsco("verify", "--single", copy)
+    assert code == 0
+    assert "not a signature: compare it with the one that whoever ran the fit has stated" in out
+    assert json.loads(loud.read_text())["digest"] not in out
+    assert json.loads(model.read_text())["digest"] not in out
+
+
+def test_verify_compares_the_plan_with_the_weights(copy, dpsco):
+    rewrite(
+        copy, lambda record: record["plan"].update(d=record["plan"]["d"] + 1), digest=model_digest
+    )
+    code, out, _ = dpsco("verify", "--single", copy)
+    assert code == 1
+    assert out.startswith("INVALID")
 
 
 def test_verify_json(certificate, model, dpsco):
     code, out, _ = dpsco("verify", "--json", "--single", certificate)
     result = json.loads(out)
-    assert code == 0
-    assert result["valid"] is True
+    assert code == 3
+    assert (result["verdict"], result["valid"], result["digest"]) == ("consistent", True, None)
     assert result["epsilon"] <= 2.0
     assert result["second_accountant"] == "skipped"
-    assert result == json.loads(dpsco("verify", "--json", "--single", model)[1])
+    tied = json.loads(dpsco("verify", "--json", "--single", model)[1])
+    assert tied["verdict"] == "tied"
+    assert {**result, "verdict": "tied", "digest": tied["digest"]} == tied
 
 
 @pytest.mark.parametrize("json_", [False, True])
@@ -62,14 +117,14 @@ def test_verify_fails_on_an_edited_certificate(certificate, dpsco, json_):
     code, out, err = dpsco("verify", certificate, *(["--json"] if json_ else []))
     assert (code, err) == (1, "")
     assert "changed after it was written" in out
-    assert json.loads(out)["valid"] is False if json_ else out.startswith("NOT VALID")
+    assert json.loads(out)["valid"] is False if json_ else out.startswith("INVALID")
 
 
 def test_verify_fails_on_a_forged_claim(certificate, dpsco):
     rewrite(certificate, claim_less, digest=_digest)
     code, out, _ = dpsco("verify", "--single", certificate)
     assert code == 1
-    assert "NOT VALID" in out
+    assert out.startswith("INVALID")
 
 
 def test_verify_fails_on_an_edited_model(copy, dpsco):
@@ -128,7 +183,7 @@ def test_verify_fails_on_a_model_whose_plan_protects_others(
     rewrite(copy, swap, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 1
-    assert "NOT VALID" in out
+    assert out.startswith("INVALID")
     assert "plan protects others than its certificate says" in out
     record = json.loads(dpsco("verify", "--single", "--json", copy)[1])
     assert record["valid"] is False

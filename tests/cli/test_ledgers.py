@@ -126,7 +126,9 @@ def test_show_lists_each_entry(dpsco, paid, tmp_path):
     assert "Unit(" not in out
     record = json.loads(dpsco("ledger", "show", path, "--json")[1])
     assert record["adjacency"] == "replace_one"
-    first, *_, second, third = out.splitlines()
+    first, *_, second, third, last = out.splitlines()
+    assert last == "counter 2: keep it, and --expect-at-least 2 notices an old copy"
+    assert record["counter"] == 2
     assert " of 9 at delta 1e-05; protects one row, adjacency replace_one" in first
     for line, entry in zip((second, third), record["entries"], strict=True):
         number, moment, spent, label = line.split()
@@ -228,3 +230,45 @@ def test_a_purse_that_refuses_has_not_paid(tmp_path):
     with pytest.raises(dp.errors.BudgetError):
         purse.spend(dp.privacy.GaussianRelease(1.0, 1.0, rows=(0, 9)), label="dear")
     assert purse.aftermath == ""
+
+
+def test_an_old_copy_of_a_ledger_pays_nothing(dpsco, refused, paid, tmp_path):
+    path, command = paid
+    old = path.read_bytes()
+    assert dpsco(*command)[0] == 0
+    new, beside = path.read_bytes(), path.with_name("a.ledger.counter")
+    command += ["--force"]
+    path.write_bytes(old)
+    assert "is an old copy: it has counted 0" in refused(*command)
+    count = beside.read_bytes()
+    beside.write_bytes(count.replace(b"1 ", b"0 "))
+    assert "it is damaged" in refused(*command)
+    beside.unlink()  # both places know nothing more: only who keeps the counter does
+    assert "its caller knows that it had reached 1" in refused(*command, "--expect-at-least", 1)
+    assert "--expect-at-least must be at least 0" in refused(*command, "--expect-at-least", -1)
+    path.write_bytes(new)
+    beside.unlink(missing_ok=True)
+    assert "is missing. If it was moved, move both." in refused(*command)
+    assert dpsco("ledger", "show", path, "--expect-at-least", 1)[0] == 0
+    assert beside.read_bytes() == count
+    assert "--expect-at-least goes with --odometer" in refused(
+        *command[: command.index("--odometer")], "--force", "--expect-at-least", 1
+    )
+
+
+def test_a_ledger_that_was_emptied_or_removed_is_no_fresh_budget(dpsco, refused, paid):
+    path, command = paid
+    assert dpsco(*command)[0] == 0
+    command += ["--force"]
+    whole = path.read_bytes()
+    for cut in (b"", whole[:1], whole[:100]):
+        path.write_bytes(cut)
+        assert "emptied or cut" in refused(*command)
+        assert "emptied or cut" in refused("ledger", "show", path)
+        assert path.read_bytes() == cut
+    path.unlink()
+    gone = "which has counted 1, as"
+    assert gone in refused(*command)
+    assert gone in refused("ledger", "create", path, "--epsilon", 9, "--delta", 1e-5)
+    path.write_bytes(whole)
+    assert dpsco(*command)[0] == 0

@@ -65,7 +65,8 @@ def test_a_failed_move_takes_the_others_back(tmp_path, monkeypatch):
             outputs.text(outputs.reserve(tmp_path / name), "new")
         with pytest.raises(DataError, match=r"cannot write .*b: No space left"):
             outputs.commit()
-    assert names(tmp_path) == ["old"]  # replaced, since that was asked for; the new one is gone
+    assert names(tmp_path) == ["old"]
+    assert (tmp_path / "old").read_text() == "old"
 
 
 def test_places_that_are_taken(tmp_path):
@@ -125,3 +126,44 @@ def test_what_a_killed_command_left_is_removed_by_the_next_that_succeeds(tmp_pat
         running.commit()
     assert names(tmp_path) == [*kept, "model.json"]
     assert place.read_text() == "second"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["term", "term after", "kill", "full"])
+def test_the_files_of_a_fit_whatever_happens_at_any_call(model, home, tmp_path, faults, how):
+    """SIGTERM, SIGKILL and a full disk at each call to the system that writes model,
+    certificate and report: all of them or none, and no draft is left of one that could clean up."""
+    points, outcomes = faults.struck(
+        tmp_path, how, "fit", model, home / "people.csv", home / "schema.json"
+    )
+    assert points > 30
+    assert set(outcomes) <= faults.ONE_OF
+    assert outcomes["none"] > 15
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs devices")
+def test_devices_and_pipes_are_neither_replaced_nor_read(refused, home, model, tmp_path):
+    fit = ["fit", home / "people.csv", "--schema", home / "schema.json", "--epsilon", 1]
+    before = os.lstat("/dev/full")
+    for device in ("/dev/full", "/dev/null"):
+        text = refused(*fit, "--force", "-o", device)
+        assert f"cannot write {device}: it is a device, and no regular file" in text
+    assert os.lstat("/dev/full") == before
+    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere.json")
+    assert "it is a link; name the file itself" in refused(
+        *fit, "--force", "-o", tmp_path / "link.json"
+    )
+    for ending in (".json", ".csv", ".parquet"):
+        os.mkfifo(tmp_path / f"pipe{ending}")
+    pipe, out = tmp_path / "pipe.json", ["-o", tmp_path / "m.json"]
+    assert "it is a pipe" in refused(*fit, "--force", "-o", pipe)
+    # As inputs: each of these would wait for somebody to write into the pipe.
+    refused("fit", tmp_path / "pipe.csv", "--schema", home / "schema.json", "--epsilon", 1, *out)
+    refused("predict", model, tmp_path / "pipe.parquet", "-o", tmp_path / "p.csv")
+    refused("fit", home / "people.csv", "--schema", pipe, "--epsilon", 1, *out)
+    refused(*fit[:4], "--plan", pipe, *out)
+    refused("verify", pipe)
+    refused("predict", pipe, home / "fresh.csv", "-o", tmp_path / "p.csv")
+    refused(*fit, *out, "--odometer", pipe)
+    refused(*fit, *out, "--solver", "acc_srgd", "--checkpoint", pipe)

@@ -562,10 +562,10 @@ def test_string_views_are_hashed_like_text():
     assert encode(Category("a", ("ok",), other=True), broken).tolist() == [[0, 1], [1, 0]]
 
 
-@pytest.mark.parametrize("values", [[1 + 2j], [98765j]])
+@pytest.mark.parametrize("values", [[1.0], [98765.0]])
 def test_a_refusal_holds_on_to_no_value(values):
-    frame = pd.DataFrame({"a": np.array(values)})
-    with pytest.raises(DataError, match="column 'a' has the type complex128") as refusal:
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray(values, fill_value=98765.0)})
+    with pytest.raises(DataError, match="column 'a' has the type Sparse, which") as refusal:
         TableEncoder(Schema((Flag("a"),))).encode(frame)
     assert refusal.value.__context__ is None
     with pytest.raises(DataError, match="cannot be encoded") as refusal:
@@ -588,9 +588,8 @@ def test_what_is_no_frame_is_refused():
     for table in ([1, 2], np.ones((2, 2)), pl.DataFrame(FRAME).lazy(), None, "file.csv"):
         with pytest.raises(DataError, match="cannot be encoded"):
             encoder.encode(table)
-    frame = pd.DataFrame({"a": np.array([1 + 2j])})
-    with pytest.raises(DataError, match="column 'a' has the type complex128"):
-        TableEncoder(Schema((Flag("a"),))).encode(frame)
+    frame = pd.DataFrame({"a": np.array([1 + 2j, 1 + 0j])})  # one cell is enough to have it so
+    assert TableEncoder(Schema((Flag("a"),))).encode(frame)[0].tolist() == [[0], [1]]
 
 
 def test_only_floats_are_possible():

@@ -129,7 +129,7 @@ def test_a_saved_search_states_what_the_search_cost_and_is_verified(
     assert saved.certificate.claims == found.certificate_.claims
     assert main(["verify", str(tmp_path / "model.json")]) == 0
     said = capsys.readouterr().out
-    assert "VALID: epsilon" in said
+    assert said.startswith("TIED: epsilon")
     assert f"epsilon {found.plan_.budget.epsilon:.6g}" not in said
 
 

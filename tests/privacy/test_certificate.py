@@ -321,7 +321,7 @@ def test_round_trip_and_verification(name, tmp_path):
     verification = loaded.verify()
     assert verification.problems == ()
     assert verification.ok
-    assert str(verification).startswith("VALID")
+    assert str(verification).startswith("CONSISTENT")
     expected = {"gaussian": "PLD", "poisson_gaussian": "no second", "gumbel": "RDP"}
     assert expected.get(name, "") in verification.witness
     assert loaded.verify(second_witness=False).witness == "skipped"
@@ -336,7 +336,7 @@ def test_the_numbers_are_those_of_the_releases_and_not_of_the_claims():
     assert lying.mu == certificate.mu == certificate.claims.mu
     assert lying.delta(1.0) == certificate.delta(1.0)
     verification = lying.verify(second_witness=False)
-    assert str(verification).startswith("NOT VALID")
+    assert str(verification).startswith("INVALID")
     assert len(verification.problems) == 2
 
 

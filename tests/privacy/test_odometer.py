@@ -1,5 +1,6 @@
 """The odometer: nothing spent is ever lost, nothing is overspent, whatever dies."""
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import gaussian_sigma
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.odometer import Odometer
+from dpsco.privacy.odometer_counter import Count, counter_file, read_count
 from dpsco.privacy.prefix_sums import mechanism
 from dpsco.privacy.releases import (
     GaussianRelease,
@@ -208,7 +210,7 @@ def test_a_run_whose_spend_is_gone_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "o") as database:
         database.execute("DELETE FROM spends")
     database.close()
-    with pytest.raises(OdometerError, match="the spend of run a is missing"):
+    with pytest.raises(OdometerError, match="is damaged: entries are missing"):
         odometer.spend(share(2), run="a")
 
 
@@ -334,3 +336,336 @@ def test_two_hundred_kills_lose_no_spend_and_never_overspend(tmp_path):
     assert len(recorded) == len(set(recorded)) == parts  # the budget was used up, and no more
     assert any(outcome == "refused" for outcome, _ in words)
     assert odometer.cost().epsilon(1e-6) <= 1.0
+    assert odometer.counter == parts == read_count(tmp_path / "o").counter
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "o.counter"]
+
+
+# -- an odometer that is not the newest ------------------------------------------------------------
+
+
+@pytest.fixture
+def used(tmp_path):
+    """An odometer with a copy of both files after each of three spends, the first one of a run."""
+    path, copies = tmp_path / "o", []
+    odometer = Odometer(path, BUDGET)
+    for number in range(3):
+        odometer.spend(share(9), run="a" if number == 0 else None)
+        copies.append((path.read_bytes(), counter_file(path).read_bytes()))
+    return odometer, copies
+
+
+def test_the_counter_counts_spends_and_rounds(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    counters = [odometer.counter]
+    odometer.spend(share(9), run="a")
+    counters.append(odometer.counter)
+    for round in (1, 2, 2):
+        odometer.commit("a", round, "digest")
+        counters.append(odometer.counter)
+    with pytest.raises(BudgetError):
+        odometer.spend(share(1))
+    counters.append(odometer.counter)
+    assert counters == [0, 1, 2, 3, 3, 3]
+    assert read_count(tmp_path / "o") == Count(odometer.identity, 3)
+    assert Odometer(tmp_path / "other", BUDGET).identity != odometer.identity
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 511])
+def test_an_emptied_file_is_no_fresh_budget(used, size):
+    odometer, copies = used
+    odometer.path.write_bytes(copies[-1][0][:size])
+    for again in (
+        lambda: Odometer(odometer.path),
+        lambda: Odometer(odometer.path, BUDGET),
+        lambda: odometer.spend(share(9)),
+        odometer.entries,
+    ):
+        with pytest.raises(OdometerError, match=f"it has {size} bytes.*emptied or cut"):
+            again()
+    counter_file(odometer.path).unlink()  # nor is it one without the second place
+    with pytest.raises(OdometerError, match="emptied or cut"):
+        Odometer(odometer.path, BUDGET)
+    assert odometer.path.stat().st_size == size
+
+
+def test_a_removed_file_is_no_fresh_budget(used):
+    odometer, _ = used
+    odometer.path.unlink()
+    with pytest.raises(OdometerError, match=r"there was an odometer .* has counted 3"):
+        Odometer(odometer.path, BUDGET)
+    with pytest.raises(OdometerError, match="has counted 3"):
+        odometer.spend(share(9))
+    assert not odometer.path.exists()
+    counter_file(odometer.path).unlink()
+    assert Odometer(odometer.path, BUDGET).entries() == []
+    with pytest.raises(OdometerError, match="another odometer has taken the place"):
+        odometer.spend(share(9))
+
+
+def test_an_odometer_that_was_never_used_may_be_begun_anew(tmp_path):
+    first = Odometer(tmp_path / "o", BUDGET).identity
+    (tmp_path / "o").unlink()
+    assert Odometer(tmp_path / "o", ApproxDP(2.0, 1e-6)).identity != first
+
+
+def test_an_old_copy_is_noticed(used):
+    odometer, copies = used
+    for number, (old, _) in enumerate(copies[:2]):
+        odometer.path.write_bytes(old)
+        said = f"is an old copy: it has counted {number + 1}, and .*counter says .* reached 3"
+        for again in (lambda: Odometer(odometer.path), lambda: Odometer(odometer.path, BUDGET)):
+            with pytest.raises(OdometerError, match=said):
+                again()
+        with pytest.raises(OdometerError, match=r"and this process has seen that .* reached 3"):
+            odometer.commit("a", 1, "used again on other rows")
+        assert odometer.path.read_bytes() == old
+    odometer.path.write_bytes(copies[2][0])
+    assert odometer.spend(share(9)).number == 4
+
+
+def test_old_copies_of_both_files_are_noticed_by_who_remembers(used):
+    """A live object does, and whoever keeps the counter; a new process alone cannot."""
+    odometer, copies = used
+    odometer.path.write_bytes(copies[0][0])
+    counter_file(odometer.path).write_bytes(copies[0][1])
+    with pytest.raises(OdometerError, match="this process has seen that it had reached 3"):
+        odometer.spend(share(9))
+    with pytest.raises(OdometerError, match="its caller knows that it had reached 3"):
+        Odometer(odometer.path, expect_at_least=3)
+    assert Odometer(odometer.path, expect_at_least=1).counter == 1
+    for wrong in (-1, 1.5, "3", True):
+        with pytest.raises(ParameterError, match="expect_at_least"):
+            Odometer(odometer.path, expect_at_least=wrong)
+
+
+def test_a_missing_second_place(used):
+    odometer, _ = used
+    beside = counter_file(odometer.path)
+    count = beside.read_bytes()
+    beside.unlink()
+    with pytest.raises(OdometerError, match=r"has counted 3, and .* is missing. If it was moved"):
+        Odometer(odometer.path)
+    assert not beside.exists()
+    with pytest.raises(OdometerError, match="its caller knows that it had reached 4"):
+        Odometer(odometer.path, expect_at_least=4)
+    Odometer(odometer.path, expect_at_least=3)
+    assert beside.read_bytes() == count
+
+
+def test_a_damaged_second_place(used):
+    odometer, _ = used
+    beside = counter_file(odometer.path)
+    count = beside.read_bytes()
+    for damage in (
+        b"",
+        count[:-1],
+        count.replace(b"3 ", b"2 "),
+        count + b"x",
+        b"\xff" * len(count),
+    ):
+        beside.write_bytes(damage)
+        with pytest.raises(OdometerError, match=r"it is damaged. Nothing was recorded"):
+            odometer.spend(share(9))
+    beside.unlink()
+    beside.mkdir()
+    with pytest.raises(OdometerError, match="that cannot be used"):
+        odometer.spend(share(9))
+    beside.rmdir()
+    beside.write_bytes(count)
+    assert odometer.spend(share(9)).number == 4
+
+
+def test_a_second_place_that_lags_is_brought_up(used):
+    odometer, copies = used
+    counter_file(odometer.path).write_bytes(copies[1][1])
+    assert Odometer(odometer.path).counter == 3
+    assert counter_file(odometer.path).read_bytes() == copies[2][1]
+
+
+def test_a_second_place_that_cannot_be_written_lags_by_one_at_most(used, monkeypatch):
+    odometer, copies = used
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsco.privacy.odometer_counter.write", full)
+        assert odometer.spend(share(9)).number == 4  # it is paid, and says so
+        assert counter_file(odometer.path).read_bytes() == copies[2][1]
+        with pytest.raises(OdometerError, match=r"No space left on device. Nothing was recorded"):
+            odometer.spend(share(9))
+    assert odometer.counter == 4 == read_count(odometer.path).counter
+
+
+def test_another_odometer_in_the_place_is_noticed(used, tmp_path):
+    odometer, _ = used
+    other = Odometer(tmp_path / "other", BUDGET)
+    for _ in range(5):
+        other.spend(share(9))
+    odometer.path.write_bytes(other.path.read_bytes())
+    with pytest.raises(OdometerError, match="another odometer has taken the place"):
+        odometer.entries()
+    with pytest.raises(OdometerError, match="is not the odometer that was there"):
+        Odometer(odometer.path)
+
+
+def older(path):
+    """Make an odometer look like one that was written before there was an identity."""
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE identity")
+    database.close()
+
+
+def test_a_file_of_an_older_dpsco_is_taken_as_it_is_once(used, tmp_path):
+    odometer, copies = used
+    older(odometer.path)
+    counter_file(odometer.path).unlink()
+    adopted = Odometer(odometer.path)
+    assert (adopted.counter, read_count(odometer.path).counter) == (3, 3)
+    adopted.spend(share(9))
+    odometer.path.write_bytes(copies[1][0])
+    older(odometer.path)
+    with pytest.raises(OdometerError, match="is an old copy: it has counted 2"):
+        Odometer(odometer.path)
+
+
+def test_deleted_entries_are_noticed(used):
+    odometer, _ = used
+    for number in (1, 3):
+        before = odometer.path.read_bytes()
+        with sqlite3.connect(odometer.path) as database:
+            database.execute("DELETE FROM spends WHERE number = ?", (number,))
+        database.close()
+        with pytest.raises(OdometerError, match="is damaged: entries are missing"):
+            Odometer(odometer.path)
+        odometer.path.write_bytes(before)
+
+
+def test_a_link_leads_to_the_same_odometer(used, tmp_path):
+    odometer, _ = used
+    (tmp_path / "link").symlink_to(odometer.path)
+    linked = Odometer(tmp_path / "link", BUDGET)
+    assert linked.spend(share(9)).number == 4
+    assert odometer.counter == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "o", "o.counter"]
+
+
+def test_names_and_labels_that_no_file_can_hold(tmp_path):
+    for path in ("a\0b", 7, None):
+        with pytest.raises(ParameterError, match="path must be the path of a file"):
+            Odometer(path, BUDGET)
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    for label in ("\udc80", 7):
+        with pytest.raises(ParameterError, match="label must be text of valid Unicode"):
+            odometer.spend(share(9), label=label)
+    with sqlite3.connect(tmp_path / "o") as database:
+        database.execute("UPDATE about SET budget = NULL")
+    database.close()
+    with pytest.raises(OdometerError, match="its budget cannot be read"):
+        Odometer(tmp_path / "o")
+
+
+class Full(sqlite3.Connection):
+    """A connection whose disk is full: SQLite itself finds out, and takes the transaction back."""
+
+    def execute(self, query, *more):
+        if query.startswith("INSERT INTO spends"):
+            pages = super().execute("PRAGMA page_count").fetchone()[0]
+            super().execute(f"PRAGMA max_page_count = {pages}")
+            (now, label, _), more = more[0], ()
+            return super().execute(query, (now, label, "x" * 10**6))
+        if query == "ROLLBACK":
+            with contextlib.suppress(sqlite3.Error):
+                super().execute(query)
+        return super().execute(query, *more)
+
+
+def test_a_full_disk_is_an_error_of_ours(used, monkeypatch):
+    odometer, _ = used
+    real = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *a, **b: real(*a, **b, factory=Full))
+        with pytest.raises(OdometerError, match=r"cannot use the odometer .*disk is full"):
+            odometer.spend(share(9))
+    assert odometer.counter == 3
+    assert odometer.spend(share(9)).number == 4
+
+
+# Each point at which a process can die between its spend and the second place, in turn.
+DEATHS = """
+    import itertools, os, signal, sqlite3, sys
+    from dpsco.privacy import odometer_counter
+    from dpsco.privacy.odometer import Odometer
+    from dpsco.privacy.odometer_counter import counter_file, read_count
+    from dpsco.privacy.budget import ApproxDP
+    from dpsco.privacy.releases import GaussianRelease
+    from pathlib import Path
+
+    path, kind = Path(sys.argv[1]), sys.argv[2]
+    release = GaussianRelease(1.0, 900.0, rows=(0, 100))
+    budget = ApproxDP(1.0, 1e-6)
+    real_connect, names = sqlite3.connect, ("open", "write", "fsync", "link", "unlink", "replace")
+    real = {name: getattr(os, name) for name in names}
+
+    def prepare():
+        for found in path.parent.iterdir():
+            found.unlink()
+        if kind != "create":
+            Odometer(path, budget).spend(release, label="first")
+        if kind == "adopt":
+            with sqlite3.connect(path) as database:
+                database.execute("DROP TABLE identity")
+            database.close()
+            counter_file(path).unlink()
+
+    def armed(at):
+        count = itertools.count()
+        def passed(call):
+            def wrapped(*arguments, **named):
+                if next(count) == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*arguments, **named)
+            return wrapped
+        class Struck(sqlite3.Connection):
+            execute = passed(sqlite3.Connection.execute)
+        sqlite3.connect = lambda *a, **b: real_connect(*a, **b, factory=Struck)
+        for name in names:
+            setattr(os, name, passed(real[name]))
+        return count
+
+    for at in itertools.count():
+        prepare()
+        ours, theirs = os.pipe()
+        if (pid := os.fork()) == 0:
+            count = armed(at)
+            odometer = Odometer(path, budget)
+            odometer.spend(release, label="second")
+            real["write"](theirs, b"paid")
+            os._exit(0 if next(count) > at else 3)
+        os.close(theirs)
+        code = os.waitpid(pid, 0)[1]
+        with os.fdopen(ours, "rb") as pipe:
+            paid = pipe.read() == b"paid"
+        if code == 3 << 8:
+            break
+        before = read_count(path)
+        odometer = Odometer(path, budget)  # whatever died, the next one is not refused
+        entries = [entry.label for entry in odometer.entries()]
+        assert entries.count("second") == 1 or not paid, (at, entries)
+        assert before is None or before.counter <= odometer.counter, (at, before)
+        assert before is None or odometer.counter - before.counter <= 1, (at, before)
+        assert before is not None or odometer.counter <= 1
+        odometer.spend(release, label="third")
+        assert read_count(path).counter == odometer.counter == len(entries) + 1
+    print(at)
+"""
+
+
+@pytest.mark.parametrize("kind", ["create", "spend", "adopt"])
+def test_whoever_dies_leaves_an_odometer_that_serves(tmp_path, kind):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    command = [sys.executable, "-c", textwrap.dedent(DEATHS), folder / "o", kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 25

@@ -12,8 +12,18 @@ from .arguments import add_force, add_json, add_single, command
 
 if TYPE_CHECKING:
     from ..models import SavedModel
-    from ..privacy.certificate import Certificate
+    from ..privacy.certificate import Verification
     from .metrics import Metrics
+
+
+_EXIT_CODES = {"TIED": 0, "CONSISTENT": 3, "INVALID": 1}
+_ABOUT_VERIFY = """Recompute the claims of a certificate. The first word says what was found:
+
+TIED        (exit code 0) a model file: the claims follow from the releases, and its digest covers
+            weights, plan and certificate, which agree. It is not a signature.
+CONSISTENT  (exit code 3) the claims follow from the releases that the certificate lists; it is not
+            tied to a run: there are no weights or no plan to compare it with.
+INVALID     (exit code 1) damaged, changed, or its claims do not follow."""
 
 
 def add_demo(commands: Any) -> None:
@@ -37,6 +47,7 @@ def add(commands: Any) -> None:
         "verify",
         "recompute the claims of a certificate",
         examples="dpsco verify model.json\ndpsco verify certificate.json --json",
+        description=_ABOUT_VERIFY,
     )
     verify.add_argument("file", type=Path, metavar="FILE", help="a certificate or a model file")
     add_json(verify)
@@ -59,85 +70,57 @@ def _demo(options: argparse.Namespace) -> int:
     from .. import demo
 
     outcome = demo.run(epsilon=options.epsilon)
-    verification = outcome.certificate.verify(second_witness=not options.single)
-    try:
-        files = outcome.save(options.output)
-    except OSError as problem:
-        where = problem.filename or options.output
-        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+    verification = outcome.saved.verify(second_witness=not options.single)
+    files = outcome.save(options.output)
     print(f"{outcome}\n\n{verification}\n")
     print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from ..privacy.statement import point
     from .modelfile import read_record
 
     record = read_record(options.file)
-    certificate, problems = None, list[str]()
     try:
-        certificate, problems = _certificate(record)
+        found = _verified(record, second=not options.single)
     except (CertificateError, DataError) as problem:  # it was changed, or is damaged
-        problems = [str(problem)]
-    if certificate is None:
         print(
-            json.dumps({"valid": False, "problems": problems}, indent=2)
+            json.dumps({"verdict": "invalid", "valid": False, "problems": [str(problem)]}, indent=2)
             if options.json
-            else f"NOT VALID: {options.file}: {problems[0]}"
+            else f"INVALID: {options.file}: {problem}"
         )
-        return 1
-    verification = certificate.verify(second_witness=not options.single)
-    problems = [*verification.problems, *problems]
+        return _EXIT_CODES["INVALID"]
     if options.json:
-        epsilon, delta = point(certificate)
-        result = {
-            "valid": not problems,
-            "epsilon": epsilon,
-            "delta": delta,
-            "mu": certificate.claims.mu,
-            "adjacency": certificate.budget.adjacency.value,
-            "second_accountant": verification.witness,
-            "problems": problems,
-        }
-        print(json.dumps(result, indent=2))
+        print(json.dumps(_verdict_record(found), indent=2))
     else:
-        from dataclasses import replace
-
-        whole = replace(verification, problems=tuple(problems))
-        print(certificate, whole, sep="\n\n")
-    return 1 if problems else 0
+        print(found, found.certificate, sep="\n\n")
+    return _EXIT_CODES[found.verdict]
 
 
-def _certificate(record: dict[str, Any]) -> tuple[Certificate, list[str]]:
-    """Return the certificate of a record, and what contradicts it in the model around it."""
+def _verified(record: dict[str, Any], *, second: bool) -> Verification:
+    """Verify the certificate, or the model with its certificate, that a record holds."""
     from ..privacy.certificate import SCHEMA, Certificate
     from .modelfile import as_model
 
-    if record["schema"] == SCHEMA:
-        return Certificate.from_json(record), []
-    saved = as_model(record)
-    return saved.certificate, _contradictions(saved)
+    whole = Certificate.from_json(record) if record["schema"] == SCHEMA else as_model(record)
+    return whole.verify(second_witness=second)
 
 
-def _contradictions(saved: SavedModel) -> list[str]:
-    """Return a sentence where a model's plan and its certificate contradict each other."""
-    from collections import Counter
+def _verdict_record(found: Verification) -> dict[str, Any]:
+    from ..privacy.statement import point
 
-    from ..privacy.releases import flatten
-
-    if saved.plan is None:
-        return []
-    listed = Counter(saved.certificate.releases)
-    for release in saved.certificate.releases:  # one of several fits that were tried
-        for alternative in getattr(release, "alternatives", ()):
-            listed |= Counter(alternative)
-    if Counter(flatten(saved.plan.releases())) - listed:
-        return ["the model's plan has releases that its certificate does not list"]
-    stated, planned = saved.certificate.budget, saved.plan.budget
-    if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
-        return ["the model's plan protects others than its certificate says"]
-    return []
+    epsilon, delta = point(found.certificate)
+    return {
+        "verdict": found.verdict.lower(),
+        "valid": found.ok,
+        "digest": found.digest,
+        "epsilon": epsilon,
+        "delta": delta,
+        "mu": found.certificate.claims.mu,
+        "adjacency": found.certificate.budget.adjacency.value,
+        "second_accountant": found.witness,
+        "problems": list(found.problems),
+    }
 
 
 def report_text(

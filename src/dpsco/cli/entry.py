@@ -5,20 +5,39 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ..errors import DpscoError
 from .commands import parser
 
 _WRONG_USE = 2
 _OWN_FAULT = 70  # what sysexits.h calls a software error
-_INTERRUPTED = 130  # what a shell reports of a program that SIGINT has ended
-_BROKEN_PIPE = 141  # and of one that SIGPIPE has
+_BY_SIGNAL = 128  # plus its number is what a shell reports of a program that a signal has ended
+_INTERRUPTED = _BY_SIGNAL + signal.SIGINT
+_BROKEN_PIPE = 141  # SIGPIPE, which Windows does not have
+_ENDING = ("SIGTERM", "SIGHUP")  # a service that stops, a terminal that is closed
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal that ends programs, so that a command cleans up as it does after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    with _signals():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    """Run one command; nothing is raised."""
     who, options = "dpsco", argparse.Namespace()
     try:
         try:
@@ -40,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"read or write {problem.filename}" if problem.filename else "write the output"
         reason = f"cannot {what}: {problem.strerror or problem}."
         return _refuse(who, f"{reason} {_aftermath(options)}", _WRONG_USE)
+    except _Ended as ended:
+        name = signal.Signals(ended.number).name
+        return _refuse(who, f"ended by {name}. {_written(options)}", _BY_SIGNAL + ended.number)
     except KeyboardInterrupt:
         return _refuse(who, f"interrupted. {_written(options)}", _INTERRUPTED)
     except Exception as problem:
@@ -47,10 +69,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Let signals that would end the process at once end the command, which removes its drafts.
+
+    One that the caller ignores, as ``nohup`` does, or handles, stays as it is.
+    """
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in _ENDING:
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: Any) -> None:
+    """Raise what ends the command; the second of two signals ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise _Ended(number)
+
+
 def _aftermath(options: argparse.Namespace) -> str:
     """Return what to say of a ledger that has paid for something that then failed."""
     paying = getattr(options, "paying", None)
-    if paying is None or not paying.aftermath or getattr(options, "written", False):
+    if paying is None or not paying.aftermath or _is_written(options):
         return ""
     lost = "No model was written" if options.command == "fit" else "No numbers were shown"
     return f"{lost}, but {paying.aftermath} {_going_on(options)}"
@@ -64,9 +111,15 @@ def _going_on(options: argparse.Namespace) -> str:
     return f"The same command goes on from the checkpoint {checkpoint}, and pays nothing again."
 
 
+def _is_written(options: argparse.Namespace) -> bool:
+    """Return whether a fit's files are in their places."""
+    outputs = getattr(options, "outputs", None)
+    return outputs is not None and bool(outputs.written)
+
+
 def _written(options: argparse.Namespace) -> str:
     """Return what is left of a command that did not come to its end."""
-    if getattr(options, "written", False):
+    if _is_written(options):
         return "The files were written before."
     return _aftermath(options) or _going_on(options) or "Nothing was written."
 

@@ -22,6 +22,7 @@ from .counting import (
     make_planned,
     rules,
 )
+from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from ..checkpoint_file import Glance
@@ -71,7 +72,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
     )
-    fit.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays for the fit")
+    add_odometer(fit)
     fit.add_argument(
         "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
     )
@@ -115,6 +116,7 @@ def _fit(options: argparse.Namespace) -> int:
     schema = Schema.load(options.schema)
     inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
     with Outputs(force=options.force, inputs=inputs) as outputs:
+        options.outputs = outputs
         drafts = [
             outputs.reserve(path) for path in (options.output, options.certificate, options.report)
         ]
@@ -125,7 +127,6 @@ def _fit(options: argparse.Namespace) -> int:
         saved, metrics = _fitted(options, schema)
         _write(outputs, drafts, saved, metrics)
         outputs.commit()
-        options.written = True
     seconds = time.perf_counter() - started
     if loud := alarm(saved.rows_counted):
         print(f"dpsco fit: WARNING: {loud}", file=sys.stderr, flush=True)
@@ -148,7 +149,7 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    ledger = options.paying = open_purse(options.odometer)
+    ledger = options.paying = open_purse(options)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
@@ -354,6 +355,7 @@ def _record(
         "rows_counted": count_record(saved.rows_counted),
         "rules": rules(saved.schema),
         "test": None if metrics is None else metrics.to_json(),
+        "digest": saved.to_json()["digest"],
         "files": {name: str(path) for name, path in _files(options).items()},
     }
 
@@ -381,6 +383,7 @@ def _summary(
         count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
         lines += [f"\non the {count} of {options.test_public}", str(metrics)]
     lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
+    lines.append(f"digest:      {saved.to_json()['digest']}")
     return "\n".join(lines)
 
 

@@ -43,31 +43,56 @@ def add(commands: Any) -> None:
     create.set_defaults(run=_create)
     show = command(actions, "show", "print what was spent", examples=_EXAMPLES)
     show.add_argument("file", type=Path, metavar="FILE", help="a ledger")
+    _add_expected(show)
     add_json(show)
     show.set_defaults(run=_show)
 
 
-def open_ledger(path: Path) -> Any:
+def add_odometer(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a ledger that pays."""
+    parser.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+    _add_expected(parser)
+
+
+def _add_expected(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--expect-at-least",
+        type=int,
+        metavar="N",
+        help="what the ledger's counter must have reached: refuses an old copy of the ledger",
+    )
+
+
+def open_ledger(path: Path, expected: int | None = None) -> Any:
     """Return an existing ledger.
 
-    Raises:
-        OdometerError: there is none, or it cannot be read.
-    """
-    from ..privacy.odometer import Odometer
+    Args:
+        path: of the file.
+        expected: what its counter must have reached, if it was given.
 
+    Raises:
+        OdometerError: there is none, it cannot be read, or it is an old copy.
+    """
+    from .. import _validate
+    from ..privacy.odometer import Odometer
+    from ..privacy.odometer_counter import check_absent
+
+    if expected is not None:
+        _validate.integer("--expect-at-least", expected, at_least=0)
     if not path.exists():
+        check_absent(path)
         raise OdometerError(
             f"there is no ledger {path}. Begin one: dpsco ledger create {path} --epsilon ... "
             "--delta ..."
         )
-    return Odometer(path)
+    return Odometer(path, expect_at_least=expected)
 
 
 class Paying:
     """A ledger that pays, and remembers whether it did: what fails later must not deny it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._odometer = path, open_ledger(path)
+    def __init__(self, path: Path, expected: int | None = None) -> None:
+        self._path, self._odometer = path, open_ledger(path, expected)
         self.budget = self._odometer.budget
         self._asked, self._entries = False, list["Entry"]()
 
@@ -112,9 +137,13 @@ class Paying:
         )
 
 
-def open_purse(path: Path | None) -> Paying | None:
+def open_purse(options: argparse.Namespace) -> Paying | None:
     """Return the ledger that is to pay, if one is."""
-    return None if path is None else Paying(path)
+    if options.odometer is not None:
+        return Paying(options.odometer, options.expect_at_least)
+    if options.expect_at_least is not None:
+        raise ParameterError("--expect-at-least goes with --odometer.")
+    return None
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -141,9 +170,11 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    odometer = open_ledger(options.file)
+    odometer = open_ledger(options.file, options.expect_at_least)
+    counter = odometer.counter
     if not options.json:
         print(odometer)
+        print(f"counter {counter}: keep it, and --expect-at-least {counter} notices an old copy")
         return 0
     budget = odometer.budget
     spent, allowed = odometer.cost().against(budget)
@@ -161,6 +192,8 @@ def _show(options: argparse.Namespace) -> int:
         "adjacency": budget.adjacency.value,
         "spent": spent,
         "allowed": allowed,
+        "identity": odometer.identity,
+        "counter": counter,
     }
     print(json.dumps({**record, "entries": entries}, indent=2))
     return 0

@@ -6,19 +6,15 @@ read or any budget spent, so that a fit is not paid for and then lost to a full 
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import json
 import os
-import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .._commits import recover
+from .._writing import Draft, check_regular, commit, drop, explained
 from ..errors import DataError
-
-_ENDING = ".dpsco-draft"
 
 
 class Outputs:
@@ -31,8 +27,8 @@ class Outputs:
 
     def __init__(self, *, force: bool = False, inputs: Iterable[Path | None] = ()) -> None:
         self._force, self._inputs = force, [path for path in inputs if path is not None]
-        self._drafts: dict[Path, Path] = {}  # place -> where it is written until the end
-        self._handles: list[int] = []  # whose locks say that the drafts are in use
+        self._drafts: list[Draft] = []
+        self.written = False
 
     def reserve(self, path: Path | None) -> Path | None:
         """Return where to write the file for ``path``; None stays None.
@@ -42,23 +38,19 @@ class Outputs:
         """
         if path is None:
             return None
-        self._check(path)
-        try:
-            handle, draft = _draft(path)
-        except OSError as problem:
-            raise _cannot(path, problem) from None
-        self._handles.append(handle)
-        self._drafts[path] = draft
-        return draft
+        with explained(path):
+            recover(path)
+            self._check(path)
+        self._drafts.append(Draft(path))
+        self._drafts[-1].create()
+        return self._drafts[-1].path
 
     def text(self, draft: Path | None, text: str) -> None:
         """Write text to a reserved file; nothing if none was asked for."""
         if draft is None:
             return
-        try:
-            draft.write_text(text, encoding="utf-8")
-        except OSError as problem:
-            raise _cannot(draft, problem) from None
+        (ours,) = (each for each in self._drafts if each.path == draft)
+        ours.write(text.encode())
 
     def json(self, draft: Path | None, record: Any, *, indent: int = 2) -> None:
         """Write JSON likewise."""
@@ -66,42 +58,27 @@ class Outputs:
             self.text(draft, json.dumps(record, indent=indent, allow_nan=False) + "\n")
 
     def commit(self) -> None:
-        """Put every file in its place; if one cannot be, take back those that were not there."""
-        fresh: list[Path] = []
-        mask = os.umask(0)
-        os.umask(mask)
-        for path, draft in self._drafts.items():
-            new = not path.exists()
-            try:
-                os.chmod(draft, 0o666 & ~mask)
-                os.replace(draft, path)
-            except OSError as problem:
-                for done in fresh:
-                    done.unlink(missing_ok=True)
-                raise _cannot(path, problem) from None
-            if new:
-                fresh.append(path)
-        places, self._drafts = list(self._drafts), {}
-        for path in places:
-            _remove_stale(path)
+        """Put every file in its place, on the disk; if one cannot be, none is.
+
+        Raises:
+            DataError: one cannot be.
+        """
+        try:
+            commit(self._drafts)
+        finally:  # an interrupt may come when everything is in its place
+            self.written = not any(draft.is_there for draft in self._drafts)
 
     def _check(self, path: Path) -> None:
         """Refuse a place that is taken, by a file, a folder, an input or another output."""
         real = os.path.realpath(path)
-        if any(real == os.path.realpath(place) for place in self._drafts):
+        if any(real == os.path.realpath(draft.place) for draft in self._drafts):
             raise DataError(f"{path} is named for two outputs; give each a file of its own.")
-        try:
-            there = path.exists()
-            ours = there and any(
-                given.exists() and os.path.samefile(path, given) for given in self._inputs
-            )
-            folder = path.is_dir()
-        except OSError as problem:
-            raise _cannot(path, problem) from None
-        if ours:
+        there = path.exists()
+        if there and any(
+            given.exists() and os.path.samefile(path, given) for given in self._inputs
+        ):
             raise DataError(f"{path} is read by this command, and not replaced.")
-        if folder:
-            raise DataError(f"cannot write {path}: Is a directory.")
+        check_regular(path)
         if there and not self._force:
             raise DataError(f"{path} is there already; choose another name, or pass --force.")
 
@@ -109,52 +86,4 @@ class Outputs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for draft in self._drafts.values():
-            with contextlib.suppress(OSError):
-                draft.unlink()
-        for handle in self._handles:
-            os.close(handle)
-
-
-def _prefix(path: Path) -> str:
-    """Return how the names of a file's drafts begin."""
-    return f".{path.name[:40]}."
-
-
-def _draft(path: Path) -> tuple[int, Path]:
-    """Make a draft for a file, and lock it: the lock goes with the process, however it ends."""
-    while True:
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=_ENDING, dir=path.parent)
-        _locked(handle, wait=True)
-        if os.path.exists(name):  # else somebody took it for stale before it was locked
-            return handle, Path(name)
-        os.close(handle)
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove drafts of a file whose commands were killed; those that are in use are locked."""
-    for draft in path.parent.glob(f"{glob.escape(_prefix(path))}*{_ENDING}"):
-        with contextlib.suppress(OSError):  # it is gone, or somebody else's
-            handle = os.open(draft, os.O_RDWR)
-            try:
-                if _locked(handle, wait=False):
-                    draft.unlink()
-            finally:
-                os.close(handle)
-
-
-def _locked(handle: int, *, wait: bool) -> bool:
-    """Lock an open file; return whether that went well. Windows has no such locks."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody else has it, or the disk knows no locks
-        return False
-    return True
-
-
-def _cannot(path: Path, problem: OSError) -> DataError:
-    return DataError(f"cannot write {path}: {problem.strerror or problem}.")
+        drop(self._drafts)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._commits import recover
 from ..data.block import join_rows
 from ..data.bounds import Bounds
 from ..data.csvfile import CsvFile
@@ -97,6 +98,7 @@ def check_kind(path: Path) -> None:
     Raises:
         DataError: its name has another ending, or it is empty.
     """
+    recover(path)
     if path.is_dir():
         return
     ending = path.suffix.lower()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ParameterError
 from .arguments import TABLES, add_budget, add_force, add_json, command
+from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
         "--label", metavar="COLUMN", help="the label's column, for a model without a schema"
     )
     add_budget(evaluate, required=False)
-    evaluate.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+    add_odometer(evaluate)
     evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="where to write it")
     add_force(evaluate)
     add_json(evaluate)
@@ -163,7 +164,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     saved = read_model(options.model)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         draft = outputs.reserve(options.certificate)
-        ledger = options.paying = open_purse(options.odometer)
+        ledger = options.paying = open_purse(options)
         X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
         if private:
             asked = budget(options, len(labels))

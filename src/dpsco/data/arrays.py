@@ -132,6 +132,8 @@ def number_of(entry: Any) -> float:
     """Return an entry of any type as a float, NaN for what is no number."""
     if type(entry) is float:
         return entry
+    if isinstance(entry, (complex, np.complexfloating)):  # as pandas holds all, because of one
+        return float(entry.real) if entry.imag == 0.0 else np.nan
     if not isinstance(entry, _NUMBERS):
         return np.nan
     try:

@@ -162,7 +162,7 @@ def _pandas_kind(dtype: Any) -> Kind:
     plain = getattr(dtype, "numpy_dtype", dtype)  # of pandas' own types with missing values
     if not isinstance(plain, np.dtype):
         return "other"
-    return "objects" if plain.kind == "O" else "number" if plain.kind in "biuf" else "other"
+    return "objects" if plain.kind in "Oc" else "number" if plain.kind in "biuf" else "other"
 
 
 def column_type(series: Any) -> np.dtype[Any] | None:

@@ -151,7 +151,8 @@ class TableEncoder:
         """Return rows and labels of a pandas, Polars or PyArrow table or record batch.
 
         The rows are an array or a SciPy matrix in CSR form, see ``sparse``. A label that is missing
-        or not declared is NaN; classes are numbered 0, 1, ... in the declared order.
+        or not declared is NaN; classes are numbered 0, 1, ... in the declared order. A column of
+        Python objects is read as declared, and whatever else it holds is missing.
 
         Raises:
             DataError: a column is missing, of the wrong type, or not declared. The message names

@@ -27,11 +27,11 @@ def from_frame(
 
     Args:
         frame: a pandas, Polars (not lazy) or PyArrow table.
-        label: the name of the column of labels: numbers, booleans, text, or categories of text.
-            Python objects (older pandas' way to hold text) are read as text, and what is no
-            string as missing.
+        label: the name of the column of labels: numbers, booleans, text, categories of these, or
+            Python objects. The last are read when the table is bounded: strings if the bounds
+            declare classes of text, numbers otherwise, and whatever else is in them as missing.
         features: the names of the feature columns, in order; by default all but the label. They
-            hold numbers or booleans.
+            hold numbers, booleans, or Python objects, of which what is no number is missing.
         encoder: turns columns of any declared kind into numbers. Its schema says what is a
             feature and what is the label, so the two arguments above are then left out.
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from .._validate import integer, real
+from .._writing import write_text
 from ..errors import DataError, ParameterError
 from .schema_checks import (
     Labels,
@@ -109,10 +110,10 @@ class Category(_Named):
 
 @dataclass(frozen=True)
 class Hashed(_Named):
-    """Text or integers of an open vocabulary, hashed into a public number of columns.
+    """Text or numbers of an open vocabulary, hashed into a public number of columns.
 
-    The hash depends on the column's name and the value alone, so that it is the same everywhere.
-    With ``signed`` it also chooses between 1 and -1. Missing entries are all zeros.
+    The hash depends on the column's name and the value (a number's digits) alone, so that it is the
+    same everywhere. With ``signed`` it also chooses between 1 and -1. Missing entries: all zeros.
     """
 
     kind: ClassVar[str] = "hashed"
@@ -272,8 +273,8 @@ class Schema:
         return cls(columns, rule, *map(record.get, _WRITING))
 
     def save(self, path: str | Path) -> None:
-        """Write the schema file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the schema file whole; a DataError says that it cannot be written."""
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

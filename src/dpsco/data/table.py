@@ -285,11 +285,11 @@ def from_arrays(X: Any, y: Any = None) -> Table:
             any format, which is never made dense, list of rows, or a data frame (see `from_frame`)
             whose columns are all features.
         y: n labels: NumPy array, list, or column of a data frame, in the order of the rows. What a
-            list holds is only read when the table is bounded: strings if the bounds declare
-            classes of text, numbers otherwise.
+            list or an array of Python objects holds is only read when the table is bounded:
+            strings if the bounds declare classes of text, numbers otherwise.
 
-    What is missing makes a null row; so does an entry of a list that is no number (or, among labels
-    of text, no string).
+    What is missing makes a null row; so does an entry of a list, or an object in an array, that is
+    no number (or, among labels of text, no string).
 
     Raises:
         DataError: wrong shape or type. No error depends on a value.

@@ -58,7 +58,7 @@ def training_table(
             f"centre must be a number, or one for each of {d} features; got {len(shift)}."
         )
     labels = _labels(y)
-    validate_data(estimator, X if from_library(X) else rows, skip_check_array=True)
+    _check_columns(estimator, X if from_library(X) else rows, reset=True)
     if shift is not None and shift.any():
         rows = _shifted(rows, shift)
     return labelled_rows(rows, labels)
@@ -121,13 +121,13 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
     """Return rows as finite numbers; they are the caller's own, so what is wrong with them is said.
 
     Raises:
-        DataError: a shape, type or entry that cannot be used; no entry is quoted.
-        ValueError: the columns are not those of the fit.
+        DataError: a shape, type or entry that cannot be used, or other columns than those of the
+            fit; no entry is quoted.
     """
     rows = prediction_rows(X)
     if rows.shape[0] == 0:
         raise DataError("0 sample(s): there is no row to predict.")
-    validate_data(estimator, X if from_library(X) else rows, reset=False, skip_check_array=True)
+    _check_columns(estimator, X if from_library(X) else rows, reset=False)
     return rows
 
 
@@ -154,6 +154,17 @@ def scored_labels(y: Any, count: int, *, text: bool) -> NDArray[Any]:
     if missing is not None:  # no class is that long
         labels = np.where(missing, "\0" * (LONGEST_CLASS + 1) + "!", labels)
     return labels
+
+
+def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Have scikit-learn remember or compare the columns' number and names, which are public."""
+    problem = ""
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (TypeError, ValueError) as refusal:
+        problem = str(refusal)
+    if problem:
+        raise DataError(problem)
 
 
 def row_weights(weights: Any, count: int) -> NDArray[np.float64] | None:

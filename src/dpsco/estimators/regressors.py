@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from ..errors import DataError
 from ..models.linear import LinearModel
 from .base import PrivateLinearModel, described
 from .inputs import row_weights, scored_labels
@@ -41,11 +43,13 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
             sample_weight: how much each row counts; None for all alike.
 
         Raises:
-            DataError: a shape or type that cannot be used; no entry is quoted.
-            ValueError: a label is missing or not finite.
+            DataError: a shape or type that cannot be used, or a label that is missing or not
+                finite; no entry is quoted.
         """
         predicted = self.predict(X)
         labels = scored_labels(y, len(predicted), text=False)
+        if not np.isfinite(labels).all():
+            raise DataError("y contains NaN, infinity, or a label that is no number.")
         weights = row_weights(sample_weight, len(predicted))
         return float(r2_score(labels, predicted, sample_weight=weights))
 

@@ -25,6 +25,7 @@ from ..errors import ParameterError
 from ..models.linear import LinearModel
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.odometer import Odometer
+from ..privacy.payment import told
 from ..privacy.repeated import Runs
 from ..privacy.repeated_ledger import Best, best_of_runs
 from .base import PrivateEstimator, PrivateLinearModel
@@ -145,10 +146,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         )
         for made in search.plans:  # no row is read, and nothing paid, before all are fine
             table.check(made.problem.bounds)
-        randomness = wallet._randomness()
-        ledger = search.ledger(randomness, wallet._purse())
-        best = best_of_runs(ledger, search.attempts(table, randomness), search.release)
-        self.certificate_ = ledger.close()
+        randomness, odometer = wallet._randomness(), wallet._purse()
+        with told(odometer):
+            ledger = search.ledger(randomness, odometer)
+            best = best_of_runs(ledger, search.attempts(table, randomness), search.release)
+            self.certificate_ = ledger.close()
         self.candidates_, self.best_index_ = params, best.alternative
         self.best_params_ = params[best.alternative]
         self._adopt(candidates[best.alternative], search, best)

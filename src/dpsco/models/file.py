@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from .._writing import write_text
 from ..api import load_plan
 from ..data.columns import from_library, number_rows, open_frame
 from ..data.counts import RowCount
@@ -20,7 +22,8 @@ from ..data.prediction import prediction_rows
 from ..data.schema import Schema
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..plans import BasePlan
-from ..privacy.certificate import Certificate
+from ..privacy.certificate import Certificate, Verification
+from ..privacy.releases import flatten
 from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"
@@ -94,9 +97,30 @@ class SavedModel:
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the model file."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the model file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    def verify(self, *, second_witness: bool = True) -> Verification:
+        """Recompute the certificate, and compare it with the weights and the plan beside it.
+
+        Args:
+            second_witness: whether to ask dp-accounting as well.
+
+        Returns:
+            The outcome: "TIED" if there is a plan and all three agree, "CONSISTENT" if the plan
+            holds a user's own code and is not there to compare with, "INVALID" if one contradicts
+            another. Whoever writes a file can forge all three: compare its digest with the one
+            that whoever ran the fit has stated.
+        """
+        found = self.certificate.verify(second_witness=second_witness)
+        problems = (*found.problems, *_contradictions(self))
+        tied = self.plan is not None and _plan_record(self.plan) is not None
+        digest = self.to_json()["digest"] if tied else None
+        return replace(found, problems=problems, digest=digest)
 
     @classmethod
     def load(cls, path: str | Path) -> SavedModel:
@@ -159,6 +183,24 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         None if names is None else tuple(map(str, names)),
         None if counted is None else RowCount.from_json(counted),
     )
+
+
+def _contradictions(saved: SavedModel) -> list[str]:
+    """Return a sentence where a model, its plan and its certificate contradict each other."""
+    if saved.plan is None:
+        return []
+    listed = Counter(saved.certificate.releases)
+    for release in saved.certificate.releases:  # one of several fits that were tried
+        for alternative in getattr(release, "alternatives", ()):
+            listed |= Counter(alternative)
+    if Counter(flatten(saved.plan.releases())) - listed:
+        return ["the model's plan has releases that its certificate does not list"]
+    stated, planned = saved.certificate.budget, saved.plan.budget
+    if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
+        return ["the model's plan protects others than its certificate says"]
+    if saved.plan.d != saved.model.d:
+        return [f"the model has {saved.model.d} features, its plan is for {saved.plan.d}"]
+    return []
 
 
 def _plan_record(plan: BasePlan | None) -> Any:

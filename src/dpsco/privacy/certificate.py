@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import _validate
 from .._version import __version__
+from .._writing import write_text
 from ..errors import CertificateError, DpscoError, MissingExtraError
 from . import releases, statement
 from .accounting import Cost, cost
@@ -199,9 +200,12 @@ class Certificate:
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate as a JSON file."""
-        text = json.dumps(self.to_json(), indent=2, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        """Write the certificate as a JSON file, whole or not at all.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        write_text(path, json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def from_json(cls, record: Any) -> Certificate:
@@ -265,16 +269,29 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of recomputing a certificate."""
+    """The outcome of recomputing a certificate.
+
+    A certificate by itself is *consistent* at best: its claims follow from the releases that it
+    lists, and nothing says of which run they are. In a model file it may be *tied* to the weights
+    and the plan beside it, by the file's digest. Neither is a signature.
+    """
 
     certificate: Certificate
     problems: tuple[str, ...]
     witness: str
+    digest: str | None = None  # of a file with weights, plan and certificate; None without these
 
     @property
     def ok(self) -> bool:
         """Whether every claim holds."""
         return not self.problems
+
+    @property
+    def verdict(self) -> str:
+        """ "TIED" to weights and plan, "CONSISTENT" by itself, or "INVALID"."""
+        if not self.ok:
+            return "INVALID"
+        return "CONSISTENT" if self.digest is None else "TIED"
 
     def __str__(self) -> str:
         return statement.verdict(self)

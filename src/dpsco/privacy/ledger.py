@@ -34,6 +34,7 @@ from .ledger_parts import Unique, floats
 from .open_releases import PrefixSums as PrefixSums
 from .open_releases import SampledSum as SampledSum
 from .open_releases import with_gaussian
+from .payment import pay
 from .prefix_sums import PrefixMechanism
 from .randomness import Randomness, Stream
 from .releases import (
@@ -126,7 +127,7 @@ class Ledger(Unique):
         if odometer is not None:
             # A run that can be resumed has a name, under which it is paid for once.
             named = {} if run is None else {"run": run}
-            odometer.spend(self.planned, label=label, **named)
+            pay(odometer, self.planned, label=label, **named)
 
     def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return ``total`` plus Gaussian noise."""

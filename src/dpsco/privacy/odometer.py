@@ -4,6 +4,10 @@ The record is an SQLite file. A spend is checked and written in one transaction 
 before :meth:`Odometer.spend` returns, so a process that dies at any point can lose at most a spend
 whose noise was never drawn. Processes take turns; each one sees what all others have spent.
 
+Every spend and every round counts. How far the counter has come stands in a second file too
+(`dpsco.privacy.odometer_counter`), so that an odometer that was emptied, or put back from an old
+copy, is refused instead of being a fresh budget.
+
 A run that may be interrupted has a name. It is paid for once, however often it is resumed, and the
 record keeps a digest of what each of its rounds has let out: whoever runs an old copy of its state
 on other rows, with noise that has been used, is refused.
@@ -11,23 +15,23 @@ on other rows, with noise that has been used, is refused.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from .. import _validate
 from ..errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from . import statement
 from .accounting import Cost, compose, cost
 from .budget import Budget, budget_from_json
+from .odometer_file import OdometerFile, count_of
 from .releases import Composition, Release, flatten, from_json, to_json
 
 _SCHEMA = "dpsco.odometer/1"
-_PATIENCE = 60.0  # seconds to wait for other processes
 
 
 @dataclass(frozen=True)
@@ -46,21 +50,52 @@ class Odometer:
     ``Odometer(path, budget)`` creates the file, or opens it if it was created with the same budget;
     ``Odometer(path)`` opens an existing one. Objects are cheap, and safe to use from many threads
     and processes.
+
+    Args:
+        path: of the file. Beside it lies ``NAME.counter``, which belongs to it: move both together.
+        budget: the total.
+        expect_at_least: what `counter` must have reached: whoever keeps the last one elsewhere
+            notices that the file, and the one beside it, were put back from an old copy.
+
+    Raises:
+        OdometerError: there is no such file, it is damaged or emptied, or it is an old copy.
+        ParameterError: an argument has the wrong type.
     """
 
-    def __init__(self, path: str | Path, budget: Budget | None = None) -> None:
-        self.path = Path(path)
+    def __init__(
+        self, path: str | Path, budget: Budget | None = None, *, expect_at_least: int | None = None
+    ) -> None:
+        if not isinstance(path, (str, Path)) or "\0" in str(path):
+            raise ParameterError(f"path must be the path of a file, got {path!r}.")
         if budget is not None and not isinstance(budget, Budget):
             raise ParameterError(
                 f"budget must be ApproxDP, PureDP, ZCDP or GDP, got {budget!r}. "
                 "For example: Odometer('table.odometer', ApproxDP(1.0, 1e-9))."
             )
-        if budget is None and not self.path.exists():
-            raise OdometerError(
-                f"there is no odometer at {self.path}. Create it with Odometer(path, budget)."
-            )
-        with self._transaction() as database:
+        if expect_at_least is not None:
+            _validate.integer("expect_at_least", expect_at_least, at_least=0)
+        self.path = Path(path)
+        self._file = OdometerFile(self.path, expect_at_least)
+        if not self._file.is_there():
+            if budget is None:
+                raise OdometerError(
+                    f"there is no odometer at {self.path}. Create it with Odometer(path, budget)."
+                )
+            self._file.create(_SCHEMA, json.dumps(budget.to_json()))
+        with self._file.transaction() as database:
             self.budget = _established(database, budget, self.path)
+
+    @property
+    def counter(self) -> int:
+        """How many spends and rounds were recorded, ever; it never falls. See `expect_at_least`."""
+        with self._file.transaction() as database:
+            return count_of(database, self.path).counter
+
+    @property
+    def identity(self) -> str:
+        """A random name, which tells this odometer from every other."""
+        with self._file.transaction() as database:
+            return count_of(database, self.path).identity
 
     def spend(
         self,
@@ -81,9 +116,10 @@ class Odometer:
             BudgetError: the budget does not allow it.
             OdometerError: the file cannot be used, or the run has paid for other releases.
         """
+        _check_text("label", label)
         flat = flatten(releases)
         asked = self._price(flat)
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             known = _entries(database)
             paid = None if run is None else _paid(database, run, known)
             if paid is not None:
@@ -106,7 +142,7 @@ class Odometer:
 
     def paid(self, run: str) -> bool:
         """Return whether a run has been paid for here."""
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             return _is_run(database, run)
 
     def commit(self, run: str, round: int, digest: str) -> None:
@@ -122,7 +158,7 @@ class Odometer:
                 rows, and the difference of the two answers would tell them apart.
             OdometerError: the file cannot be used, or the run was not paid for here.
         """
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             if not _is_run(database, run):
                 raise OdometerError(f"run {run} was not paid for in {self.path}.")
             query = "SELECT digest FROM rounds WHERE run = ? AND round = ?"
@@ -134,13 +170,13 @@ class Odometer:
 
     def committed(self, run: str) -> dict[int, str]:
         """Return the digest of each round that a run has committed."""
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             query = "SELECT round, digest FROM rounds WHERE run = ? ORDER BY round"
             return {int(number): str(digest) for number, digest in database.execute(query, (run,))}
 
     def entries(self) -> list[Entry]:
         """Return every spend in order."""
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             return _entries(database)
 
     def cost(self) -> Cost:
@@ -184,64 +220,25 @@ class Odometer:
                 "Plan it with less, or accept that this dataset is used up."
             )
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open the file, hold the write lock, commit durably; no connection outlives a call."""
-        try:
-            with contextlib.closing(
-                sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-            ) as database:
-                database.execute("PRAGMA synchronous = EXTRA")
-                database.execute("PRAGMA fullfsync = ON")
-                _begin(database)
-                try:
-                    yield database
-                except BaseException:
-                    database.execute("ROLLBACK")
-                    raise
-                database.execute("COMMIT")
-        except sqlite3.Error as problem:
-            raise OdometerError(f"cannot use the odometer {self.path}: {problem}.") from None
 
-
-def _begin(database: sqlite3.Connection) -> None:
-    """Take the write lock; SQLite reports a lock held during recovery without waiting, so retry."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as problem:
-            if "locked" not in str(problem) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
+def _check_text(name: str, value: Any) -> None:
+    """Refuse what a file cannot hold as text."""
+    try:
+        value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise ParameterError(f"{name} must be text of valid Unicode, got {value!r}.") from None
 
 
 def _established(database: sqlite3.Connection, budget: Budget | None, path: Path) -> Budget:
-    """Return the file's budget, writing it if the file is new; refuse a different one."""
-    database.execute("CREATE TABLE IF NOT EXISTS about (schema TEXT, budget TEXT)")
-    database.execute(
-        "CREATE TABLE IF NOT EXISTS spends (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "time TEXT NOT NULL, label TEXT NOT NULL, releases TEXT NOT NULL)"
-    )
-    # Tables of their own: files and programs from before there were runs stay right.
-    database.execute("CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, spend INTEGER)")
-    database.execute(
-        "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, digest TEXT NOT NULL, "
-        "PRIMARY KEY (run, round))"
-    )
+    """Return the file's budget; refuse a different one."""
     row = database.execute("SELECT schema, budget FROM about").fetchone()
     if row is None:
-        if budget is None:
-            raise OdometerError(f"{path} holds no budget. Pass it: Odometer(path, budget).")
-        record = json.dumps(budget.to_json())
-        database.execute("INSERT INTO about VALUES (?, ?)", (_SCHEMA, record))
-        return budget
+        raise OdometerError(f"{path} is damaged: it holds no budget.")
     if row[0] != _SCHEMA:
         raise OdometerError(f"{path} has schema {row[0]!r}, expected {_SCHEMA!r}.")
     try:
         known = budget_from_json(json.loads(row[1]))
-    except (DpscoError, ValueError) as problem:
+    except (DpscoError, ValueError, TypeError) as problem:
         raise OdometerError(f"{path} is damaged: its budget cannot be read ({problem}).") from None
     if budget is not None and budget != known:
         raise OdometerError(

@@ -77,11 +77,30 @@ def verdict(verification: Verification) -> str:
     certificate = verification.certificate
     seeded = ", if the seed of its noise is secret" if certificate.reproducible else ""
     lines = [
-        f"{'VALID' if verification.ok else 'NOT VALID'}: {spent(certificate)}, "
+        f"{verification.verdict}: {spent(certificate)}, "
         f"{certificate.budget.adjacency.value}{seeded}",
+        *_standing(verification),
         f"  second accountant: {verification.witness}",
     ]
     return "\n".join(lines + [f"  problem: {problem}" for problem in verification.problems])
+
+
+def _standing(verification: Verification) -> list[str]:
+    """Return what a verdict rests on, and what it does not say."""
+    if verification.verdict == "TIED":
+        return [
+            "  the file's digest covers these weights, this plan and this certificate, and they "
+            "agree:",
+            f"  {verification.digest}",
+            "  it is not a signature: compare it with the one that whoever ran the fit has stated",
+        ]
+    if verification.verdict == "CONSISTENT":
+        return [
+            "  the claims follow from the releases that it lists; it is not tied to a run: nothing "
+            "here says",
+            "  which weights and which plan it is of",
+        ]
+    return []
 
 
 def owner(budget: Budget) -> str:

@@ -16,6 +16,7 @@ from ..errors import AssumptionError, DataError, ParameterError
 from ..plans import Progress, Result
 from ..privacy.budget import Budget
 from ..privacy.ledger import Ledger, Purse
+from ..privacy.payment import told
 from ..privacy.randomness import Randomness
 from ..problem import Problem
 from .planning import SHARE, BoundsPlan, JointPlan, plan_with_bounds
@@ -92,8 +93,9 @@ def run_with_bounds(
         )
     randomness = Randomness.secure() if randomness is None else randomness
     notes = trusted_order(order)
-    ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
-    return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
+    with told(odometer):
+        ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
+        return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
 
 
 def fit_with_private_bounds(

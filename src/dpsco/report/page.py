@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
+from .._writing import write_text
 from ..errors import MissingExtraError, ParameterError
 from ..models import LinearModel, SavedModel
 from ..plans import BasePlan
@@ -87,7 +88,11 @@ def write(
     model: LinearModel | SavedModel | None = None,
     created: datetime | str | None = None,
 ) -> Path:
-    """Write the report of a run to a file, and return its path. Arguments as in `render`."""
+    """Write the report of a run to a file, whole, and return its path. Arguments as in `render`.
+
+    Raises:
+        DataError: it cannot be written.
+    """
     text = render(
         certificate,
         plan=plan,
@@ -97,9 +102,8 @@ def write(
         model=model,
         created=created,
     )
-    target = Path(path)
-    target.write_text(text, encoding="utf-8")
-    return target
+    write_text(path, text)
+    return Path(path)
 
 
 class _Style(str):

@@ -100,7 +100,7 @@ def facts_of(
             raise ParameterError(
                 f"a report's {name} must be like {example}; got {type(value).__name__}."
             )
-    verification = _verified(certificate)
+    verification = _verified(certificate, model)
     schema = model.schema if isinstance(model, SavedModel) else None
     fitted = model.model if isinstance(model, SavedModel) else model
     counted = model.rows_counted if isinstance(model, SavedModel) else None
@@ -127,11 +127,12 @@ def page(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _verified(certificate: Certificate) -> Verification:
+def _verified(certificate: Certificate, model: Any) -> Verification:
+    whole = certificate if getattr(model, "certificate", None) != certificate else model
     try:
-        return certificate.verify()
+        return whole.verify()
     except MissingExtraError:  # no second accountant here; the first one may do without
-        return certificate.verify(second_witness=False)
+        return whole.verify(second_witness=False)
 
 
 def _odds(certificate: Certificate) -> Odds | None:
@@ -154,6 +155,7 @@ def _headline(facts: Facts) -> dict[str, Any]:
     other = [("μ (Gaussian privacy)", claims.mu), ("ρ (zCDP)", claims.rho)]
     return {
         "valid": facts.verification.ok,
+        "verdict": facts.verification.verdict,
         "problems": facts.verification.problems,
         "seeded": words.SEEDED if certificate.reproducible else None,
         "epsilon": claim(epsilon),

@@ -31,6 +31,7 @@ from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Problem
 from . import few_rounds_schedules as schedules
 from . import needs
+from .clips import gradient_clip
 from .few_rounds_plan import (
     BATCH,
     Asked,
@@ -139,11 +140,11 @@ def plan_independent(
 ) -> Plan:
     """Return a plan of `acc_independent`."""
     facts = problem.facts(n, d)
-    scales = public_scales(facts, budget, clip, population_smoothness)
+    bound = gradient_clip(facts, budget, clip)
+    scales = public_scales(facts, budget, bound, population_smoothness)
     rounds = check_rounds(
         schedules.best_independent_rounds(scales) if rounds is None else rounds, n
     )
-    bound = scales.gradient
     return Plan(
         solver=INDEPENDENT,
         problem=problem,
@@ -173,7 +174,10 @@ def _plan_recursive(
 ) -> Plan:
     """Return a plan with recursive gradients and correlated noise."""
     facts = problem.facts(n, d)
-    scales = public_scales(facts, budget, asked.clip, asked.population_smoothness)
+    gradient = facts.gradient_bound(asked.clip)
+    if not asked.certified:  # else nothing may be cut
+        gradient = gradient_clip(facts, budget, asked.clip, calibration=calibration, prefix=True)
+    scales = public_scales(facts, budget, gradient, asked.population_smoothness)
     few = schedules.best_rounds(scales)
     rounds = asked.rounds
     if rounds is None and isinstance(asked.noise, PrefixMechanism):

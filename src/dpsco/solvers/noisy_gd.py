@@ -30,7 +30,7 @@ from ..privacy.ledger import Ledger
 from ..privacy.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
-from .clips import cautious_clip, default_clip, finite
+from .clips import cautious_clip, default_clip, descent_clip, finite
 from .envelopes import descended, kinked, sharpest, walkable
 
 MOMENTUM = 0.9
@@ -126,7 +126,7 @@ def plan(
         sharpening: by which factor the smoothing grows over the second half of the rounds.
     """
     facts = problem.facts(n, d)
-    bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
+    bound = descent_clip(facts, budget, clip)
     single = gaussian_sigma(budget, bound=bound, rows=(0, n))
     time = _time(facts, single)
     rounds = _default_rounds(facts, time) if rounds is None else _validate.integer("rounds", rounds)

@@ -22,6 +22,7 @@ from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
 from . import needs
+from .clips import gradient_clip
 from .sampled_noise import FIXED_SIZE, full_batch_multiplier
 from .sampled_steps import (
     APPROX,
@@ -49,7 +50,8 @@ def plan_2019(
     """Return a plan for smooth losses, or for the Moreau envelope of others."""
     facts = problem.facts(n, d)
     epsilon, delta = amounts(budget)
-    bound, log = facts.gradient_bound(clip), math.log(1 / delta)
+    bound = gradient_clip(facts, budget, clip, calibration=calibration)
+    log = math.log(1 / delta)
     if rounds is None:
         most = min(n / 8, epsilon**2 * n * n / (32 * facts.size * log))
         rounds = max(1, int(most if calibration == "paper" else min(most, LONGEST)))
@@ -82,7 +84,8 @@ def plan_2020(
     """Return a plan of T = n^2 steps on single rows, or of fewer steps on n/sqrt(T) rows each."""
     facts = problem.facts(n, d)
     epsilon, delta = amounts(budget)
-    bound, log = facts.gradient_bound(clip), math.log(1 / delta)
+    bound = gradient_clip(facts, budget, clip, calibration=calibration)
+    log = math.log(1 / delta)
     if rounds is None:
         rounds = n * n if calibration == "paper" else min(n * n, LONGEST)
     rounds = _validate.integer("rounds", rounds)

@@ -23,7 +23,7 @@ from ..privacy.budget import ApproxDP, Budget
 from ..privacy.calibration import calibrate
 from ..privacy.releases import ObjectivePerturbationRelease
 from ..problem import Facts
-from .clips import default_clip
+from .clips import default_clip, start_clip
 from .envelopes import blurred, kinked, smoothed
 from .glm_objective import gradient_rounding, steepness
 from .minimise import certified_error
@@ -123,7 +123,7 @@ def shape(facts: Facts, clip: float | None, budget: Budget, smooth: float = 0.0)
         elif math.isfinite(loss.slope_bound(facts.label, math.inf)):
             bound = default_clip(facts, budget)
         else:
-            bound = facts.start_gradient or facts.gradient_bound(None)
+            bound = start_clip(facts)
         bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
         replaced = smoothed(facts, smooth)
         assert isinstance(replaced, MarginLoss)

@@ -21,7 +21,7 @@ from ..plans import Solver
 from ..privacy.budget import Budget
 from ..problem import Facts, Problem
 from . import beta_search, needs, noisy_gd
-from .clips import default_clip
+from .clips import descent_clip, gradient_clip
 from .sampled_noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
 from .sampled_steps import (
     APPROX,
@@ -71,7 +71,7 @@ def plan_gradient(
                 f"batch={batch!r}. Leave batch out, or use calibration='tight'."
             )
         return _published_gradient(facts, budget, rounds, clip, step, accountant)
-    bound = facts.gradient_bound(clip)
+    bound = gradient_clip(facts, budget, clip)
     count = (
         _rounds(facts, budget)
         if rounds is None
@@ -190,7 +190,7 @@ def plan_poisson(
         smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
     """
     facts = problem.facts(n, d)
-    bound = default_clip(facts, budget) if clip is None else facts.gradient_bound(clip)
+    bound = descent_clip(facts, budget, clip)
     passes = EPOCHS if epochs is None else _validate.positive("epochs", epochs)
     size = _sample_size(n, passes, batch, rate)
     rounds = max(1, round(passes * n / size))

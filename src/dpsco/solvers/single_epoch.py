@@ -30,6 +30,7 @@ from ..privacy.calibration import gaussian_sigma, prefix_sum_sigma
 from ..privacy.prefix_sums import PrefixMechanism
 from ..problem import Facts, Problem
 from . import needs
+from .clips import gradient_clip
 from .few_rounds_schedules import landau, largest_error
 from .rounds import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
 
@@ -37,6 +38,7 @@ SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise
 WARY = 4.0  # how often noise counts when rounds are chosen: few are safer; measured
 FTRL_ROUNDS = 128  # batches of DP-FTRL by default: more change little, its noise is correlated
+FTRL_NEGLIGIBLE = 0.1  # of the loss at the start: DP-FTRL bears more noise before a cut pays
 BOLDER = {SGD: 1.0, FTRL: 3.0}  # times the theory's step for gradients of G/sqrt(d); measured
 
 
@@ -89,7 +91,7 @@ def plan_sgd(
 ) -> Plan:
     """Return a plan of `dp_sgd_single_epoch`; ``falling`` steps have ``step`` as their mean."""
     facts = problem.facts(n, d)
-    bound = facts.gradient_bound(clip)
+    bound = gradient_clip(facts, budget, clip)
     sigma = gaussian_sigma(budget, bound=bound, rows=(0, n))
     rounds = check_rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
     scale = math.sqrt(float(_square(facts, bound, sigma, rounds)))
@@ -128,12 +130,14 @@ def plan_ftrl(
 ) -> Plan:
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
     facts = problem.facts(n, d)
-    bound = facts.gradient_bound(clip)
+    bound = gradient_clip(facts, budget, clip, prefix=True, negligible=FTRL_NEGLIGIBLE)
     if rounds is None:
         rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, n)
     stream = chosen_mechanism(noise, check_rounds(rounds, n), facts)
     sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
-    gradient = bound / math.sqrt(facts.size)
+    # A default clip cuts rows gone wrong and so noise, but hardly the mean of a batch.
+    whole = facts.lipschitz if clip is None and math.isfinite(facts.lipschitz) else bound
+    gradient = whole / math.sqrt(facts.size)
     error = largest_error(stream) / stream.column_norm
     worst = math.sqrt(facts.size) * sigma * error * rounds / n  # of batches' means
     theory = facts.distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
