@@ -528,6 +528,7 @@ KILLS = """
 """
 
 
+@pytest.mark.slow
 def test_runs_that_are_killed_again_and_again(tmp_path):
     finished = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "2"],
@@ -869,6 +870,7 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "values", "error", "words"),
     [
@@ -948,6 +950,7 @@ def ask_elsewhere(path):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [True, False])
 def test_a_file_is_held_from_the_moment_it_is_opened(both, tmp_path, monkeypatch):
     if not both:  # by SQLite's lock alone
@@ -966,6 +969,7 @@ holds = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @holds
 def test_reading_the_file_during_a_run_does_not_give_its_noise_to_others(tmp_path):
     # Closing a file drops the locks that SQLite has on it, in the whole process.
@@ -983,6 +987,7 @@ def test_reading_the_file_during_a_run_does_not_give_its_noise_to_others(tmp_pat
     assert ask_elsewhere(path) == str(ROUNDS)
 
 
+@pytest.mark.slow
 @holds
 def test_without_such_locks_those_of_sqlite_are_left(tmp_path, monkeypatch):
     for name, value in (("_KIND", None), ("_set_lock", refuse_lock)):
@@ -1024,6 +1029,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_file(tmp_path):
         assert glance(path).round == 1  # while the child waits
 
 
+@pytest.mark.slow
 @holds
 def test_a_checkpoint_that_nobody_refers_to_lets_go(tmp_path):
     path = tmp_path / "run"
@@ -1352,6 +1358,7 @@ def test_a_damaged_name_of_a_table_is_refused(tmp_path):
         dp.run(plan, Untouchable(), checkpoint=path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [3, ROUNDS])
 def test_any_damaged_byte_is_refused_or_harmless(rounds, tmp_path):
     plan, path, copy = make("acc_srgd"), tmp_path / "run", tmp_path / "copy"

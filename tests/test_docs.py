@@ -25,6 +25,7 @@ def commands(text, prompt=""):
     return [shlex.split(call, comments=True)[1:] for call in calls]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_examples_run(page, capsys, tmp_path, monkeypatch):
     """Blocks of Python run, and so do lines of a console, in the order of the page."""

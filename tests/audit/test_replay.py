@@ -224,6 +224,7 @@ def drive(name):
     return tuple(ledger.events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count"),
     [

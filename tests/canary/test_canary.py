@@ -146,14 +146,8 @@ def mean():
     return dp.PrivateMean(1.0, delta=1e-6, feature_norm=1.0, centre=0.5)
 
 
-def search():
-    return dp.PrivateGridSearch(
-        dp.PrivateSVC(feature_norm=1.0, classes=["no", "yes"], **QUICK),
-        {"alpha": [0.0, 0.1]},
-        epsilon=2.0,
-        delta=1e-6,
-        mean_runs=1.5,
-    )
+def estimating():
+    return dp.PrivateSVC(1e4, delta=1e-6, bounds="private", classes=["no", "yes"], **QUICK)
 
 
 FITTED, LINE = classifier().fit(CLEAN / SECRET, WORDS), regressor().fit(CLEAN / SECRET, NUMBERS)
@@ -214,6 +208,7 @@ DEAR = {
     "classifier": lambda X, y: repr(classifier().fit(X, y)),
     "regressor": lambda X, y: repr(regressor().fit(X, y)),
     "mean": lambda X, y: repr(mean().fit(X)),
+    "private bounds": lambda X, y: repr(estimating().fit(X, y)),
     "run": lambda X, y: repr(dp.run(PLAN, (X, y))),
     "solve": lambda X, y: repr(dp.solve(PROBLEM, (X, y), BUDGET, **QUICK)),
 }
@@ -290,7 +285,7 @@ def made(build, values):
 
 def neighbours():
     """Yield a name, an entry, a table, and the table with one odd cell or label."""
-    everywhere = {"from_arrays": bounded, "worker": answered, **DEAR}
+    everywhere = {"from_arrays": bounded, "from_batches": batched, "worker": answered, **DEAR}
     words = [name for name in everywhere if name != "regressor"]
     for k, ((form, build), cell) in enumerate(product(FEATURES.items(), CELLS)):
         odd = [list(row) for row in ROWS]

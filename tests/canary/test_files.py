@@ -174,7 +174,7 @@ def assert_no_error_quotes(error):
 
 # -- what is kept and what travels -----------------------------------------------------------------
 
-BOUNDS = dp.Bounds(2.0 * SECRET, label=dp.data.Classes("no", "yes"))
+BOUNDS = dp.Bounds(2.5e6, label=dp.data.Classes("no", "yes"))
 PROBLEM = dp.Problem(loss=dp.losses.Logistic(), bounds=BOUNDS, domain=dp.domains.L2Ball(5.0))
 ROUNDS = dp.plan(
     PROBLEM, n=N, d=2, budget=dp.ApproxDP(1.0, 1e-6), solver="acc_srgd", options={"rounds": 3}

@@ -83,6 +83,7 @@ def as_parquet(home, path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["stream", "secret"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("large", [False, True])
@@ -180,6 +181,7 @@ def rounds_of(ledger):
         return dict(database.execute("SELECT round, digest FROM rounds").fetchall())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
     """Secure noise: a fit that began anew would let out other answers and pay again."""
@@ -210,6 +212,7 @@ def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
     assert not saved.certificate.reproducible
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_killed_at_any_moment_the_model_is_that_of_a_quiet_run(command, dpsco, tmp_path):
     many = ["--solver", "acc_srgd", "--option", f"rounds={ROUNDS}", "--seed", "5"]

@@ -80,6 +80,7 @@ def test_predictions_are_cheap_numbers(case):
     assert entry.gradients(facts, case.plan.budget) >= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 0.9, 4.0])
 def test_published_constants_are_confirmed_or_refused(solver, planned, epsilon):
     entry, case = registry()[solver], planned(solver, "replace_one")[0]
@@ -103,6 +104,7 @@ def test_rows_are_within_their_bounds(case):
 # -- runs ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_replay_on_neighbours(case):
     data, others = case.compared(0)
     assert contract.check_replay(case.plan, data, others, row=0) == []
@@ -114,6 +116,7 @@ def test_replay_wherever_the_neighbours_differ(case):
         assert contract.check_replay(case.plan, data, others, row=row) == []
 
 
+@pytest.mark.slow
 def test_replay_where_one_row_decides(case):
     data, others = case.decided
     assert contract.check_replay(case.plan, data, others, row=0) == []

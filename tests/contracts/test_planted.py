@@ -76,6 +76,7 @@ def harmless(bug, case):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_caught(solver, bug, planned):
     # A declared sensitivity is reached on some problems only, so the factor needs all of them.

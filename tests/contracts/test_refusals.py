@@ -99,6 +99,7 @@ def test_options_out_of_range_are_refused(solver):
                 dp.plan(problem, n=500, d=3, budget=BUDGET, solver=solver, options={name: value})
 
 
+@pytest.mark.slow
 def test_tables_of_another_shape_are_refused(solver, planned):
     plan = planned(solver)[0].plan
     with pytest.raises(DataError, match="Make a plan with the table's own n and d"):

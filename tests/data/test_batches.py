@@ -80,6 +80,7 @@ CHUNKINGS = st.lists(
 RANGES = st.lists(st.integers(0, N), max_size=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("case", MEMORY)
 @settings(max_examples=12, deadline=None)
@@ -111,7 +112,7 @@ def test_rows_of_several_leaves_are_the_same(case):
 
 def test_what_from_arrays_takes_is_a_chunk():
     X, y = make(9)
-    mixed = pa.record_batch({f"x{k}": X[6:, k] for k in range(D)})
+    mixed = pa.RecordBatch.from_pydict({f"x{k}": X[6:, k] for k in range(D)})
     chunks = [
         (X[:2].tolist(), y[:2].tolist()),
         ([], []),
@@ -500,6 +501,7 @@ def one_pass(n):
     return dp.plan(problem, n=n, d=D, budget=budget, solver="dp_ftrl", options={"rounds": 5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [False, True])
 @pytest.mark.parametrize("case", EARLY)
 def test_a_mistake_in_the_first_chunk_costs_nothing(case, checkpoint, tmp_path):

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -119,6 +119,7 @@ def compiled(request):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("n", "d", "c"), [(300_000, 1, 1.0), (300_000, 2, 0.7), (300_000, 5, 3.0), (100_000, 30, 0.1)]
@@ -146,6 +147,7 @@ def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype, compi
     assert np.all(size >= c * (1.0 - 2e-7 if dtype == np.float32 else 1.0 - 1e-13))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [None, 0.3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
 def test_compiled_passes_and_layouts_give_the_same_bits(dtype, intercept):
@@ -262,6 +264,7 @@ def test_exact_in_fractions_in_every_norm(name, intercept, dtype, sparse):
     assert np.array_equal(block.present, np.isfinite(X).all(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("c", [1e-100, 1e-31, 1e-29, 1e29, 1e100])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_bounds(c, dtype):
@@ -621,6 +624,7 @@ def test_scaled_labels_never_leave_their_bound(low, high, label, centred):
         with pytest.raises(ParameterError, match="low < high"):
             Scaled(low, high, centred)
         return
+    assume(high - low > 4e-290)  # narrower ranges are refused
     rule = Scaled(low, high, centred)
     bounds = Bounds(1.0, label=rule)
     block = bounds.apply(np.ones((1, 1)), np.array([label]))

@@ -382,6 +382,7 @@ def test_bounds_in_other_norms():
 anything = st.one_of(st.none(), st.floats(), st.floats(width=32), st.just(1e308))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

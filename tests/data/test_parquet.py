@@ -683,6 +683,7 @@ def test_what_a_row_stores_is_public_and_decides_about_compiled_sums(tmp_path):
     assert stored < source.d
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     """One row group of a million rows (84 MB): reading it takes a fraction of that."""
     rng = np.random.default_rng(0)

@@ -165,6 +165,7 @@ def test_softmax_in_a_weighted_norm_is_clipped_row_by_row():
     np.testing.assert_allclose(rows.sum(ClippedGradient(Softmax(3), weights, 0.3, norm)), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("norm", [L2, L1, LINF])

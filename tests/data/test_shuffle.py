@@ -35,6 +35,7 @@ def order_of(source):
     return source.rows().rows[:, 0].astype(int)
 
 
+@pytest.mark.slow
 def test_every_order_of_four_rows_is_equally_likely(tmp_path):
     """Three buckets for four rows, 6,000 shuffles, 24 orders: chi-square with 23 degrees.
 

@@ -53,12 +53,14 @@ def test_classes_have_noise_of_their_own(kind):
     assert largest_correlation([noise_of(model_of(kind)), noise_of(model_of(kind))]) < LIMIT
 
 
+@pytest.mark.slow
 def test_workers_of_joblib_have_noise_of_their_own():
     model = model_of()  # pickled into each worker
     found = Parallel(n_jobs=2)(delayed(noise_of)(model) for _ in range(4))
     assert largest_correlation(found) < LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_have_noise_of_their_own(method):
     if method not in multiprocessing.get_all_start_methods():

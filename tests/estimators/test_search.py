@@ -84,6 +84,7 @@ def runs(monkeypatch):
 # --- what leaves ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", ["geometric", "poisson", "logarithmic"])
 def test_one_certificate_covers_the_whole_search(distribution):
     X, y = table()
@@ -107,6 +108,7 @@ def test_one_certificate_covers_the_whole_search(distribution):
     assert found.plan_.budget.epsilon < 1.9  # of one run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("people", "solver"), [(3, "noisy_gd"), (1, "approx_objective_perturbation")]
 )
@@ -274,6 +276,7 @@ def test_more_runs_leave_less_for_each():
     assert 1.0 > bases[0] > bases[1] > 2 * bases[2]
 
 
+@pytest.mark.slow
 def test_zero_out_people_and_tiny_tables():
     X, y = table()
     half = search(classifier(adjacency="zero_out")).fit(X, y)

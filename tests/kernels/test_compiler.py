@@ -62,6 +62,7 @@ def test_a_few_hundred_thousand_steps_count_as_small(monkeypatch):
     assert serves(1_000_000, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loop", "flags"),
     [
@@ -115,6 +116,7 @@ print(margins(np.ones((3, 2)), np.ones(2), compiled=True).tolist())
 """
 
 
+@pytest.mark.slow
 def test_machine_code_is_kept_on_disk(tmp_path):
     pytest.importorskip("numba")
     assert run(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path)) == "[2.0, 2.0, 2.0]"

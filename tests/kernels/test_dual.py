@@ -81,6 +81,7 @@ def test_steps_have_their_closed_form(name, compiled):
 # -- both implementations --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not compiler.available(), reason="needs Numba")
 @pytest.mark.parametrize("name", LOSSES)
 def test_compiled_equals_twin(name):

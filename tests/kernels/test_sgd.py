@@ -153,6 +153,7 @@ def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
 NAMES = ["plain", "order", "noise", "ridge", "ball", "centre", "far centre", "clip", "all"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("name", NAMES)

@@ -272,6 +272,7 @@ def test_prox_returns_a_new_array():
         assert point[0] == 3.0
 
 
+@pytest.mark.slow
 def test_alternation_projects_on_intersections():
     """Two indicators: plain alternating projections would end elsewhere in the intersection."""
     rng = np.random.default_rng(12)

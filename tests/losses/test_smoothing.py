@@ -121,6 +121,7 @@ def test_known_envelopes(loss, m, y, answer):
 # --- brute force ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("beta", BETAS)
 def test_against_minimisation(loss, beta):
@@ -290,6 +291,7 @@ def test_constants_in_the_weights():
 # --- composition ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_smoothing_twice_adds_reciprocals(loss):
     rng = np.random.default_rng(8)

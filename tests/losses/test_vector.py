@@ -278,15 +278,15 @@ def test_squared_distance_constants_are_attained():
 
 
 def test_structures():
-    assert Softmax(5).structure == Structure("subspace", replace=10, zero_out=5, rank=4)
+    assert Softmax(5).structure == Structure("subspace", replace=8, zero_out=4, rank=4)
     assert SquaredDistance().structure.kind == "constant_hessian"
-    # gradient differences of two rows over many weights span at most 2 K dimensions
+    # coefficients sum to 0, so two rows' differences over many weights span 2 (K - 1) dimensions
     rng = np.random.default_rng(0)
     loss, X = Softmax(3), rng.normal(size=(2, 9))
     spans = [loss.gradients(rng.normal(size=27), X, [0.0, 2.0]) for _ in range(60)]
     replace = np.linalg.matrix_rank([g[0] - g[1] for g in spans], tol=1e-9)
-    assert replace <= loss.structure.replace
-    assert np.linalg.matrix_rank([g[0] for g in spans], tol=1e-9) <= loss.structure.zero_out
+    assert replace == loss.structure.replace == 4
+    assert np.linalg.matrix_rank([g[0] for g in spans], tol=1e-9) == loss.structure.zero_out == 2
 
 
 # --- edges ----------------------------------------------------------------------------------------

@@ -312,6 +312,7 @@ KILLS = """
 """
 
 
+@pytest.mark.slow
 def test_two_hundred_kills_lose_no_spend_and_never_overspend(tmp_path):
     parts = 120
     odometer = Odometer(tmp_path / "o", BUDGET)

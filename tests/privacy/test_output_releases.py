@@ -19,8 +19,17 @@ from dpsco.privacy.accounting import cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import calibrate
 from dpsco.privacy.certificate import Certificate
+from dpsco.privacy.lattice import SLACK, TILT_SHARE
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.perturbation import Loss, delta_general, delta_glm, largest_m, log_determinant
+from dpsco.privacy.perturbation import (
+    Loss,
+    delta_average,
+    delta_chi,
+    delta_general,
+    delta_glm,
+    largest_m,
+    log_determinant,
+)
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import (
     GaussianRelease,
@@ -67,18 +76,18 @@ def test_a_stable_gaussian_costs_its_sensitivity_once():
     """The adjacency is in the number: no factor is applied again."""
     for adjacency in ("replace_one", "zero_out"):
         found = cost(stable(0.5, 4.0, adjacency), adjacency=adjacency)
-        assert math.isclose(found.mu, 0.125, rel_tol=2e-9)
-        assert found.mu > 0.125
+        assert math.isclose(found.mu, 0.125 * (1 + SLACK), rel_tol=2e-9)
+        assert found.mu > 0.125 * (1 + SLACK)
     twice = cost([stable(), stable(0.25, rows=(0, 200))], adjacency="zero_out")
-    assert math.isclose(twice.mu, math.hypot(0.125, 0.0625), rel_tol=2e-9)
+    assert math.isclose(twice.mu, math.hypot(0.125, 0.0625) * (1 + SLACK), rel_tol=2e-9)
     phases = [stable(rows=(0, 10)), stable(0.25, rows=(10, 20))]
-    assert math.isclose(cost(phases, adjacency="zero_out").mu, 0.125, rel_tol=2e-9)
+    assert math.isclose(cost(phases, adjacency="zero_out").mu, 0.125 * (1 + SLACK), rel_tol=2e-9)
 
 
 def test_a_stable_gamma_is_purely_private():
     found = cost(gamma(count=3), adjacency="zero_out")
-    assert math.isclose(found.pure_epsilon, 0.375, rel_tol=2e-9)
-    assert math.isclose(found.rho, 3 * 0.125**2 / 2, rel_tol=1e-8)
+    assert math.isclose(found.pure_epsilon, 0.375 * (1 + SLACK), rel_tol=2e-9)
+    assert math.isclose(found.rho, 3 * 0.125**2 / 2 * (1 + SLACK) ** 2, rel_tol=1e-8)
     noise = calibrate(lambda s: gamma(0.5, s), PureDP(0.2, adjacency="zero_out"))
     assert math.isclose(noise, 2.5, rel_tol=2e-6)
 
@@ -176,9 +185,11 @@ def test_the_adjacency_of_a_perturbed_minimiser_is_applied_once():
         found = cost(perturbed(**quiet), adjacency=adjacency).delta(1.0)
         assert math.isclose(found, float(delta_glm(1.0, factor / 9.0, c)), rel_tol=1e-6)
     wide = perturbed(directions="subspace", span=2, rank=1, **quiet)
-    narrow = perturbed(directions="subspace", span=4, rank=1, sigma=4.5, **quiet)
-    one = cost(narrow, adjacency="zero_out").delta(1.0)
-    assert math.isclose(cost(wide).delta(1.0), one, rel_tol=1e-6)
+    both = (delta_average(1.0, 2 / 9.0, c, 2), delta_chi(1.0, 2 / 9.0, c, 4))
+    assert both[0] < 0.3 * both[1]  # of two parts in a plane each, not one in four dimensions
+    assert math.isclose(cost(wide).delta(1.0), float(min(both)), rel_tol=1e-5)
+    single = float(delta_chi(1.0, 1 / 9.0, c, 2))
+    assert math.isclose(cost(wide, adjacency="zero_out").delta(1.0), single, rel_tol=1e-5)
     general = perturbed(
         directions="general", dimension=500, rank=500, floor=0.25 * 32e3, sigma=12.0, **quiet
     )
@@ -189,10 +200,13 @@ def test_the_adjacency_of_a_perturbed_minimiser_is_applied_once():
 def test_a_replaced_row_is_charged_for_two_directions():
     """Where orthogonal rows are the worst, and with both inexact minimisers counted."""
     release = perturbed(sigma=20.0, floor=1e4, distance=1e-3, output_sigma=0.1)
-    facts = {"m": 0.1, "curvature": 0.25, "floor": 1e4, "rank": 1, "output": 0.02}
+    output = 0.02 * (1 + 1.5 * TILT_SHARE)
+    facts = {"m": 0.1, "curvature": 0.25, "floor": 1e4, "rank": 1, "output": output}
+    (charge, _), *_ = cost(release).rows[0].charges
     known = Loss(**facts, directions="pair", dimensions=2).delta(0.04)
-    assert math.isclose(cost(release).delta(0.04), known, rel_tol=1e-6)
+    assert math.isclose(charge.alone.delta(0.04), known, rel_tol=1e-6)
     assert known > 1.1 * Loss(**facts, directions="glm", dimensions=1).delta(0.04)
+    assert cost(release).delta(0.04) < known  # zCDP knows that the loss has two sides
 
 
 @pytest.mark.parametrize(
@@ -228,7 +242,7 @@ def test_budgets_that_can_and_cannot_pay():
     sigma = calibrate(lambda s: perturbed(s), ZCDP(0.2))
     assert math.isclose(cost(perturbed(sigma)).rho, 0.2, rel_tol=1e-5)
     with pytest.raises(AssumptionError, match="floor that leaves"):
-        calibrate(lambda s: perturbed(s), ZCDP(0.02))
+        calibrate(lambda s: perturbed(s), ZCDP(2e-4))  # c = 0.025 alone costs 3e-4
     for build, budget in (
         (perturbed, GDP(1.0)),
         (perturbed, PureDP(1.0)),
@@ -240,7 +254,7 @@ def test_budgets_that_can_and_cannot_pay():
             calibrate(build, budget)
     for budget in (GDP(0.3), ZCDP(0.1), ApproxDP(1.0, 1e-6)):
         sigma = calibrate(lambda s: stable(0.5, s, "replace_one"), budget)
-        assert math.isclose(sigma, 0.5 / budget.mu_per_row(), rel_tol=3e-9)
+        assert math.isclose(sigma, 0.5 * (1 + SLACK) / budget.mu_per_row(), rel_tol=3e-9)
 
 
 def test_more_of_anything_costs_more():

@@ -419,6 +419,7 @@ def test_error_bound_of_long_streams(rounds: int, monkeypatch: pytest.MonkeyPatc
         prefix_sums._variance_bound.cache_clear()
 
 
+@pytest.mark.slow
 def test_error_bound_does_not_fall_with_the_rounds() -> None:
     """At the switch, or far beyond it; and no stream that can be planned takes long."""
     for before, after, far in zip(*map(long_mechanisms, (2**14, 2**14 + 1, 10**5)), strict=True):

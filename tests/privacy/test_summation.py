@@ -26,6 +26,7 @@ def test_error_is_within_the_slack_on_either_side(n, kind):
     assert exact_error(sum_rows(values), values) <= Fraction(rounding_slack(n)) / 2
 
 
+@pytest.mark.slow
 def test_ordinary_sum_over_rows_is_what_the_bound_does_not_cover():
     # Rows in one column are added one by one by NumPy; the error here is far above pairwise leaves.
     n = 2_000_000

@@ -286,6 +286,7 @@ def test_noise_free_bound_on_quadratics(rounds, radius):
         assert max(short) > max(ratios)  # the bound knows the step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", [False, True], ids=["independent", "walk"])
 @pytest.mark.parametrize("rounds", [2, 7, 30])
 def test_noisy_bound_on_quadratics(rounds, walk):
@@ -402,6 +403,7 @@ def test_online_to_batch_needs_no_clip(radius, scale):
         assert np.max(wild) > allowed.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", RECURSIVE)
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_certified_moves_never_meet_the_clip(key, scale):

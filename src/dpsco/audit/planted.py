@@ -22,10 +22,11 @@ from ..data.block import Block
 from ..data.bounds import Bounds
 from ..data.source import Source
 from ..plans import Progress
-from ..privacy import mechanisms
+from ..privacy import lattice, mechanisms
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
 from ..privacy.randomness import Randomness, Stream
+from ..privacy.rounded_normals import Words, rounded_normals
 from ..problem import Facts
 from ..solvers import get, registry
 
@@ -66,16 +67,16 @@ def planted(bug: str, solver: str) -> Iterator[None]:
 @contextmanager
 def _half_noise(solver: str) -> Iterator[None]:
     """Draw everything at half its size, whatever is claimed."""
-    normals, gamma = Stream.normals, mechanisms.gamma
+    gamma = mechanisms.gamma
 
-    def less(stream: Stream, shape: int | tuple[int, ...]) -> Floats:
-        return normals(stream, shape) * 0.5
+    def less(words: Words, count: int, scale: float) -> Floats:
+        return rounded_normals(words, count, 0.5 * scale)
 
     def shorter(stream: Stream, shape: float, count: int) -> Floats:
         return gamma(stream, shape, count) * 0.5
 
     with (
-        mock.patch.object(Stream, "normals", less),
+        mock.patch.object(lattice, "rounded_normals", less),
         mock.patch.object(mechanisms, "gamma", shorter),
     ):
         yield

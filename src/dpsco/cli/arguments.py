@@ -36,9 +36,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_single(parser: argparse.ArgumentParser) -> None:
     """Add ``--single``."""
-    parser.add_argument(
-        "--single", action="store_true", help="skip the second accountant (dp-accounting)"
-    )
+    parser.add_argument("--single", action="store_true", help="skip the second accountant")
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ none, so that an error is the only honest answer. It names types and shapes, and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,20 @@ from ..kernels.rows import SparseRows
 from .table import raw_rows
 
 
-def prediction_rows(X: Any) -> Any:
-    """Return rows of finite numbers, as an array or as a SciPy matrix in CSR form.
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionRows:
+    """Rows that were looked at: an array of finite numbers, or a SciPy matrix in CSR form."""
+
+    rows: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.rows.shape[0]), int(self.rows.shape[1])
+
+
+def prediction_rows(X: Any) -> PredictionRows:
+    """Return rows of finite numbers; rows that were looked at are not looked at again.
 
     Args:
         X: whatever `from_arrays` takes. The columns of a sparse matrix are checked here: SciPy
@@ -25,6 +38,8 @@ def prediction_rows(X: Any) -> Any:
     Raises:
         DataError: a wrong shape or type, or an entry that is missing, no number or not finite.
     """
+    if isinstance(X, PredictionRows):
+        return X
     rows = raw_rows(X)
     values = rows.values if isinstance(rows, SparseRows) else rows
     if not np.isfinite(values).all():
@@ -32,4 +47,4 @@ def prediction_rows(X: Any) -> Any:
             "X contains NaN, infinity, or an entry that is no number: such a row has no "
             "prediction. Leave those rows out, or fill them in as it was done before the fit."
         )
-    return rows.matrix() if isinstance(rows, SparseRows) else rows
+    return PredictionRows(rows.matrix() if isinstance(rows, SparseRows) else rows)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from ..data.arrays import as_array, label_array, numbers_of, words_of
 from ..data.columns import from_library, open_frame
 from ..data.labels import LONGEST_CLASS, Classes, label_kind
-from ..data.prediction import prediction_rows
+from ..data.prediction import PredictionRows, prediction_rows
 from ..data.table import Table, labelled_rows, raw_labels, raw_rows
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
@@ -117,7 +117,7 @@ def _check_encoded(estimator: Any, table: Table) -> None:
         )
 
 
-def rows_to_predict(estimator: Any, X: Any) -> Any:
+def rows_to_predict(estimator: Any, X: Any) -> PredictionRows:
     """Return rows as finite numbers; they are the caller's own, so what is wrong with them is said.
 
     Raises:
@@ -127,7 +127,7 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
     rows = prediction_rows(X)
     if rows.shape[0] == 0:
         raise DataError("0 sample(s): there is no row to predict.")
-    _check_columns(estimator, X if from_library(X) else rows, reset=False)
+    _check_columns(estimator, X if from_library(X) else rows.rows, reset=False)
     return rows
 
 

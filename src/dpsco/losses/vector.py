@@ -168,8 +168,9 @@ class Softmax(VectorLoss):
 
     @property
     def structure(self) -> Structure:
-        """Gradients of one row lie in the span of x times any of the classes' coefficients."""
-        return Structure("subspace", 2 * self.classes, self.classes, self.classes - 1)
+        """Gradients of one row lie in x times the coefficients that sum to 0: p - e_y does."""
+        free = self.classes - 1
+        return Structure("subspace", 2 * free, free, free)
 
     def dimension(self, d: int) -> int:
         """Return d * classes."""

@@ -18,7 +18,7 @@ from ..api import load_plan
 from ..data.columns import from_library, number_rows, open_frame
 from ..data.counts import RowCount
 from ..data.encoder import TableEncoder
-from ..data.prediction import prediction_rows
+from ..data.prediction import PredictionRows, prediction_rows
 from ..data.schema import Schema
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..plans import BasePlan
@@ -53,10 +53,13 @@ class SavedModel:
             DataError: columns are missing, or of another type or number; or, without a schema to
                 say what it stands for, an entry is missing or not finite. No entry is quoted.
         """
+        return self._read(table).rows
+
+    def _read(self, table: Any) -> PredictionRows:
         if not from_library(table):
             return prediction_rows(table)
         if self.schema is not None:
-            return TableEncoder(self.schema).features(table)
+            return prediction_rows(TableEncoder(self.schema).features(table))
         if self.feature_names is None:
             raise DataError("the model was fitted on rows of numbers without names; pass an array.")
         frame = open_frame(table, "the model")
@@ -71,11 +74,11 @@ class SavedModel:
 
     def predict(self, table: Any) -> NDArray[Any]:
         """Return the predicted class or number of each row."""
-        return self.model.predict(self.rows(table))
+        return self.model.predict(self._read(table))
 
     def probabilities(self, table: Any) -> NDArray[np.float64]:
         """Return each row's probability of each class."""
-        return self.model.probabilities(self.rows(table))
+        return self.model.probabilities(self._read(table))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, with a digest of everything else at the end."""

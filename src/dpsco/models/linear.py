@@ -63,7 +63,7 @@ class LinearModel:
         rows = prediction_rows(X)
         if rows.shape[1] != self.d:
             raise DataError(f"the model is for rows of {self.d} features, got {rows.shape}.")
-        scores = np.asarray(rows @ self.coef.T) + self.intercept
+        scores = np.asarray(rows.rows @ self.coef.T) + self.intercept
         return scores[:, 0] if len(self.intercept) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

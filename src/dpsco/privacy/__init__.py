@@ -13,10 +13,13 @@
 | perturbation, random_hits           | objective perturbation; averages over random hits         |
 | repeated, repeated_charge           | privacy of the best of a secret number of runs            |
 | repeated_release, repeated_ledger   | its record; how it is carried out                         |
-| randomness, mechanisms              | secure streams; the laws of noise                         |
+| randomness                          | secure streams                                            |
+| lattice, rounded_normals            | exact Gaussian noise on a lattice, and why it is exact    |
+| selection, mechanisms               | exact noisy selection; laws that are computed in floats   |
 | summation                           | sums of rows, and what rounding can do to them            |
-| prefix_sums, _noise, _matrices      | correlated noise for prefix sums                          |
-| grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
+| prefix_sums, _encoding, _noise,     | correlated noise for prefix sums                          |
+| _matrices                           |                                                           |
+| grid                                | rows as integers, for secure aggregation                  |
 | ledger, ledger_parts, open_releases | the one door through which noisy numbers leave            |
 | certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
 | odometer                            | several runs under one budget                             |
@@ -26,14 +29,12 @@ from .accounting import Cost, cost
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .calibration import calibrate, gaussian_sigma, prefix_sum_sigma
 from .certificate import Certificate, Verification
-from .grid import Grid
 from .ledger import Ledger
 from .odometer import Odometer
 from .prefix_sums import PrefixMechanism, mechanism
 from .randomness import Randomness
 from .releases import (
     Composition,
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -63,7 +64,6 @@ __all__ = [
     # releases
     "Release",
     "GaussianRelease",
-    "DiscreteGaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
     "PrefixSumRelease",
@@ -85,7 +85,6 @@ __all__ = [
     "prefix_sum_sigma",
     "PrefixMechanism",
     "mechanism",
-    "Grid",
     "Randomness",
     # the run
     "SUM_LEAF",

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.special import gammaln
 
 from .. import _validate
 from ..errors import AssumptionError
-from . import gaussian, pld, renyi
+from . import gaussian, pld, renyi, units
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .charges import Charge, Profile, charge, lone_profile
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
+from .renyi import randomised_response_delta
 from .repeated_charge import repeated_charge
 
 Charges = tuple[tuple[Charge, int], ...]
@@ -50,7 +50,7 @@ def cost(
     unit = unit or Unit()
     flat = flatten(releases)
     if not flat:
-        return Cost((RowCost(()),), unit.rows)
+        return Cost((RowCost(()),), unit.rows, alike=True)
     parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
     if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
@@ -60,13 +60,15 @@ def cost(
     charges = _charges(flat, adjacency)
     ranges = [release.rows for release in flat]
     if all(item.mu is not None for item, _ in charges):
-        return Cost((RowCost(_worst_gaussian(charges, ranges)),), unit.rows)
+        worst = RowCost(_worst_gaussian(charges, ranges))
+        return Cost((worst,), unit.rows, alike=len(set(ranges)) == 1)
+    touching = _touching(ranges)
     groups = {  # rows that the same charges fall on cost the same
         tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
-        for group in _touching(ranges)
+        for group in touching
     }
     rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
-    return Cost(tuple(rows), unit.rows)
+    return Cost(tuple(rows), unit.rows, alike=len(touching) == 1)
 
 
 def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
@@ -81,7 +83,8 @@ def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
         if len(combined) * len(groups) > _MOST_PAIRINGS:
             groups = [_union(groups)]
         combined = [before + group for before in combined for group in groups]
-    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows)
+    alike = all(run.alike for run in costs)
+    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows, alike)
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,13 @@ class Cost:
     """What a run costs, every number rounded up.
 
     ``rows`` has one entry for each set of releases that some row is touched by; ``unit_rows`` rows
-    are protected together, by group privacy.
+    are protected together, by group privacy or all at once. ``alike`` says that all releases touch
+    the same rows: rows of one unit cannot be touched by one release here and another there.
     """
 
     rows: tuple[RowCost, ...]
     unit_rows: int = 1
+    alike: bool = False
 
     @property
     def mu(self) -> float | None:
@@ -103,7 +108,9 @@ class Cost:
     @property
     def rho(self) -> float | None:
         """The zCDP parameter, or None if some release has none."""
-        return self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        group = self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        direct = self._together.rho if self._together else None  # then a group has one too
+        return group if group is None or direct is None else min(group, direct)
 
     @property
     def pure_epsilon(self) -> float:
@@ -149,7 +156,7 @@ class Cost:
         """Return the bounds of a unit, whose rows may be touched by different releases.
 
         Each one covers every mixture of rows: a parameter that all rows have, at its worst, scaled
-        to the unit; and the worst row's delta at each epsilon, through group privacy.
+        to the unit; the worst row's delta at each epsilon, through group privacy; all rows at once.
         """
         if self.mu is not None:
             return [_gaussian_bound(self.mu)]  # exact, so nothing else can be better
@@ -158,18 +165,19 @@ class Cost:
             found.append(_renyi_bound(renyi.zcdp(self.rho)))
         if self.pure_epsilon < math.inf:
             found.append(_pure_bound(self.pure_epsilon))
-        return found
+        return found + (self._together.bounds if self._together else [])
 
     def _group_delta(self, epsilon: float) -> float:
-        """Return delta of k rows: delta(epsilon/k) (e^epsilon - 1)/(e^(epsilon/k) - 1)."""
-        share = epsilon / self.unit_rows
-        delta = max(row.delta(share) for row in self.rows)
-        if share == 0.0 or delta == 0.0:
-            return min(1.0, delta * self.unit_rows)
-        ratio = math.expm1(-epsilon) / math.expm1(-share)  # the rest is e^(epsilon - share)
-        log_total = math.log(delta) + math.log(ratio) + epsilon - share
-        slack = 2.0**-50 * (epsilon + abs(math.log(delta)) + 4)
-        return 1.0 if log_total + slack >= 0 else math.exp(log_total + slack)
+        """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
+        worst = max(row.delta(epsilon / self.unit_rows) for row in self.rows)
+        return units.group_delta(worst, epsilon, self.unit_rows)
+
+    @cached_property
+    def _together(self) -> RowCost | None:
+        """What all rows of a unit cost at once, if the same releases touch every row."""
+        single = self.rows[0].charges if self.alike and self.unit_rows > 1 else ()
+        charges = units.together(single, self.unit_rows)
+        return RowCost(charges) if charges else None
 
     @staticmethod
     def _worst(values: list[float | None], factor: int) -> float | None:
@@ -265,21 +273,6 @@ class RowCost:
             return []
         e0 = sizes.pop()
         return [_inverted(lambda eps: randomised_response_delta(eps, e0, total))]
-
-
-def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
-    """Return delta of ``times`` randomised responses that are e0-DP each, rounded up.
-
-    ``sum_x Bin(times, p)(x) (1 - e^(epsilon - (2x - times) e0))_+`` with p = e^e0/(1 + e^e0)
-    (Kairouz, Oh, Viswanath 2013, arXiv:1311.0776).
-    """
-    first = max(0, math.floor((times + epsilon / e0) / 2))
-    x = np.arange(first, times + 1, dtype=float)
-    log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
-    choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
-    gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
-    terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
-    return min(1.0, float(np.sum(terms)) * (1 + 1e-7))
 
 
 def _gaussian_bound(mu: float) -> Bound:

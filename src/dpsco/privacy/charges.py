@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AssumptionError
-from . import amplification, gaussian, perturbation, pld, random_hits, renyi
+from . import amplification, gaussian, perturbation, perturbation_check, pld, random_hits, renyi
 from .budget import Adjacency
+from .lattice import SLACK, TILT_SHARE
+from .prefix_encoding import encoding_slack
 from .releases import (
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -61,22 +62,23 @@ class Charge:
     pure: float = math.inf  # pure epsilon
     pld: pld.Loss | None = None  # recipe for a privacy loss distribution
     alone: Profile | None = None  # valid if no other such release, and it only once, touches a row
+    together: Callable[[int], Charge] | None = None  # k rows at once, where that is known directly
+    check: perturbation_check.Check | None = None  # a second computation, valid where ``alone`` is
 
 
 def _gaussian(release: GaussianRelease, adjacency: Adjacency) -> Charge:
-    return _gaussian_charge(_reach(release, adjacency) / release.sigma)
+    reach = _reach(release, adjacency)
+    if release.diameter is not None and adjacency is Adjacency.REPLACE_ONE:
+        reach *= release.diameter / (2 * release.bound)
+    return _gaussian_charge(reach / release.sigma)
 
 
 def _prefix_sum(release: PrefixSumRelease, adjacency: Adjacency) -> Charge:
     _refuse_add_remove(release, adjacency)
-    reach = _reach(release, adjacency) * release.mechanism.column_norm
+    mechanism = release.mechanism
+    encoded = 1 + encoding_slack(mechanism, release.row_count)
+    reach = _reach(release, adjacency) * encoded * mechanism.column_norm
     return _gaussian_charge(reach / release.sigma)
-
-
-def _discrete_gaussian(release: DiscreteGaussianRelease, adjacency: Adjacency) -> Charge:
-    # Canonne, Kamath, Steinke 2020, Thm 4: the zCDP of the continuous Gaussian; sums are exact.
-    shift = adjacency.sensitivity(release.bound) / release.sigma
-    return _zcdp_charge(0.5 * shift * shift)
 
 
 def _generalized_gaussian(release: GeneralizedGaussianRelease, adjacency: Adjacency) -> Charge:
@@ -86,7 +88,7 @@ def _generalized_gaussian(release: GeneralizedGaussianRelease, adjacency: Adjace
 
 
 def _selection(release: SelectionRelease, adjacency: Adjacency) -> Charge:
-    e0 = _up(_reach(release, adjacency) / release.scale)
+    e0 = _up(_distance(release, adjacency) / release.scale)
     if release.noise == "gumbel":  # bounded range, hence an eighth; the others are pure DP only
         return Charge(rho=e0 * e0 / 8, curve=renyi.bounded_range(e0), pure=e0, pld=pld.PureLoss(e0))
     return Charge(rho=e0 * e0 / 2, curve=renyi.pure(e0), pure=e0, pld=pld.PureLoss(e0))
@@ -146,13 +148,15 @@ def _stable_gamma(release: StableGammaRelease, adjacency: Adjacency) -> Charge:
 def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
     _stable_adjacency(release, adjacency)
     sigma = release.sigma / (1 + _STABLE_SLACK)
+    # The lattice moves iterates that differ by SLACK hit: as much as this much more drift does.
+    lattice = 1.5 * SLACK * release.hit / math.sqrt(release.steps)
 
     def profile(mu: float) -> Profile:
         def delta(epsilon: float) -> float:
             return random_hits.delta(
                 epsilon,
                 hit=release.hit,
-                drift=release.drift,
+                drift=release.drift + lattice,
                 steps=release.steps,
                 rows=release.row_count,
                 sigma=sigma,
@@ -164,25 +168,38 @@ def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
     return Charge(alone=profile(0.0))
 
 
-def _objective_perturbation(release: ObjectivePerturbationRelease, adjacency: Adjacency) -> Charge:
+def _objective_perturbation(
+    release: ObjectivePerturbationRelease, adjacency: Adjacency, rows: int = 1
+) -> Charge:
     # Inexact minimisers lie within ``distance`` of exact ones on both sides, whatever the rows.
-    output = _up(2 * release.distance * (1 + _STABLE_SLACK) / release.output_sigma)
-    replaced = adjacency is Adjacency.REPLACE_ONE
-    directions, dimensions = release.directions, release.dimension or 1
-    if directions == "glm" and replaced:
-        directions = "pair"
-    if directions == "subspace":  # two rows' gradients lie in the sum of their subspaces
-        dimensions = (release.span or 1) * (2 if replaced else 1)
+    # Their tilt is rounded, which moves them by TILT_SHARE distance, and so is what leaves.
+    lattices = TILT_SHARE + TILT_SHARE / 2
+    output = _up(2 * release.distance * (1 + _STABLE_SLACK + lattices) / release.output_sigma)
+    parts = rows * adjacency.factor  # gradients that appear or vanish, each in its own span
+    directions, span = release.directions, release.span or 1
+    if directions != "general" and span == 1 and parts <= 2:
+        directions = "glm" if parts == 1 else "pair"
+    elif directions == "glm":
+        directions = "subspace"
+    wide = directions == "general"
     loss = perturbation.Loss(
-        m=_up(_reach(release, adjacency) / release.sigma),
+        m=_up(rows * _distance(release, adjacency) / release.sigma),
         curvature=release.curvature,
         floor=release.floor,
         rank=release.rank,
         directions=directions,
-        dimensions=dimensions,
+        dimensions=(release.dimension or 1) if wide else parts * span,
         output=output,
+        rows=rows,
+        span=None if wide else span,
     )
-    return Charge(rho=loss.rho, curve=loss.rdp, alone=_perturbed(loss))
+    return Charge(
+        rho=loss.rho,
+        curve=loss.rdp,
+        alone=_perturbed(loss),
+        together=lambda count: _objective_perturbation(release, adjacency, count),
+        check=perturbation_check.Check(release, replaced=adjacency.factor == 2, rows=rows),
+    )
 
 
 def _perturbed(loss: perturbation.Loss) -> Profile:
@@ -197,7 +214,6 @@ def _perturbed(loss: perturbation.Loss) -> Profile:
 _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
     GaussianRelease: _gaussian,
     PrefixSumRelease: _prefix_sum,
-    DiscreteGaussianRelease: _discrete_gaussian,
     GeneralizedGaussianRelease: _generalized_gaussian,
     SelectionRelease: _selection,
     PoissonGaussianRelease: _poisson_gaussian,
@@ -245,9 +261,14 @@ def _together(mu: float, other: float) -> float:
     return _up(math.hypot(mu, other)) if mu and other else mu or other
 
 
-def _reach(release: Any, adjacency: Adjacency) -> float:
+def _distance(release: Any, adjacency: Adjacency) -> float:
     """Return the distance between neighbouring float64 sums, rounding included."""
     return adjacency.sensitivity(release.bound) * (1 + rounding_slack(release.row_count))
+
+
+def _reach(release: Any, adjacency: Adjacency) -> float:
+    """Return the distance between neighbouring sums on the lattice of the release."""
+    return _distance(release, adjacency) * (1 + SLACK)
 
 
 def _stable_reach(
@@ -255,7 +276,7 @@ def _stable_reach(
 ) -> float:
     """Return the distance between neighbours, for the adjacency that it was proved under."""
     _stable_adjacency(release, adjacency)
-    return release.sensitivity * (1 + _STABLE_SLACK)
+    return release.sensitivity * (1 + _STABLE_SLACK) * (1 + SLACK)
 
 
 def _stable_adjacency(release: Any, adjacency: Adjacency) -> None:

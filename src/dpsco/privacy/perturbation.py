@@ -11,7 +11,22 @@ replacement as well as for removal. Writing m = |D|/sigma at its largest, the se
 
     zero-out, D along one direction   m^2/2 + m |u|,  u ~ N(0, 1)   (Redberg, Koskela, Wang 2023)
     D in a subspace of s dimensions   m^2/2 + m chi_s
+    D a sum of several rows' parts    m^2/2 + m x, x an average, see :func:`delta_average`
     anything                          concentration of <b, D>, see :func:`delta_general`
+
+Where k rows change at once, D is the sum of k parts (2k if rows are replaced), m is k times as
+large, and each row in turn adds at most rank log(1 + curvature/floor) to the change of volume,
+whatever the others have added before: c is k times as large. With N dimensions in all and
+k rank > N, the k rank curvature/floor at most that the eigenvalues add up to are divided among N:
+N log(1 + k rank curvature/(N floor)).
+
+Softmax: a row x has the gradient x (x) (p - e_y) and the Hessian x x^T (x) (diag p - p p^T), with
+an intercept as one more coordinate of x. Both p - e_y and the rows of diag p - p p^T sum to 0 over
+the K classes, so gradients stay in x (x) 1^perp, K - 1 dimensions for all w, and the Hessian maps
+into it: rank K - 1. The tilt b and the ridge fill the whole space, but the loss sees b through
+<b, D> alone, D in these K - 1 dimensions (both rows' for replacement), where b is N(0, sigma^2 I)
+again; and A >= floor I is all that the determinant asks of the rest. So s = K - 1, and the
+direction that moves all classes alike costs nothing.
 
 A convex domain is a limit of smooth penalties and changes nothing. All functions round up, and all
 take any sign of epsilon; delta(epsilon) = E (1 - e^(epsilon - loss))_+.
@@ -22,12 +37,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincc, gammaln, log_ndtr, ndtr
+from scipy.special import gammaincc, log_ndtr, ndtr
 
-from . import gaussian, gaussian_grid
+from . import gaussian, gaussian_grid, perturbation_zcdp
+from .chi_law import chi_law
+from .perturbation_zcdp import mean_chi
 
 Array = NDArray[np.float64]
 
@@ -43,14 +61,25 @@ _FARTHEST = 1e4
 # Upper ends of cells of a standard normal, their probabilities, and what lies beyond.
 _FAR = [12.0, 16.0, 24.0, 37.0]
 _FINE = np.concatenate([np.arange(-2.5, 10.1, 0.25), _FAR])
+_FINER = np.concatenate([np.arange(-3.0, 10.1, 0.05), _FAR])
+_FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is most of the loss
 _COARSE = np.concatenate([np.arange(-2.0, 10.1, 1.0), _FAR])  # where the noise is hardly a loss
+_TOUCHED = 3.0 * np.linspace(0.0, 1.0, 25) ** 2  # tau of the tangents that are tried
 _LITTLE = 5e-3  # spread of the output's loss over that of the minimiser's: sigma grows by 0.1 %
+_SOME, _MOST = 0.2, 0.5
 _BEYOND = float(ndtr(-_FAR[-1])) * _UP
 
 
-def log_determinant(curvature: float, floor: float, rank: int) -> float:
-    """Return c = rank log(1 + curvature/floor), what the change of volume can add to the loss."""
-    return rank * math.log1p(curvature / floor) * (1 + 8 * _ULP)
+def log_determinant(
+    curvature: float, floor: float, rank: int, *, rows: int = 1, dimension: int | None = None
+) -> float:
+    """Return c = rank log(1 + curvature/floor), what the change of volume can add to the loss.
+
+    ``rows`` at once have as many times the rank, up to the ``dimension`` if it is known.
+    """
+    whole = rows * rank
+    places = whole if dimension is None else min(whole, max(dimension, 1))
+    return places * math.log1p(whole / places * curvature / floor) * (1 + 8 * _ULP)
 
 
 def delta_glm(epsilon: ArrayLike, m: ArrayLike, c: float) -> Array:
@@ -114,10 +143,31 @@ def delta_chi(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:
     return np.asarray(np.minimum(1.0, (whole + beyond + certain) * slack + 1e-300))
 
 
+def delta_average(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:
+    """Return delta of the loss c + m^2/2 + m x, x an average of chi_s variables, dependent or not.
+
+    D is a sum of parts, each at most m sigma/q long and in ``s`` dimensions of its own, so that
+    <b, D> is at most m sigma^2 times the average of the q lengths of b there. For convex h, E h(x)
+    <= E h(chi_s). With a as in :func:`delta_chi`, 1 - e^(-m (r - a)) is concave in r, so that its
+    tangents lie above it, and what is above 0 of them is convex: touching at a + tau/m,
+
+        delta <= m e^-tau E (chi_s - a + (e^tau - 1 - tau)/m)_+,    tau >= 0.
+
+    For small m little is lost: the gain is nearly straight over the tail of chi_s.
+    """
+    eps = np.asarray(epsilon, dtype=float)[..., None]
+    e = eps - c - 4 * _ULP * (np.abs(eps) + c)
+    a = e / m - m / 2
+    start = a - (np.expm1(_TOUCHED) - _TOUCHED) / m
+    start -= 4 * _ULP * (np.abs(e) / m + m + np.abs(start))
+    found = m * np.exp(-_TOUCHED) * chi_law(s).mean_excess(start)
+    return np.asarray(np.minimum(1.0, np.min(found, axis=-1) * _UP))
+
+
 def delta_general(
-    epsilon: ArrayLike, m: float, ratio: float, *, rank: int, dimension: int
+    epsilon: ArrayLike, m: float, ratio: float, *, rank: int, dimension: int, rows: int = 1
 ) -> Array:
-    """Return delta for any convex smooth loss, ``ratio`` = curvature/floor.
+    """Return delta for any convex smooth loss, ``ratio`` = curvature/floor, ``rows`` at once.
 
     W(u) = -<u, D(w(sigma u))>/sigma has |grad W| <= m + ratio |u| and |E W| <= rank ratio (Stein's
     identity). Inside a ball of radius R it is l-Lipschitz, l = m + ratio R; extend it, and Gaussian
@@ -125,13 +175,17 @@ def delta_general(
     rank ratio - t)/l > 0 and t = (2m + ratio R) E[chi_d] P(chi_d+1 > R),
 
         delta <= P(chi_d > R) + l sqrt(2 pi) e^(l a + l^2/2) Phi(-(a + l)).
+
+    Several rows multiply the ratio, in which the Hessians of what changes are added up.
     """
     d = dimension
+    volume = log_determinant(ratio, 1.0, rank, rows=rows, dimension=dimension)
+    ratio *= rows
     radius = math.sqrt(d) + _RADII
     lip = m + ratio * radius
     outside = gammaincc(d / 2, 0.5 * radius**2)
-    moved = (2 * m + ratio * radius) * _mean_chi(d) * gammaincc((d + 1) / 2, 0.5 * radius**2)
-    fixed = rank * math.log1p(ratio) + 0.5 * m * m + rank * ratio
+    moved = (2 * m + ratio * radius) * mean_chi(d) * gammaincc((d + 1) / 2, 0.5 * radius**2)
+    fixed = volume + 0.5 * m * m + rank * ratio
     a = (np.asarray(epsilon, dtype=float)[..., None] - (fixed + moved) * _UP) / lip
     with np.errstate(all="ignore"):
         log_tail = np.log(lip * math.sqrt(2 * math.pi)) + lip * a + 0.5 * lip**2
@@ -152,14 +206,19 @@ class Loss:
     curvature: float
     floor: float
     rank: int
-    directions: str  # "glm", "pair" (a GLM row replaced by another), "subspace" or "general"
+    directions: str  # "glm", "pair" (two rows of a GLM), "subspace" or "general"
     dimensions: int  # that the difference of two gradients can take
     output: float
+    rows: int = 1  # that change at once
+    span: int | None = None  # dimensions of each part, where the difference is a sum of such
 
     @property
     def c(self) -> float:
         """What the change of volume can add to the loss."""
-        return log_determinant(self.curvature, self.floor, self.rank)
+        dimension = self.dimensions if self.directions == "general" else None
+        return log_determinant(
+            self.curvature, self.floor, self.rank, rows=self.rows, dimension=dimension
+        )
 
     def exact_delta(self, epsilon: ArrayLike) -> Array:
         """Return delta of the exact minimiser: the least of the bounds that hold."""
@@ -169,9 +228,12 @@ class Loss:
             return delta_pair(epsilon, self.m, self.c)
         found = delta_chi(epsilon, self.m, self.c, self.dimensions)
         if self.directions == "subspace":
-            return found
+            if self.span is None or self.span == self.dimensions:
+                return found
+            other = delta_average(epsilon, self.m, self.c, self.span)
+            return np.asarray(np.minimum(found, other))
         ratio, d = self.curvature / self.floor, self.dimensions
-        other = delta_general(epsilon, self.m, ratio, rank=self.rank, dimension=d)
+        other = delta_general(epsilon, self.m, ratio, rank=self.rank, dimension=d, rows=self.rows)
         return np.asarray(np.minimum(found, other))
 
     def delta(self, epsilon: float) -> float:
@@ -182,8 +244,10 @@ class Loss:
         E delta_Y(epsilon - mu^2/2 - mu v). The integrand increases with v: each cell counts at its
         upper end, and delta_Y <= 1 beyond the last.
         """
-        mu = self.output
-        cells = _COARSE if mu < _LITTLE * self.m else _FINE
+        mu, share = self.output, self.output / self.m
+        cells = _COARSE if share < _LITTLE else _FINE
+        if share > _SOME:
+            cells = _FINER if share < _MOST else _FINEST
         masses = np.diff(np.append(ndtr(-cells)[::-1], 1.0))[::-1]
         less = epsilon - 0.5 * mu * mu - mu * cells
         inner = self.exact_delta(less - 4 * _ULP * (abs(epsilon) + mu * (mu + np.abs(cells))))
@@ -191,31 +255,38 @@ class Loss:
 
     def rdp(self, orders: Array) -> Array:
         """Return the Renyi divergences, see :func:`rdp`, with those of the output's noise."""
-        own = rdp(orders, self.m, self.c, self.dimensions if self._wide else 1)
+        own = np.minimum(rdp(orders, self.m, self.c, self._chi), self._exact_rho * orders)
         return np.asarray(own + 0.5 * self.output**2 * orders * (1 + 8 * _ULP))
 
-    @property
+    @cached_property
     def rho(self) -> float:
-        """The zCDP parameter: R(a) <= a R(1), because m^2/2 and the chi term bound the slope."""
-        mean = _mean_chi(self.dimensions if self._wide else 1)
-        inner = self.c + 0.5 * self.m**2 + self.m * mean
-        return (inner + 0.5 * self.output**2) * _UP
+        """The zCDP parameter: that of the exact minimiser, and of the output's noise."""
+        return (self._exact_rho + 0.5 * self.output**2) * _UP
+
+    @cached_property
+    def _exact_rho(self) -> float:
+        """Of two bounds the less: R(a) <= a R(1), as m^2/2 and the chi term bound the slope."""
+        linear = self.c + 0.5 * self.m**2 + self.m * mean_chi(self._chi)
+        return min(linear * _UP, perturbation_zcdp.rho(self.m, self.c, self._chi))
 
     @property
-    def _wide(self) -> bool:
-        return self.directions in ("subspace", "general")
+    def _chi(self) -> int:
+        """The dimensions of the chi variables whose average the loss is a function of."""
+        if self.directions in ("glm", "pair"):
+            return 1
+        return self.span or self.dimensions
 
 
 def rdp(orders: Array, m: float, c: float, s: int = 1) -> Array:
     """Return the Renyi divergences of the exact minimiser at the ``orders`` a.
 
-    s = 1 is a GLM, ``c + a m^2/2 + log(2 Phi((a-1) m))/(a-1)``: for replacement the loss is at most
-    c + m^2/2 + m (|u| + |u'|)/2, u and u' normal, and exp is convex. For a subspace, chi_s is a
-    1-Lipschitz function of a Gaussian, so its exponential moment is at most that of its mean:
-    ``c + a m^2/2 + m E[chi_s]``.
+    s = 1 is a GLM, ``c + a m^2/2 + log(2 Phi((a-1) m))/(a-1)``: for replacement, and for several
+    rows, the loss is at most c + m^2/2 + m x, x an average of |u|, u normal, and exp is convex. For
+    a subspace, chi_s is a 1-Lipschitz function of a Gaussian, so its exponential moment is at most
+    that of its mean: ``c + a m^2/2 + m E[chi_s]``.
     """
     if s > 1:
-        extra = np.full_like(orders, m * _mean_chi(s))
+        extra = np.full_like(orders, m * mean_chi(s))
     else:
         t = (orders - 1) * m
         # log(2 Phi(t)) is concave, hence below t sqrt(2/pi), and for small t only that is accurate.
@@ -251,14 +322,9 @@ def output_sigma(epsilon: float, delta: float, *, distance: float) -> float:
     return 2 * distance / gaussian.mu(epsilon, delta) * (1 + 8 * _ULP)
 
 
-def _mean_chi(s: int) -> float:
-    """Return E[chi_s] = sqrt(2) Gamma((s+1)/2)/Gamma(s/2), rounded up, at most sqrt(s)."""
-    log_ratio = float(gammaln((s + 1) / 2) - gammaln(s / 2))
-    return min(math.sqrt(2.0) * math.exp(log_ratio) * _UP, math.sqrt(s))
-
-
 __all__ = [
     "Loss",
+    "delta_average",
     "delta_chi",
     "delta_general",
     "delta_glm",

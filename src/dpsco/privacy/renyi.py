@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 Orders = NDArray[np.float64]
 Curve = Callable[[Orders], NDArray[np.float64]]
@@ -98,6 +99,21 @@ def pure(pure_epsilon: float) -> Curve:
         return np.asarray(np.minimum(np.minimum(value, orders * e0 * e0 / 2), e0))
 
     return curve
+
+
+def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
+    """Return delta of ``times`` randomised responses that are e0-DP each, rounded up.
+
+    ``sum_x Bin(times, p)(x) (1 - e^(epsilon - (2x - times) e0))_+`` with p = e^e0/(1 + e^e0)
+    (Kairouz, Oh, Viswanath 2013, arXiv:1311.0776).
+    """
+    first = max(0, math.floor((times + epsilon / e0) / 2))
+    x = np.arange(first, times + 1, dtype=float)
+    log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))
+    choose = gammaln(times + 1) - gammaln(x + 1) - gammaln(times - x + 1)
+    gain = -np.expm1(np.minimum(epsilon - (2 * x - times) * e0, 0.0))
+    terms = np.exp(choose + x * log_p + (times - x) * log_q) * gain
+    return min(1.0, float(np.sum(terms)) * (1 + 1e-7))
 
 
 def compose(curves: list[tuple[Curve, int]]) -> Curve:

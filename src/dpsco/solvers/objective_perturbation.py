@@ -206,7 +206,7 @@ def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
     }
     if isinstance(loss, MarginLoss):
         return GlmObjective(source, loss, **terms, steepness=plan.shape.steepness)
-    return VectorObjective(source, loss, **terms, classes=plan.shape.span or 1)
+    return VectorObjective(source, loss, **terms, classes=plan.shape.scores)
 
 
 def risk(facts: Facts, budget: Budget) -> float:

@@ -19,7 +19,7 @@ from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import Box, Domain, LpBall, Simplex
 from ..losses.base import MarginLoss
 from ..losses.vector import Softmax, SquaredDistance
-from ..privacy.budget import ApproxDP, Budget
+from ..privacy.budget import ZCDP, ApproxDP, Budget
 from ..privacy.calibration import calibrate
 from ..privacy.releases import ObjectivePerturbationRelease
 from ..problem import Facts
@@ -48,6 +48,7 @@ class Shape:
     rank: int
     span: int | None
     steepness: float = 0.0  # of slopes before they are cut, where their error depends on it
+    scores: int = 1  # that a row's gradient is computed from
 
     def release(
         self, *, n: int, sigma: float, ridge: float, distance: float, output_sigma: float
@@ -139,7 +140,8 @@ def shape(facts: Facts, clip: float | None, budget: Budget, smooth: float = 0.0)
         return Shape(found, facts.feature, constants.smoothness, facts.size, None)
     about = loss.structure
     span, rank = min(about.zero_out, facts.size), min(about.rank, facts.size)
-    return Shape(found, constants.lipschitz * _UP, constants.smoothness * _UP, rank, span)
+    bound, bend = constants.lipschitz * _UP, constants.smoothness * _UP
+    return Shape(found, bound, bend, rank, span, scores=facts.size // facts.columns)
 
 
 def tight(
@@ -243,9 +245,16 @@ def balanced_ridge(facts: Facts, sigma: float, curvature: float) -> float:
 
 
 def amount(budget: Budget) -> float:
-    """Return what the change of volume is measured against, for one row: epsilon, or rho."""
-    spent = budget.epsilon if isinstance(budget, ApproxDP) else getattr(budget, "rho", 1.0)
-    return float(spent) / budget.unit.rows
+    """Return what the change of volume is measured against, for one row: epsilon, or a loss.
+
+    A loss within +-c has a rho of about c^2/2, and of about c where it is large.
+    """
+    spent = 1.0
+    if isinstance(budget, ApproxDP):
+        spent = budget.epsilon
+    elif isinstance(budget, ZCDP):
+        spent = max(budget.rho, math.sqrt(2 * budget.rho))
+    return spent / budget.unit.rows
 
 
 def certified_distance(
@@ -261,7 +270,7 @@ def certified_distance(
         tilt=tilt,
         ridge=ridge,
         reach=_largest_weights(facts, shape, ridge, tilt),
-        classes=shape.span or 1,
+        classes=shape.scores,
         dense=False,
         steepness=shape.steepness,
     )
@@ -298,10 +307,10 @@ def rough_sigma(budget: Budget, shape: Shape) -> float:
         return reach / budget.mu_per_row()
     if isinstance(budget, ApproxDP) and shape.kind == "glm":
         return 1.16 * reach / budget.mu_per_row()
-    spans = (shape.span or 1) * budget.adjacency.factor
-    mean = math.sqrt(spans) if shape.span else math.sqrt(2 / math.pi)
-    if isinstance(budget, ApproxDP):
-        mean += math.sqrt(2 * math.log(1 / budget.delta))
+    spans = math.sqrt(shape.span or 1)
+    if not isinstance(budget, ApproxDP):
+        return 1.4 * spans * reach / budget.mu_per_row()
+    mean = spans + math.sqrt(2 * math.log(1 / budget.delta))
     return reach / (math.sqrt(mean**2 + 1.8 * amount(budget)) - mean)
 
 

@@ -32,6 +32,7 @@ from ..kernels.dual import twin_seconds
 from ..losses.base import MarginLoss
 from ..plans import BasePlan, Floats, Progress, Round, Solver
 from ..privacy.budget import ApproxDP, Budget
+from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger
 from ..privacy.releases import StableGaussianRelease
 from ..privacy.stability import regularised_minimiser
@@ -157,6 +158,7 @@ def plan(
     sizes = tuple(n >> i for i in range(1, n.bit_length()))
     cap = _cap(facts, bound * step, sizes, noise)
     distances, sigmas = [], []
+    unit = _unit_noise(budget, n)
     for i, size in enumerate(sizes):
         length = step / 4.0 ** (i + 1)
         ridge = 2 / (length * size) + facts.ridge
@@ -168,7 +170,7 @@ def plan(
             distance=distances[-1],
             adjacency=budget.adjacency,
         )
-        sigmas.append(noise * bound * length if paper else moved / mu * (1 + 1e-9) * _UP)
+        sigmas.append(noise * bound * length if paper else moved * unit)
     return Plan(
         solver="phased_erm",
         problem=problem,
@@ -233,6 +235,14 @@ def risk(facts: Facts, budget: Budget) -> float:
 
 def _gradients(facts: Facts, budget: Budget) -> float:
     return float(USUAL_PASSES * facts.n)
+
+
+def _unit_noise(budget: Budget, n: int) -> float:
+    """Return the noise on weights that neighbours move by 1."""
+    adjacency = budget.adjacency.value
+    return _UP * calibrate(
+        lambda s: StableGaussianRelease(1.0, s, adjacency, _THEOREM, rows=(0, n)), budget
+    )
 
 
 def _share(budget: Budget, slack: float) -> float:

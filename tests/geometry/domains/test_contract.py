@@ -86,6 +86,7 @@ def check_minimiser(example, g):
         assert g @ best <= np.min(vertices @ g) + slack
 
 
+@pytest.mark.slow
 @usual
 @given(d=sizes, seed=seeds)
 def test_linear_minimiser(build, d, seed):
@@ -190,6 +191,7 @@ def test_no_member_is_beyond_the_sizes(build, d, seed):
         assert meets or diameter <= 2.0 * min(radius, reach) * more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 4])
 def test_sizes_are_attained_where_they_are_exact(build, d):
     if "and" in build.kind:
