@@ -157,10 +157,12 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
     rows, table_for = _rows(options, encoder)
-    planned = options.planned = make_planned(options, request, rows, encoder, loaded)
+    once = options.checkpoint is not None
+    planned = make_planned(options, request, rows, encoder, loaded=loaded, one_pass=once)
+    options.planned = planned
     plan = planned.fit
     table = table_for(plan)
-    _foretell(planned)
+    _foretell(plan)
     result, counted = _run(options, planned, table, ledger)
     saved = SavedModel(
         request.setup.model(result.weights),
@@ -248,13 +250,12 @@ def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
     return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
 
 
-def _foretell(planned: Planned) -> None:
+def _foretell(plan: BasePlan) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
     from .request import predicted, promising, warnings
 
-    _, sentence, _ = predicted(planned.fit)
-    odd = warnings(planned.fit, planned.budget)
-    for note in [*odd, *([] if promising(sentence) else [sentence])]:
+    _, sentence, _ = predicted(plan)
+    for note in [*warnings(plan), *([] if promising(sentence) else [sentence])]:
         print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
 
 
@@ -353,7 +354,7 @@ def _record(
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
         "prospects": predicted(plan)[1],
-        "warnings": warnings(plan, options.planned.budget),
+        "warnings": warnings(plan),
         "reproducible": saved.certificate.reproducible,
         "rows_counted": count_record(saved.rows_counted),
         "rules": rules(saved.schema),
