@@ -71,7 +71,7 @@ def _number(record: Any, path: Path, rng: random.Random, words: list[str]) -> An
 
 def _scaled(record: Any, path: Path, rng: random.Random, words: list[str]) -> Any:
     """Multiply a number, by a little or a lot."""
-    numbers = [p for p in paths(record) if type(at(record, p)) in (int, float)]
+    numbers = [p for p in paths(record) if _is_small(at(record, p))]
     if not numbers:
         return record
     path = rng.choice(numbers)
@@ -79,6 +79,11 @@ def _scaled(record: Any, path: Path, rng: random.Random, words: list[str]) -> An
     factor = rng.choice((-1, 1 + 1e-12, 0.5, 2, 10, 1e3, 1e6, 1e9, 1e-3, 1e-9))
     scaled = value * factor
     return put(record, path, int(scaled) if isinstance(value, int) else scaled)
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether a value is a number that can be multiplied."""
+    return type(value) in (int, float) and abs(value) < 10**100
 
 
 def _sized(record: Any, path: Path, rng: random.Random, words: list[str]) -> Any:

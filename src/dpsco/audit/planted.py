@@ -40,7 +40,7 @@ class Bug:
 
     key: str
     summary: str
-    breaks: str  # "replay", "ledger", "noise law", "independence" or "cost"
+    breaks: str  # "replay", "ledger", "noise law", "independence", "cost" or "work"
     plant: Callable[[str], Any]  # the solver's key -> a context manager
 
 
@@ -204,6 +204,20 @@ def _filled(block: Block) -> bool:
     return bool(np.any(np.asarray(block.rows, dtype=float)))
 
 
+def _work_from_rows(solver: str) -> Any:
+    """Look at the rows once more if they lean to one side, as an early exit does."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            if _leans(source.rows()):
+                source.rows()
+            return run(plan, source, ledger, progress)
+
+        return buggy
+
+    return _instead(solver, wrap)
+
+
 class _Between:
     """Stands between a solver and its ledger: changes answers, or leaves releases out."""
 
@@ -256,5 +270,6 @@ BUGS: dict[str, Bug] = {
         Bug("start_from_data", "the first iterate looks at a row", "replay", _start_from_data),
         Bug("branch_on_rows", "what is done depends on a sum", "replay", _branch(_leans)),
         Bug("branch_on_any", "what is done depends on there being any", "replay", _branch(_filled)),
+        Bug("work_from_rows", "how much is computed depends on a row", "work", _work_from_rows),
     )
 }

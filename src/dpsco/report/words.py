@@ -110,8 +110,9 @@ NOT_COVERED: tuple[tuple[str, str], ...] = (
     ),
     (
         "Timing and floating point",
-        "Nobody may time the run from outside. What leaves lies on a public lattice, where "
-        "Gaussian noise and selections have their exact law.",
+        "How much a run computes is planned, but for the milestones that the certificate lists; "
+        "time within a pass is not, so nobody may time the run from outside. What leaves lies on a "
+        "public lattice, where Gaussian noise and selections have their exact law.",
     ),
     (
         "A forged certificate",
