@@ -227,9 +227,17 @@ CELLS = [
 ]
 
 
+def series_of(values, dtype=None):
+    """Return a column; older pandas raises what a cell says, or holds no integer that large."""
+    try:
+        return pd.Series(values, dtype=dtype)
+    except (OverflowError, RuntimeError, ValueError):
+        return pd.Series(object_vector(values), dtype=object)
+
+
 def pandas_of(rows, dtype=None):
     return pd.DataFrame(
-        {name: pd.Series([row[k] for row in rows], dtype=dtype) for k, name in enumerate("abc")}
+        {name: series_of([row[k] for row in rows], dtype) for k, name in enumerate("abc")}
     )
 
 
@@ -262,7 +270,7 @@ LABELS = {
     "list": list,
     "tuple": tuple,
     "objects": object_vector,
-    "series": pd.Series,
+    "series": series_of,
     "object series": lambda labels: pd.Series(labels, dtype=object),
     "polars objects": lambda labels: pl.Series("y", labels, dtype=pl.Object),
 }
