@@ -212,8 +212,8 @@ def test_histograms_get_their_share(budget, labels):
     mu = budget.mu_per_row() * budget.unit.rows
     assert own.mu**2 == pytest.approx(0.2 * mu**2, rel=1e-6)
     assert len(made.releases()) == 1 + labels
-    # Computed once more: k rows of a unit, each two bounds apart under replace-one.
-    factor = {"replace_one": 2.0}.get(budget.adjacency.value, 1.0)
+    # Computed once more: k rows of a unit, each of two bins apart under replace-one.
+    factor = {"replace_one": math.sqrt(2.0)}.get(budget.adjacency.value, 1.0)
     assert made.sigma == pytest.approx(
         factor * budget.unit.rows * math.sqrt(1 + labels) / (mu * math.sqrt(0.2)), rel=1e-5
     )

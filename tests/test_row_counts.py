@@ -26,6 +26,7 @@ from dpsco.row_counts import (
     PRECISE,
     SHARE,
     CountedPlan,
+    count_beside,
     plan_count,
     plan_with_count,
     run_with_count,
@@ -85,6 +86,14 @@ def test_every_solver_shares_its_budget_with_a_count(solver, name):
     )
     assert abs(found.count - N) <= 5.5 * found.sigma  # of Gaussian noise 4e-8 lies beyond
     assert (found.rows, found.entries) == (N, None)
+    # The plan of the fit is one of the whole budget, and finds room for the count again.
+    assert made.fit.budget == budget
+    again = count_beside(dp.load_plan(made.fit.to_json()))
+    assert again == made
+    beside = count_beside(alone)  # a coarsely calibrated plan may have room, too
+    assert beside is None or beside.cost.satisfies(budget)
+    if solver == "noisy_gd":
+        assert beside is None
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
@@ -213,6 +222,8 @@ def test_parts_that_do_not_belong_together_are_refused():
             CountedPlan(count=made.count, fit=fit)
     with pytest.raises(ParameterError, match="plan_with_count"):
         run_with_count(made.fit, (ROWS, LABELS))
+    with pytest.raises(ParameterError, match="rows of 9 numbers"):  # before anything is paid
+        counted(query=PresentRows(3, 9))
 
 
 def test_rows_that_come_once_are_not_counted():

@@ -1,7 +1,9 @@
 """Runs that survive a crash: the file from which a run of rounds goes on where it stopped.
 
 All noise of a run follows from its root key, so the file holds that key, which is secret, and what
-is public: the plan, the round, and the vectors that the next rounds build on. A round is committed
+is public: the plan, the round, and the vectors that the next rounds build on. Where noise is
+correlated, it also holds the exact sum of each round, which key and answers would tell as well:
+later rounds build on it, and it is erased with the key. A round is committed
 when one transaction has brought them to the disk, before anybody hears of the round. A process that
 dies before that has shown nothing, and the round is done again with the same noise; a round that
 was committed is never done again. When the run is over the key is erased and the result stays.
@@ -176,7 +178,10 @@ class Checkpoint(Unique):
     def resume(self, run: RoundRun) -> None:
         """Bring a run that has not begun to where the file stands."""
         if self.round:
-            run.resume(self.round, self._state)
+            try:
+                run.resume(self.round, self._state, self._store.secrets())
+            except (LedgerError, ParameterError) as problem:
+                raise self._store.damaged(f"its sums do not give its state ({problem})") from None
             self._note(digest_of(self.run, self.round, self._state))
 
     def commit(self, run: RoundRun) -> None:
@@ -196,7 +201,7 @@ class Checkpoint(Unique):
         digest = digest_of(self.run, run.round, state)
         if self._used.get(run.round, digest) != digest:
             raise LedgerError(reused(self.run, run.round))
-        self._store.commit(run.round, state, digest)
+        self._store.commit(run.round, state, digest, run.secret())
         self.round, self._state = run.round, state
         self._note(digest)
 
@@ -277,7 +282,7 @@ def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:
     if certificate.releases != flatten(plan.releases()):
         return "it lists other releases"
     missing = {*plan.enforced, *plan.trusted} - {*certificate.enforced, *certificate.trusted}
-    if missing:
+    if missing or not certificate.trusted:  # the caveat of checkpoints is there at least
         return "it leaves out what the plan enforces or takes on trust"
     problems = certificate.verify(second_witness=False).problems
     return problems[0] if problems else None

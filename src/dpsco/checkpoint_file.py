@@ -31,7 +31,7 @@ from .privacy.randomness import fresh_name
 
 Floats = NDArray[np.float64]
 
-SCHEMA = "dpsco.checkpoint/2"
+SCHEMA = "dpsco.checkpoint/3"
 NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _EXACT = "<f8"
@@ -40,6 +40,7 @@ _TABLES = (
     "origin TEXT)",
     "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
+    "CREATE TABLE secrets (round INTEGER PRIMARY KEY, numbers BLOB)",  # erased with the root
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
     "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
@@ -226,6 +227,16 @@ class Store:
             raise self.damaged("its key cannot be read")
         return secret
 
+    def secrets(self) -> list[Floats]:
+        """Return what the rounds so far have left for later ones, in order; not to be shown."""
+        query = "SELECT numbers FROM secrets ORDER BY round"
+        with self._explained():
+            rows = self._database.execute(query).fetchall()
+        try:
+            return [np.frombuffer(numbers, dtype=_EXACT).astype(float) for (numbers,) in rows]
+        except (ValueError, TypeError):
+            raise self.damaged("its sums cannot be read") from None
+
     def purse(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
         (state,) = self._row("SELECT state FROM purse")
@@ -244,14 +255,21 @@ class Store:
             found = self._database.execute("SELECT record, ended, seal FROM certificate").fetchone()
         return None if found is None else Ending(*found)
 
-    def commit(self, round: int, state: Mapping[str, Floats], digest: str) -> None:
+    def commit(
+        self, round: int, state: Mapping[str, Floats], digest: str, secret: Floats | None = None
+    ) -> None:
         """Put a round and its vectors in the place of those of the round before it.
+
+        A ``secret`` is kept beside those of the rounds before.
 
         Raises:
             LedgerError: the file does not stand at the round before; it is left as it is.
         """
         with self._transaction() as database:
             _write(database, state)
+            if secret is not None:
+                numbers = np.ascontiguousarray(secret, dtype=_EXACT).tobytes()
+                database.execute("INSERT INTO secrets VALUES (?, ?)", (round, numbers))
             query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
             if database.execute(query, (round, digest, round - 1)).rowcount != 1:
                 raise LedgerError(
@@ -263,8 +281,8 @@ class Store:
         """Put the result in the place of the state; erase the key, and how large the files are."""
         (origin,) = self._row("SELECT origin FROM about")
         with self._transaction() as database:
-            database.execute("DELETE FROM root")
-            database.execute("DELETE FROM vectors")
+            for table in ("root", "secrets", "vectors"):
+                database.execute(f"DELETE FROM {table}")
             _write(database, kept)
             database.execute("UPDATE progress SET digest = ?", (digest,))
             database.execute("UPDATE about SET origin = ?", (shareable(origin),))

@@ -82,6 +82,15 @@ class BasePlan:
         return self.problem.loss.trusted
 
     @property
+    def milestones(self) -> tuple[tuple[int, ...], ...]:
+        """Where the work of a run may end: for each minimisation, after how many Hessians.
+
+        Empty where a run always computes the same amount. What milestones can tell of a row is
+        said under `trusted`.
+        """
+        return ()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What whoever reads the plan should know before the run, in sentences."""
         return ()

@@ -154,15 +154,13 @@ class CountedPlan:
     """The count and the fit, under one budget; made by `plan_with_count`."""
 
     count: CountPlan
-    fit: BasePlan  # with what is left of the budget
+    fit: BasePlan  # whose budget is the whole, of which its noise leaves enough for the count
 
     def __post_init__(self) -> None:
         first, fit = self.count, self.fit
-        pairs = {
+        pairs: dict[str, tuple[Any, Any]] = {
             "rows": (first.n, fit.n),
-            # A fit's stability is computed for its own adjacency, and charged under the whole's.
-            "adjacencies": (first.budget.adjacency, fit.budget.adjacency),
-            "units": (first.budget.unit, fit.budget.unit),
+            "budgets": (first.budget, fit.budget),
         }
         for name, (one, other) in pairs.items():
             if one != other:
@@ -170,6 +168,10 @@ class CountedPlan:
                     f"count and fit have different {name}, {one} and {other}. Make the plan with "
                     "plan_with_count."
                 )
+        if first.query.slots and first.query.width != fit.d:
+            raise ParameterError(
+                f"the count is of rows of {first.query.width} numbers, the fit's rows have {fit.d}."
+            )
 
     def releases(self) -> tuple[Release, ...]:
         """Return every release, in order."""
@@ -229,7 +231,8 @@ def plan_with_count(
 
     def fit(left: Budget, key: str) -> BasePlan:
         facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
-        return api.plan(problem, budget=left, solver=key, **facts)
+        made = api.plan(problem, budget=left, solver=key, **facts)
+        return dataclasses.replace(made, budget=budget)
 
     return shared_budget.plan_within(
         budget,
@@ -240,6 +243,22 @@ def plan_with_count(
         beside="a count of the rows",
         instead=_INSTEAD,
     )
+
+
+def count_beside(plan: BasePlan, query: PresentRows | None = None) -> CountedPlan | None:
+    """Return a plan with the count that its budget has room for; None if it has none.
+
+    The fit of `plan_with_count` has, also after it was written to a file and read again.
+
+    Args:
+        plan: of a fit.
+        query: as in `plan_count`.
+    """
+    try:
+        found = CountedPlan(count=plan_count(plan.budget, n=plan.n, query=query), fit=plan)
+        return found if found.cost.satisfies(plan.budget) else None
+    except AssumptionError:
+        return None
 
 
 def run_with_count(

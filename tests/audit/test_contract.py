@@ -11,7 +11,7 @@ import dpsco as dp
 from dpsco.audit import contract
 from dpsco.codec import encode
 from dpsco.plans import Round
-from dpsco.privacy import prefix_sums
+from dpsco.privacy import lattice, prefix_sums
 from dpsco.privacy.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -163,12 +163,10 @@ def test_run_slips_are_seen(plan, monkeypatch):
 
 def test_law_of_the_noise_has_power(plan, monkeypatch):
     """240 numbers: the false alarm is 1e-6, and noise 40 % too small or too large is seen."""
-    from dpsco.privacy.randomness import Stream
-
-    drawn = Stream.normals
+    drawn = lattice.rounded_normals
     for scale, seen in ((0.6, True), (1.4, True), (1.0, False)):
         with monkeypatch.context() as patch:
-            patch.setattr(Stream, "normals", lambda self, shape, s=scale: drawn(self, shape) * s)
+            patch.setattr(lattice, "rounded_normals", lambda w, n, by, s=scale: drawn(w, n, by * s))
             found = contract.check_noise(plan, DATA, seeds=range(24))
         assert bool(found) == seen
         assert all("240 numbers" in line for line in found)

@@ -115,13 +115,34 @@ def test_a_count_that_cannot_be_is_left_out_or_refused(dpsco, refused, files):
     assert "so few rows" in refused(*command, "--epsilon", 1, "--count-rows")
     plan = files / "plan.json"
     facts = ["--schema", files / "plain.json", "--n", ROWS, "--epsilon", 1, "-o", plan]
-    assert dpsco("plan", *facts)[0] == 0
+    assert dpsco("plan", *facts, "--no-count-rows")[0] == 0
     command[1] = files / "good.csv"
     code, out, _ = dpsco(*command, "--plan", plan)
-    assert "spends the whole budget on the fit" in out
+    assert "spends its whole budget on the fit" in out
     assert "whole budget" in refused(*command, "--plan", plan, "--count-rows", "--force")
     kept = ["--checkpoint", files / "c", "--epsilon", 1, "--count-rows", "--force"]
     assert "checkpoint" in refused(*command, *kept)
+
+
+def test_a_plan_leaves_room_for_the_count(dpsco, files):
+    """And is the plan that fit makes by itself: the same noise, the same model and count."""
+    plan = files / "plan.json"
+    facts = ["--schema", files / "plain.json", "--n", ROWS, "--epsilon", 1, "-o", plan]
+    code, out, _ = dpsco("plan", *facts)
+    assert code == 0
+    assert "count of rows: 1 % of ApproxDP" in out
+    assert fit(dpsco, files, "good", "plain")[0] == 0
+    first = SavedModel.load(files / "model.json")
+    command = ["fit", files / "good.csv", "--schema", files / "plain.json", "--plan", plan]
+    assert dpsco(*command, "-o", files / "second.json", "--seed", 3)[0] == 0
+    second = SavedModel.load(files / "second.json")
+    assert second.rows_counted == first.rows_counted
+    assert second.plan == first.plan
+    np.testing.assert_array_equal(second.model.coef, first.model.coef)
+    few = ["--d", 5, "--feature-norm", 1, "--classes", 2, "--n", 100, "--epsilon", 1]
+    assert "rows are not counted: so few rows" in dpsco("plan", *few)[1]
+    record = json.loads(dpsco("plan", *few[:-3], 5000, "--epsilon", 1, "--json")[1])
+    assert record["count_rows"] == 100.0
 
 
 def test_few_rows_are_counted_without_their_entries(dpsco, files):

@@ -532,3 +532,17 @@ def test_settings_are_read_like_other_numbers(text, value):
     given = ["fit", "a.csv", "--schema", "s.json", "-o", "m.json", "--setting", f"quantile={text}"]
     ((name, found),) = parser().parse_args(given).setting
     assert (name, found, type(found)) == ("quantile", value, type(value))
+
+
+@pytest.mark.parametrize("timing", [False, True])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_time_is_told_only_if_asked_for(home, make, tmp_path, capsys, timing, form):
+    """How long a private computation takes is none of the reader's business."""
+    more = [*QUICK, *form, *(["--timing"] if timing else [])]
+    files = ["--certificate", tmp_path / "c.json"]
+    assert make.fit(home, tmp_path / "m.json", *more, *files) == 0
+    out, err = capsys.readouterr()
+    assert not re.search(r"\d s\b|second", out)
+    assert bool(re.search(r"took \d+\.\d s: not covered by the certificate", err)) == timing
+    for name in ("m.json", "c.json"):
+        assert not re.search(r"seconds|elapsed|duration", (tmp_path / name).read_text())

@@ -224,6 +224,36 @@ def test_a_real_interrupt(paid):
     assert "Traceback" not in err
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid, name, tmp_path):
+    path, command = paid
+    command[command.index("rounds=2")] = "rounds=400000"
+    command += ["--certificate", tmp_path / "c.json", "--report", tmp_path / "r.html"]
+    before = sorted(tmp_path.iterdir())
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dpsco", *map(str, command)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while running.poll() is None:
+            time.sleep(0.02)
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                if database.execute("SELECT COUNT(*) FROM spends").fetchone()[0]:
+                    break
+        assert any(found.name.endswith(".dpsco-draft") for found in tmp_path.iterdir())
+        running.send_signal(getattr(signal, name))
+        err = running.communicate(timeout=60)[1]
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 128 + getattr(signal, name)
+    assert (
+        f"dpsco fit: ended by {name}. No model was written, but the ledger {path} has been" in err
+    )
+    assert "Traceback" not in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_purse_that_refuses_has_not_paid(tmp_path):
     path = tmp_path / "a.ledger"
     dp.Odometer(path, dp.ApproxDP(0.1, 1e-6))

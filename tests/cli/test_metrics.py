@@ -139,13 +139,15 @@ def test_the_noise_is_the_ledgers():
     X, labels = np.array([[1.0], [9.0], [4.0]]), np.array([2.0, 11.0, np.nan])
     found = metrics.release(NUMBER, X, labels, BUDGET, randomness=dp.Randomness.seeded(3))
     total = np.array([0.2, 0.02])  # errors 1 and 1 of 10; the third row adds nothing
-    sigma = dp.privacy.gaussian_sigma(BUDGET, bound=math.sqrt(2.0), rows=(0, 3))
+    width = math.sqrt(2.0)  # of two numbers in [0, 1], and how far apart two rows' can be
+    sigma = dp.privacy.gaussian_sigma(BUDGET, bound=width, rows=(0, 3), diameter=width)
     (release,) = found.certificate.releases
-    assert release.bound == math.nextafter(math.sqrt(2.0), 3.0)
+    assert release.bound == release.diameter == math.nextafter(math.sqrt(2.0), 3.0)
     assert release.rows == (0, 3)
     assert sigma <= release.sigma <= sigma * (1 + 1e-12)
     ledger = dp.Ledger(release, BUDGET, randomness=dp.Randomness.seeded(3))
-    means = ledger.gaussian(total, bound=release.bound, sigma=release.sigma, rows=(0, 3)) / 3
+    declared = {"bound": release.bound, "sigma": release.sigma, "diameter": release.diameter}
+    means = ledger.gaussian(total, rows=(0, 3), **declared) / 3
     assert found.values["MAE"] == pytest.approx(10 * means[0], rel=1e-12)
     assert found.values["RMSE"] == pytest.approx(10 * math.sqrt(max(means[1], 0)), rel=1e-12)
     assert found.baseline == {}  # a constant that is public would be a straw man
@@ -175,13 +177,14 @@ def test_noisy_metrics_centre_on_the_exact_ones():
         assert value == pytest.approx(exact.values[name], rel=0.02, abs=0.01)
 
 
-def test_replace_one_pays_twice_zero_out():
+def test_replace_one_pays_for_the_distance_of_two_rows():
+    """Parts in [0, 1]: right or wrong, loss, one of two classes. Of norm sqrt(3), 2 apart."""
     sigmas = []
     for adjacency in ("replace_one", "zero_out"):
         budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
         found = metrics.release(BINARY, np.zeros((9, 1)), np.zeros(9), budget)
         sigmas.append(found.certificate.releases[0].sigma)
-    assert sigmas[0] == pytest.approx(2 * sigmas[1], rel=1e-6)
+    assert sigmas[0] == pytest.approx(2 / math.sqrt(3) * sigmas[1], rel=1e-6)
 
 
 def test_labels_of_a_schema():

@@ -161,9 +161,5 @@ def test_devices_and_pipes_are_neither_replaced_nor_read(refused, home, model, t
     # As inputs: each of these would wait for somebody to write into the pipe.
     refused("fit", tmp_path / "pipe.csv", "--schema", home / "schema.json", "--epsilon", 1, *out)
     refused("predict", model, tmp_path / "pipe.parquet", "-o", tmp_path / "p.csv")
-    refused("fit", home / "people.csv", "--schema", pipe, "--epsilon", 1, *out)
-    refused(*fit[:4], "--plan", pipe, *out)
-    refused("verify", pipe)
-    refused("predict", pipe, home / "fresh.csv", "-o", tmp_path / "p.csv")
     refused(*fit, *out, "--odometer", pipe)
     refused(*fit, *out, "--solver", "acc_srgd", "--checkpoint", pipe)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dpsco import cli
+from dpsco.row_counts import plan_with_count
 
 
 def test_solvers_lists_every_one_within_100_columns(capsys):
@@ -79,19 +80,22 @@ def test_plan_is_the_librarys_own(dpsco, tmp_path):
 
     path = tmp_path / "plan.json"
     options = ["--solver", "noisy_gd", "--option", "rounds=7", "--adjacency", "zero_out"]
-    command = ["plan", *FACTS, "--classes", "no,yes", "--delta", 1e-7, *options, "-o", path]
+    start = ["plan", *FACTS, "--classes", "no,yes", "--delta", 1e-7, *options]
+    command = [*start, "--no-count-rows", "-o", path]
     assert dpsco(*command)[0] == 0
     found = dp.load_plan(path.read_text())
     setup = dp.models.setup_for("logistic", feature_norm=1.0, classes=["no", "yes"])
-    made = dp.plan(
-        setup.problem(),
-        n=20_000,
-        d=5,
-        budget=dp.ApproxDP(1.0, 1e-7, adjacency="zero_out"),
-        solver="noisy_gd",
-        options={"rounds": 7},
-    )
+    facts = {
+        "n": 20_000,
+        "d": 5,
+        "budget": dp.ApproxDP(1.0, 1e-7, adjacency="zero_out"),
+        "solver": "noisy_gd",
+        "options": {"rounds": 7},
+    }
+    made = dp.plan(setup.problem(), **facts)
     assert found == made
+    assert dpsco(*start, "-o", path, "--force")[0] == 0
+    assert dp.load_plan(path.read_text()) == plan_with_count(setup.problem(), **facts).fit
     code, out, _ = dpsco(*command[:-2], "--json")
     record = json.loads(out)
     assert code == 0

@@ -29,9 +29,21 @@ def test_nothing_in_the_first_second(clock):
     assert screen.getvalue() == ""
 
 
+@pytest.mark.parametrize("timing", [False, True])
+def test_time_is_shown_only_if_asked_for(clock, timing):
+    screen = Terminal()
+    with Bar("fitting", screen, timing=timing) as bar:
+        clock[0] += 3.0
+        bar.tick()
+        assert screen.getvalue().endswith("fitting ... 3 s" if timing else "fitting ...")
+        clock[0] += 3.0
+        bar(1, 4)
+    assert (" s left" in screen.getvalue()) == timing
+
+
 def test_the_bar(clock):
     screen = Terminal()
-    with Bar("fitting", screen) as bar:
+    with Bar("fitting", screen, timing=True) as bar:
         clock[0] += 2.0
         bar(1, 4)
         first = screen.getvalue()
@@ -60,7 +72,7 @@ def test_no_terminal_no_bar(clock):
 
 def test_the_seconds_count_until_something_is_known(clock):
     screen = Terminal()
-    with Bar("fitting", screen) as bar:
+    with Bar("fitting", screen, timing=True) as bar:
         bar.tick()
         assert screen.getvalue() == ""
         clock[0] += 3.0
@@ -81,7 +93,7 @@ def test_a_thread_watches_the_clock(monkeypatch):
     monkeypatch.setattr(progress, "_TICK", 0.001)
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     screen = Terminal()
-    with Bar("fitting", screen):
+    with Bar("fitting", screen, timing=True):
         for _ in range(500):
             if screen.getvalue():
                 break

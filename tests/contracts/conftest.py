@@ -144,6 +144,23 @@ class Case:
         return found["full" if self.adjacency == "replace_one" else "nan"], found
 
     @property
+    def adversarial(self):
+        """Return a table with equal rows, and 50 neighbours that tip it one way or the other."""
+        X = np.tile(self.data[0][1] / 4, (N, 1))
+        labels = [np.array([part[1]] * N) for part in self.data[1:]]
+        table, found = (X, *labels), {}
+        for row in (0, N // 4, N // 2, N - 1):
+            found |= {f"{kind} {row}": data for kind, data in neighbours(table, row).items()}
+        rng = np.random.default_rng(0)
+        for k in range(max(10, 50 - len(found))):
+            scale, label = 10.0 ** rng.integers(-9, 9), None
+            if labels and labels[0].dtype.kind == "f" and not set(labels[0]) <= {-1.0, 1.0}:
+                label = labels[0][0] + rng.choice([-1.0, 1.0]) * 10.0 ** rng.integers(-7, 1)
+            row = int(rng.integers(N))
+            found[f"random {k}"] = change(table, row, rng.standard_normal(D) * scale, label)
+        return table, found
+
+    @property
     def _alone(self):
         X, *labels = self.compared(0, "full")[1]["full"]
         return (np.where(np.arange(len(X))[:, None] == 0, X, np.nan), *labels)

@@ -129,6 +129,46 @@ def test_replay_drops_a_class(case):
     assert contract.check_replay(case.plan, *pair, row=0) == []
 
 
+def test_work_does_not_depend_on_a_row(solver, planned):
+    """Gradients, Hessians, passes and reads on 50 neighbours."""
+    for case in planned(solver, "replace_one"):
+        data, others = case.adversarial
+        assert len(others) >= 50
+        assert contract.check_work(case.plan, data, others) == [], case.id
+
+
+def test_milestones_are_stated(solver, planned):
+    for case in planned(solver):
+        stated = any("public milestones" in line for line in case.plan.trusted)
+        assert stated == bool(case.plan.milestones)
+        if case.plan.milestones:
+            assert "public milestones" in str(contract.record(case.plan, case.data).certificate)
+
+
+@pytest.mark.parametrize("key", ["approx_objective_perturbation", "phased_erm"])
+@pytest.mark.parametrize("bug", ["rounds", "tries"])
+def test_early_exits_are_seen(key, bug, planned, monkeypatch):
+    """A minimisation that ends when it can: between its rounds, or within one."""
+    from dpsco.solvers import minimise as module
+
+    monkeypatch.setattr(module, "PARTS", (1,))
+    if bug == "rounds":
+        one_by_one = module.Effort(5, tuple(range(1, 40)))
+        monkeypatch.setattr(module, "effort", lambda size, condition: one_by_one)
+    else:
+        work = module._round
+
+        def hasty(objective, place, model, tries):
+            small = float(np.linalg.norm(place.gradient)) < 1e-8
+            work(objective, place, model, 1 if small else tries)
+
+        monkeypatch.setattr(module, "_round", hasty)
+    found = []
+    for case in planned(key, "replace_one"):
+        found += contract.check_work(case.plan, *case.adversarial)
+    assert found
+
+
 def test_ledger_equals_plan(case):
     assert contract.check_ledger(case.plan, case.data) == []
 

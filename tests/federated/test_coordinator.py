@@ -346,9 +346,9 @@ def reachable(thing, depth=8):
     return arrays
 
 
-@pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
-def test_the_exact_sum_is_kept_nowhere(setting, solver):
-    coordinator = Coordinator(setting.plan(solver))
+def test_the_exact_sum_is_kept_nowhere(setting):
+    """Where noise is independent. Correlated noise builds on the sums before: they stay secret."""
+    coordinator = Coordinator(setting.plan("dp_sgd_single_epoch"))
     total = np.array([1.25, -3.5, 7.0, 11.0, 13.0])
     coordinator.receive_sum(total, round=0, workers=None)
 

@@ -28,7 +28,6 @@ from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import (
     KINDS,
     SELECTION_NOISES,
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -58,7 +57,6 @@ PLANS = {
         [GaussianRelease(0.5, 20.0, rows=ROWS, count=7)],
         ZCDP(1.0, adjacency="zero_out"),
     ),
-    "discrete_gaussian": ([DiscreteGaussianRelease(1.0, 9.0, 0.25, rows=ROWS)], ZCDP(0.5)),
     "generalized_gaussian": (
         [GeneralizedGaussianRelease(1.0, 30.0, 3.5, rows=ROWS, count=2)],
         ApproxDP(4.0, 1e-5, unit=PERSON),
@@ -190,7 +188,9 @@ def test_json_states_everything(name):
     assert record["trusted"][:1] == list(TRUSTED)
     assert "AES-256" in record["randomness"]["description"]
     assert record["randomness"]["reproducible"] is False
-    assert record["numeric"] == ("grid" if name == "discrete_gaussian" else "float64")
+    assert record["numeric"] == (
+        "float64" if name in ("generalized_gaussian", "stable_gamma") else "exact"
+    )
     assert record["versions"]["dpsco"] == __version__
     assert record["versions"]["numpy"] == np.__version__
     assert set(record["versions"]) == {
@@ -234,9 +234,9 @@ def test_text_states_everything(name):
 
 
 def test_nothing_enforced_or_trusted_is_said():
-    plan = [DiscreteGaussianRelease(1.0, 9.0, 0.25, rows=ROWS)]
+    plan = [GaussianRelease(1.0, 9.0, rows=ROWS)]
     ledger = Ledger(plan, ZCDP(1.0))
-    ledger.discrete_gaussian(np.zeros(2, np.int64), bound=1.0, sigma=9.0, step=0.25, rows=ROWS)
+    ledger.gaussian(np.zeros(2), bound=1.0, sigma=9.0, rows=ROWS)
     certificate = ledger.close()
     assert certificate.enforced == certificate.trusted == ()
     assert len(re.findall(r"(enforced|trusted) +nothing", str(certificate))) == 2
@@ -270,10 +270,10 @@ def test_the_conjectured_pair_is_listed_as_trusted_where_it_is_used():
     assert not trusts("conjectured", "zero_out")  # there the pair is not used
 
 
-def test_only_a_run_on_the_grid_has_no_float_caveat():
-    grid = [DiscreteGaussianRelease(1.0, 9.0, 0.25, rows=ROWS)]
-    mixed = [*grid, GaussianRelease(1.0, 20.0, rows=ROWS)]
-    for plan, numeric in ((grid, "grid"), (mixed, "float64")):
+def test_only_laws_that_are_not_exact_have_a_float_caveat():
+    exact = [GaussianRelease(1.0, 20.0, rows=ROWS), SelectionRelease(1.0, 12.0, 8, rows=ROWS)]
+    mixed = [*exact, GeneralizedGaussianRelease(1.0, 30.0, 3.0, rows=ROWS)]
+    for plan, numeric in ((exact, "exact"), (mixed, "float64")):
         certificate = written(plan, ZCDP(1.0))
         assert certificate.numeric == numeric
         assert any("float64" in note for note in certificate.trusted) == (numeric == "float64")
@@ -393,7 +393,7 @@ WORDS = {
     "noise": SELECTION_NOISES,
     "pair": ["proved", "conjectured"],
     "name": MECHANISMS,
-    "numeric": ["float64", "grid"],
+    "numeric": ["float64", "exact"],
 }
 
 
@@ -456,8 +456,8 @@ WORDING = {
 AMOUNT = {"ApproxDP": "epsilon", "PureDP": "epsilon", "ZCDP": "rho", "GDP": "mu"}  # a larger budget
 UNRELATED = {
     "gaussian": {"releases.*.rows.*", "releases"},  # other rows, as far as the overlap stays
-    "gaussian, zero_out": {"releases.*.rows.*", "budget.adjacency"},  # add_remove costs the same
-    "discrete_gaussian": {"releases.*.rows.*", "releases.*.step"},
+    # add_remove costs the same, and a diameter counts where a row is replaced
+    "gaussian, zero_out": {"releases.*.rows.*", "releases.*.diameter", "budget.adjacency"},
     "generalized_gaussian": {"releases.*.rows.*"},
     "gumbel": {"releases.*.rows.*", "releases.*.candidates"},
     "laplace": {"releases.*.rows.*", "releases.*.candidates", "releases.*.noise"},  # pure DP alike
@@ -543,13 +543,16 @@ def test_a_forger_can_change_only_words_and_unrelated_numbers(name):
 def test_a_forger_cannot_pass_a_conjecture_or_floats_for_proved_or_exact():
     planned, budget = PLANS["poisson_gaussian"]
     record = written(planned, budget).to_json()
-    own, *caveats = record["trusted"]
-    assert len(caveats) == 3  # floats, the conjectured pair, the numerical accountant
+    _, *caveats = record["trusted"]
+    assert len(caveats) == 2  # the conjectured pair, the numerical accountant
     for caveat in caveats:
         kept = [note for note in record["trusted"] if note != caveat]
         assert not survives({**record, "trusted": kept})
-    assert not survives({**record, "numeric": "grid"})
-    assert not survives({**record, "numeric": "grid", "trusted": [own]})
+    floats = written(*PLANS["generalized_gaussian"]).to_json()
+    own, caveat = floats["trusted"]
+    assert "float64" in caveat
+    assert not survives({**floats, "numeric": "exact"})
+    assert not survives({**floats, "numeric": "exact", "trusted": [own]})
     seeded = written(planned, budget, randomness=Randomness.seeded(1)).to_json()
     assert survives(seeded)
     assert not survives({**seeded, "trusted": record["trusted"]})

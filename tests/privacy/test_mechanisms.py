@@ -13,9 +13,10 @@ import pytest
 from scipy import stats
 from scipy.special import gamma as gamma_function
 
-from dpsco.privacy import mechanisms
+from dpsco.privacy import lattice, mechanisms
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import SELECTION_NOISES
+from dpsco.privacy.selection import noisy_argmin
 
 FALSE_ALARM = 1e-6
 WRONG_SCALES = (0.9, 1.1)
@@ -48,6 +49,10 @@ def frequencies_p(counts, probabilities):
 # --- Gaussian ----------------------------------------------------------------------------
 
 
+def gaussian(source, shape, sigma):
+    return lattice.with_gaussian(source.words, np.zeros(shape), sigma, 2.0**-30 * sigma)
+
+
 def gaussian_p(draws, sigma):
     """KS against N(0, sigma^2), the sum of squares, and the product of neighbouring columns."""
     z = draws / sigma
@@ -62,17 +67,17 @@ def gaussian_p(draws, sigma):
 @pytest.mark.parametrize("sigma", [1e-3, 1.0, 7.5e4])
 def test_gaussian_has_its_law_and_a_wrong_scale_is_noticed(sigma):
     shape = (4000, 10)
-    right = mechanisms.gaussian(stream("gaussian", sigma), shape, sigma)
+    right = gaussian(stream("gaussian", sigma), shape, sigma)
     assert right.shape == shape
     assert right.dtype == np.float64
     assert gaussian_p(right, sigma) > FALSE_ALARM
     for wrong in WRONG_SCALES:
-        draws = mechanisms.gaussian(stream("gaussian", sigma, wrong), shape, wrong * sigma)
+        draws = gaussian(stream("gaussian", sigma, wrong), shape, wrong * sigma)
         assert gaussian_p(draws, sigma) < FALSE_ALARM
 
 
 def test_gaussian_test_notices_repeated_noise():
-    half = mechanisms.gaussian(stream("repeated"), (4000, 5), 1.0)
+    half = gaussian(stream("repeated"), (4000, 5), 1.0)
     assert gaussian_p(np.repeat(half, 2, axis=1), 1.0) < FALSE_ALARM
 
 
@@ -284,7 +289,7 @@ def test_quadrature_agrees_with_closed_forms():
 
 def selected(name, scores, scale, noise, count):
     source = stream("selection", name, noise)
-    picks = [mechanisms.noisy_argmin(source, scores, scale, noise) for _ in range(count)]
+    picks = [noisy_argmin(source.words, scores, scale, noise) for _ in range(count)]
     return np.bincount(picks, minlength=len(scores))
 
 
@@ -317,7 +322,7 @@ def test_no_noise_is_the_argmin_and_all_noise_is_uniform(noise):
     numbers = np.random.default_rng(1).normal(size=(200, 6))
     source = stream("limit", noise)
     for scores in numbers:
-        assert mechanisms.noisy_argmin(source, scores, 1e-12, noise) == np.argmin(scores)
+        assert noisy_argmin(source.words, scores, 1e-12, noise) == np.argmin(scores)
     counts = selected("uniform", numbers[0], 1e9, noise, 12_000)
     assert frequencies_p(counts, np.full(6, 1 / 6)) > FALSE_ALARM
     assert frequencies_p(counts, probabilities(numbers[0], 10.0, noise)) < FALSE_ALARM

@@ -1,11 +1,17 @@
 """Prefix sums that go on in another process: the same noise from there on, and nothing twice."""
 
+import math
+
+import mpmath
 import numpy as np
 import pytest
 
-from dpsco.errors import LedgerError, ParameterError
+from dpsco.errors import LedgerError
+from dpsco.privacy import open_releases
 from dpsco.privacy.budget import ApproxDP
+from dpsco.privacy.lattice import lattice_step, with_gaussian
 from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.prefix_encoding import Encoding, encoding_slack
 from dpsco.privacy.prefix_sums import MECHANISMS
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import PrefixSumRelease
@@ -34,12 +40,17 @@ def added(sums, rounds):
     return [sums.add(TOTALS[t], rows=batch(t)) for t in rounds]
 
 
+def resumed(sums, done):
+    prefix = added(opened()[1], range(done))[-1]
+    sums.resume(TOTALS[:done], row=batch(done)[0], prefix=prefix)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("done", [1, 3, 4, ROUNDS])
 def test_a_resumed_stream_goes_on_at_the_same_bits(name, done):
     prefixes = added(opened(name)[1], range(ROUNDS))
     ledger, sums = opened(name)
-    assert sums.resume(done, row=batch(done)[0], prefix=prefixes[done - 1]) is None
+    assert sums.resume(TOTALS[:done], row=batch(done)[0], prefix=prefixes[done - 1]) is None
     for prefix, expected in zip(added(sums, range(done, ROUNDS)), prefixes[done:], strict=True):
         assert prefix.tobytes() == expected.tobytes()
     assert sums.finished
@@ -48,27 +59,29 @@ def test_a_resumed_stream_goes_on_at_the_same_bits(name, done):
 
 def test_rows_of_rounds_that_are_over_enter_no_other_round():
     _, sums = opened()
-    sums.resume(3, row=batch(3)[0], prefix=np.zeros(SIZE))
+    resumed(sums, 3)
     with pytest.raises(LedgerError, match="each row enters one round"):
         sums.add(TOTALS[0], rows=batch(2))
 
 
 def test_the_rounds_that_are_left_must_be_run():
     ledger, sums = opened()
-    sums.resume(3, row=batch(3)[0], prefix=np.zeros(SIZE))
+    resumed(sums, 3)
     added(sums, range(3, ROUNDS - 1))
     with pytest.raises(LedgerError, match="prefix sums at round 7 of 8"):
         ledger.close()
 
 
-def test_the_prefix_is_copied():
-    answers = []
-    for later in (1.0, 99.0):
-        given, sums = np.ones(SIZE), opened()[1]
-        sums.resume(1, row=batch(1)[0], prefix=given)
-        given[:] = later
-        answers += added(sums, [1])
-    assert answers[0].tobytes() == answers[1].tobytes()
+@pytest.mark.parametrize("what", ["a sum", "the prefix"])
+def test_sums_that_do_not_give_the_released_prefix_are_refused(what):
+    """Else noise that was used on one sum would be used on another one."""
+    totals, prefix = TOTALS[:3].copy(), added(opened()[1], range(3))[-1]
+    (totals[1] if what == "a sum" else prefix)[2] += 2.0**-10
+    ledger, sums = opened()
+    with pytest.raises(LedgerError, match="do not give the prefix sum"):
+        sums.resume(totals, row=batch(3)[0], prefix=prefix)
+    with pytest.raises(LedgerError, match="broken"):
+        ledger.close()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +96,7 @@ def test_the_prefix_is_copied():
 def test_a_state_of_another_run_is_refused(rounds, row, length):
     ledger, sums = opened()
     with pytest.raises(LedgerError, match="cannot go on at round"):
-        sums.resume(rounds, row=row, prefix=np.zeros(length))
+        sums.resume(np.zeros((rounds, SIZE)), row=row, prefix=np.zeros(length))
     with pytest.raises(LedgerError, match="broken"):
         ledger.close()
 
@@ -91,28 +104,54 @@ def test_a_state_of_another_run_is_refused(rounds, row, length):
 def test_a_stream_that_has_begun_is_not_resumed():
     for begin in (
         lambda sums: added(sums, [0]),
-        lambda sums: sums.resume(1, row=batch(1)[0], prefix=np.zeros(SIZE)),
+        lambda sums: resumed(sums, 1),
     ):
         _, sums = opened()
         begin(sums)
         with pytest.raises(LedgerError, match="it was resumed before"):
-            sums.resume(2, row=batch(2)[0], prefix=np.zeros(SIZE))
+            resumed(sums, 2)
 
 
-@pytest.mark.parametrize("rounds", [0, -1, 1.5])
-def test_rounds_are_a_number_of_rounds(rounds):
-    with pytest.raises(ParameterError, match="rounds must be"):
-        opened()[1].resume(rounds, row=FIRST, prefix=np.zeros(SIZE))
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_prefix_sums_are_a_function_of_numbers_on_the_lattice(name, monkeypatch):
+    """Each row of C x meets its noise as integers; the rest sees nothing but what left."""
+    left = []
+
+    def remembered(words, exact, sigma, step):
+        left.append((exact, with_gaussian(words, exact, sigma, step), step))
+        return left[-1][1]
+
+    monkeypatch.setattr(open_releases, "with_gaussian", remembered)
+    prefixes = added(opened(name)[1], range(ROUNDS))
+    noise = described(name, ROUNDS)
+    exact, noisy = (np.array([each[k] for each in left]) for k in (0, 1))
+    assert exact == pytest.approx(noise.encoder() @ TOTALS, rel=1e-12, abs=1e-12)
+    (step,) = {each[2] for each in left}
+    norm, size = noise.column_norm, noisy.size
+    assert step == lattice_step(norm, size)
+    assert np.array_equal(noisy / step, np.rint(noisy / step))
+    rows = iter(noisy)
+    decoder = noise.start(lambda: next(rows))
+    decoded = np.cumsum([decoder.next() for _ in range(ROUNDS)], axis=0)
+    assert np.array(prefixes).tobytes() == decoded.tobytes()
 
 
-def test_a_batch_meets_its_noise_before_anything_is_rounded():
-    """Else a small sum is rounded on a large prefix, and the noise cannot hide how it was."""
-    _, quiet = opened()
-    noise = np.diff([quiet.add(np.zeros(SIZE), rows=batch(t)) for t in (0, 1)], axis=0)[0]
-    assert np.abs(noise).min() > 0.01
-    unit = 256.0  # between two numbers of the prefix's size
-    _, sums = opened()
-    first = sums.add(np.full(SIZE, 1.5 * 2.0**60), rows=batch(0))
-    total = unit / 2 - np.sign(noise) * 0.001  # the noise decides which way the sum is rounded
-    found = sums.add(total, rows=batch(1)) - first
-    assert found.tolist() == np.where(noise > 0, unit, 0.0).tolist()
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_rounding_of_the_encoder_is_within_what_is_charged(name):
+    """Against exact rational arithmetic on the same floats, for sums of very unequal sizes."""
+    rounds = 200
+    noise = described(name, rounds)
+    sizes = np.arange(rounds)[:, np.newaxis] % 9
+    totals = np.ldexp(np.random.default_rng(5).uniform(-1, 1, (rounds, 2)), sizes)
+    encoding = Encoding(noise, 2)
+    found = np.concatenate([encoding.rows(total) for total in totals])
+    matrix = noise.encoder()
+    assert (matrix >= 0.0).all()
+    with mpmath.workdps(50):
+        exact = mpmath.matrix(matrix.tolist()) * mpmath.matrix(totals.tolist())
+        errors = mpmath.matrix(found.tolist()) - exact
+        error = float(mpmath.sqrt(sum(each**2 for each in errors)))
+    lengths = np.linalg.norm(totals, axis=1)
+    rows = math.ceil(lengths.sum())  # of norm at most 1 each, a batch is as long as its rows
+    assert error <= 0.5 * encoding_slack(noise, rows) * noise.column_norm
+    assert encoding_slack(noise, rows) < 1e-6

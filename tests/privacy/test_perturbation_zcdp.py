@@ -285,10 +285,10 @@ def test_a_bounded_loss_costs_what_a_coin_does():
 @pytest.mark.parametrize(
     ("m", "c", "s", "known"),
     [
-        (0.2, 0.04, 1, 0.03218),
-        (0.5, 0.1, 1, 0.24157),
-        (0.5, 0.1, 9, 1.29427),
-        (0.01, 0, 1, 6.482e-5),
+        (0.2, 0.04, 1, 0.03196),
+        (0.5, 0.1, 1, 0.24156),
+        (0.5, 0.1, 9, 1.28997),
+        (0.01, 0, 1, 6.453e-5),
     ],
 )
 def test_known_rhos(m, c, s, known):
@@ -326,12 +326,12 @@ def calibrated(budget, floor=100.0, **change):
 
 def test_noise_of_zcdp_and_of_several_rows():
     """Before: 5.11, 32.1 and none; 9.18, 41.1, 291 (floor 10 and 100), group privacy of a row."""
-    assert math.isclose(calibrated(ZCDP(0.2, adjacency="zero_out"), 10.0), 1.983, rel_tol=2e-3)
-    assert math.isclose(calibrated(ZCDP(0.2), 100.0), 3.858, rel_tol=2e-3)
+    assert math.isclose(calibrated(ZCDP(0.2, adjacency="zero_out"), 10.0), 1.981, rel_tol=2e-3)
+    assert math.isclose(calibrated(ZCDP(0.2), 100.0), 3.855, rel_tol=2e-3)
     assert math.isclose(
-        calibrated(ZCDP(0.2, adjacency="zero_out", unit=Unit(3))), 5.436, rel_tol=2e-3
+        calibrated(ZCDP(0.2, adjacency="zero_out", unit=Unit(3))), 5.412, rel_tol=2e-3
     )
-    assert math.isclose(calibrated(ZCDP(0.2, unit=Unit(5))), 18.22, rel_tol=2e-3)
+    assert math.isclose(calibrated(ZCDP(0.2, unit=Unit(5))), 18.16, rel_tol=2e-3)
     ten = ApproxDP(8.0, 1e-6, unit=Unit(10))
     assert math.isclose(calibrated(ten), 13.45, rel_tol=2e-3)  # 14.30 by group privacy
 

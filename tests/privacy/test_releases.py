@@ -14,7 +14,6 @@ from dpsco.privacy.prefix_sums import MECHANISMS, PrefixMechanism
 from dpsco.privacy.releases import (
     KINDS,
     Composition,
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -41,7 +40,6 @@ TREE = PrefixMechanism("tree", 8)
 STABLE = {"adjacency": "zero_out", "theorem": "A theorem, of 2022"}
 EVERY = {
     GaussianRelease: {"bound": 0.1, "sigma": 2.0},
-    DiscreteGaussianRelease: {"bound": 0.1, "sigma": 2.0, "step": 2.0**-10},
     GeneralizedGaussianRelease: {"bound": 0.1, "sigma": 2.0, "norm": 2.5},
     SelectionRelease: {"bound": 0.1, "scale": 2.0, "candidates": 9, "noise": "laplace"},
     PrefixSumRelease: {"bound": 0.1, "sigma": 2.0, "mechanism": TREE},
@@ -114,10 +112,12 @@ def test_norm_is_at_least_two(norm):
         GeneralizedGaussianRelease(1.0, 1.0, norm, rows=ROWS)
 
 
-@pytest.mark.parametrize("step", [0.1, 3.0, 2.0**-3 + 2.0**-20])
-def test_step_is_a_power_of_two(step):
-    with pytest.raises(ParameterError, match="power of two"):
-        DiscreteGaussianRelease(1.0, 1.0, step, rows=ROWS)
+@pytest.mark.parametrize("diameter", [0.999, 2.001, 0.0, -1.0, math.nan, "2"])
+def test_diameter_lies_between_one_and_two_bounds(diameter):
+    with pytest.raises(ParameterError, match="diameter"):
+        GaussianRelease(1.0, 1.0, diameter, rows=ROWS)
+    for right in (1.0, math.sqrt(2.0), 2):
+        assert GaussianRelease(1.0, 1.0, right, rows=ROWS).diameter == right
 
 
 def test_sample_needs_its_rows():

@@ -37,8 +37,8 @@ from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.odometer import Odometer
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.releases import (
-    DiscreteGaussianRelease,
     GaussianRelease,
+    GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     RandomHitsRelease,
     RepeatedSelectionRelease,
@@ -533,9 +533,9 @@ def test_the_best_of_sampled_runs_composes():
     assert spent(selection(), SAMPLED) < spent(selection()) + spent(SAMPLED)  # of Gaussian runs
     hits = RandomHitsRelease(0.1, 0.0, 20, 9.0, "replace_one", "A theorem", rows=ROWS)
     assert spent(selection((hits,)), WHOLE) > spent(selection((hits,)))
-    grid = DiscreteGaussianRelease(1.0, 30.0, 2.0**-6, rows=ROWS)
+    other = GeneralizedGaussianRelease(1.0, 30.0, 3.0, rows=ROWS)
     with pytest.raises(AssumptionError, match="no accountant covers"):
-        spent(best_run, grid)
+        spent(best_run, other)
 
 
 def loss_of(found):

@@ -24,9 +24,9 @@ from dpsco.losses import (
     Softmax,
     Squared,
 )
+from dpsco.privacy import lattice
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP
 from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, mechanism
-from dpsco.privacy.randomness import Stream
 from dpsco.privacy.summation import rounding_slack
 from dpsco.solvers import few_rounds_schedules as schedules
 from dpsco.solvers import get
@@ -111,12 +111,12 @@ def test_known_plans(name):
     slack = 1 + rounding_slack(n)  # sums of many float64 rows: more noise by as much
     assert norm == pytest.approx(noise[1], rel=1e-9)
     assert (kappa / slack, first / slack, last / slack) == pytest.approx(
-        (noise[0], *noise[2:]), rel=1e-9
+        (noise[0], *noise[2:]), rel=2e-6
     )
     assert plan.mechanism == mechanism("toeplitz_cn", rounds=rounds)
     assert 0.99999 < plan.cost.epsilon(budget.delta) / budget.epsilon <= 1.0
     node = make("acc_srgd", everywhere(distance), noise="tree", rounds=rounds, **given)
-    assert node.sigma / batch / slack == pytest.approx(tree[0], rel=1e-9)
+    assert node.sigma / batch / slack == pytest.approx(tree[0], rel=2e-6)
     assert node.mechanism.memory_vectors() == tree[1]
 
 
@@ -169,7 +169,7 @@ def test_noise_follows_budget_rows_and_neighbours(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_one_round_has_the_noise_of_one_release(key):
     plan = make(key, everywhere(10), n=1000, d=3, rounds=1, clip=1.0)
-    assert plan.sigma / 1000 == pytest.approx(2 / (1000 * BUDGET.mu_per_row()), rel=1e-8)
+    assert plan.sigma / 1000 == pytest.approx(2 / (1000 * BUDGET.mu_per_row()), rel=2e-6)
     weights = fit(make(key, n=8, rounds=1), (X8, Y8))
     assert np.all(np.isfinite(weights))
     assert np.any(weights != fit(make(key, n=8, rounds=1), (X8, Y8), seed=1))
@@ -180,7 +180,7 @@ def test_one_round_has_the_noise_of_one_release(key):
 def test_noise_has_the_mechanism_s_norm(key, noise):
     plan = make(key, everywhere(10), n=100, rounds=16, noise=noise, clip=0.7)
     norm = mechanism(noise, rounds=16).column_norm
-    assert plan.sigma == pytest.approx(2 * 0.7 * norm / BUDGET.mu_per_row(), rel=1e-8)
+    assert plan.sigma == pytest.approx(2 * 0.7 * norm / BUDGET.mu_per_row(), rel=2e-6)
     banded = mechanism("banded", rounds=16, bands=4)
     assert make(key, n=100, noise=banded).rounds == 16
     assert make(key, n=100, noise=banded).mechanism == banded
@@ -189,7 +189,7 @@ def test_noise_has_the_mechanism_s_norm(key, noise):
 def test_other_budgets():
     for budget, mu in ((GDP(0.5), 0.5), (ZCDP(0.02), 0.2)):
         plan = make("acc_srgd", everywhere(10), n=100, rounds=4, budget=budget, clip=1.0)
-        assert plan.sigma == pytest.approx(2 / mu, rel=1e-8)
+        assert plan.sigma == pytest.approx(2 / mu, rel=2e-6)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -411,10 +411,12 @@ def test_the_whole_sensitivity_is_reached(key):
 
 def test_known_run_with_given_noise(monkeypatch):
     """Draws of (1, 1), replace-one, C = 1, batches of 2, mu = 10: kappa is 0.1."""
-    monkeypatch.setattr(Stream, "normals", lambda stream, shape: np.ones(shape))
+    monkeypatch.setattr(
+        lattice, "rounded_normals", lambda words, n, scale: np.full(n, round(scale))
+    )
     plan = make("acc_srgd", n=8, budget=GDP(10.0), rounds=4, beta=0.25, clip=1.0)
-    assert plan.sigma / 2 == pytest.approx(0.1, rel=1e-8)
-    assert fit(plan, (X8, Y8)) == pytest.approx([1.515740605, 1.720648409], abs=1e-8)
+    assert plan.sigma / 2 == pytest.approx(0.1, rel=2e-6)
+    assert fit(plan, (X8, Y8)) == pytest.approx([1.515740605, 1.720648409], abs=1e-5)
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -37,11 +37,14 @@ class Quadratic:
         self.calls += 1
         return self.matrix @ (weights - self.best) + self.error * np.eye(self.size)[0]
 
-    def hessian(self, weights):
+    def steepest(self, weights):
+        return float(np.linalg.norm(self.gradient(weights))) + self.error
+
+    def hessian(self, weights, spread):
         return self.matrix
 
-    def hessian_product(self, weights, vector):
-        return self.matrix @ vector
+    def hessian_product(self, weights, spread):
+        return lambda vector: self.matrix @ vector
 
     def rounding(self, weights):
         return self.error + 1e-15 * (1 + float(np.linalg.norm(weights)))
@@ -74,7 +77,9 @@ FAST = settings(max_examples=25, deadline=None, derandomize=True)
 def test_whole_space(d, log_condition, seed, digits):
     problem = quadratic(d, 10**log_condition, seed)
     asked = 10.0**-digits
-    found = minimise(problem, domain=domains.WholeSpace(), start=np.zeros(d), distance=asked)
+    found = minimise(
+        problem, domain=domains.WholeSpace(), start=np.zeros(d), distance=asked, spread=1.0
+    )
     assert np.linalg.norm(found - problem.best) <= asked
 
 
@@ -83,14 +88,16 @@ def test_whole_space(d, log_condition, seed, digits):
 def test_sphere(d, log_condition, seed, digits):
     problem = quadratic(d, 10**log_condition, seed, far=3.0)
     radius, asked = 0.3 * float(np.linalg.norm(problem.best)), 10.0**-digits
-    found = minimise(problem, domain=domains.L2Ball(radius), start=np.zeros(d), distance=asked)
+    found = minimise(
+        problem, domain=domains.L2Ball(radius), start=np.zeros(d), distance=asked, spread=1.0
+    )
     assert np.linalg.norm(found - on_sphere(problem, radius)) <= asked + 1e-11
 
 
 def test_interior_minimiser_is_not_moved():
     problem = quadratic(5, 10.0, 0)
     domain = domains.L2Ball(2 * float(np.linalg.norm(problem.best)))
-    found = minimise(problem, domain=domain, start=np.zeros(5), distance=1e-10)
+    found = minimise(problem, domain=domain, start=np.zeros(5), distance=1e-10, spread=1.0)
     assert np.linalg.norm(found - problem.best) <= 1e-10
 
 
@@ -107,7 +114,7 @@ def test_interior_minimiser_is_not_moved():
 )
 def test_other_domains_by_a_slow_reference(domain):
     problem = quadratic(8, 4.0, 4, far=2.0)
-    found = minimise(problem, domain=domain, start=np.zeros(8), distance=1e-7)
+    found = minimise(problem, domain=domain, start=np.zeros(8), distance=1e-7, spread=1.0)
     slow = domain.centre(8)
     for _ in range(80):  # plain projected gradients: the distance falls by a quarter each time
         slow = domain.project(slow - (problem.matrix @ (slow - problem.best)))
@@ -118,10 +125,10 @@ def test_other_domains_by_a_slow_reference(domain):
 @pytest.mark.parametrize("domain", [domains.WholeSpace(), domains.L1Ball(1.5)], ids=["free", "l1"])
 def test_accelerated_gradients_reach_the_same_point(domain, monkeypatch):
     problem = quadratic(10, 300.0, 1)
-    usual = minimise(problem, domain=domain, start=np.zeros(10), distance=1e-9)
-    monkeypatch.setattr(module, "_STEPS", 0)
+    usual = minimise(problem, domain=domain, start=np.zeros(10), distance=1e-9, spread=1.0)
+    monkeypatch.setattr(module, "TIMES", ())
     problem.calls = 0
-    slow = minimise(problem, domain=domain, start=np.zeros(10), distance=1e-9)
+    slow = minimise(problem, domain=domain, start=np.zeros(10), distance=1e-9, spread=1.0)
     assert problem.calls > 20
     assert np.linalg.norm(usual - slow) <= 2e-9
 
@@ -130,21 +137,25 @@ def test_many_weights_by_products(monkeypatch):
     problem = quadratic(30, 1e3, 2)
     monkeypatch.setattr(module, "LARGEST_DENSE", 10)
     problem.hessian = None
-    found = minimise(problem, domain=domains.WholeSpace(), start=np.zeros(30), distance=1e-8)
+    found = minimise(
+        problem, domain=domains.WholeSpace(), start=np.zeros(30), distance=1e-8, spread=1.0
+    )
     assert np.linalg.norm(found - problem.best) <= 1e-8
     ball = domains.L2Ball(0.5)
-    inside = minimise(problem, domain=ball, start=np.zeros(30), distance=1e-8)
+    inside = minimise(problem, domain=ball, start=np.zeros(30), distance=1e-8, spread=1.0)
     assert np.linalg.norm(inside - on_sphere(problem, 0.5)) <= 2e-8
 
 
 def test_rounding_is_part_of_the_certificate():
     # Gradients off by 1e-6 leave the minimiser uncertain by 1e-6 / mu = 1e-4.
     problem = quadratic(4, 100.0, 3, error=1e-6)
-    wide = minimise(problem, domain=domains.WholeSpace(), start=np.zeros(4), distance=3e-4)
+    wide = minimise(
+        problem, domain=domains.WholeSpace(), start=np.zeros(4), distance=3e-4, spread=1.0
+    )
     assert np.linalg.norm(wide - problem.best) <= 3e-4
     for domain in (domains.WholeSpace(), domains.L2Ball(0.1)):
         with pytest.raises(LedgerError, match="nothing is returned"):
-            minimise(problem, domain=domain, start=np.zeros(4), distance=0.5e-4)
+            minimise(problem, domain=domain, start=np.zeros(4), distance=0.5e-4, spread=1.0)
 
 
 @FAST
@@ -172,6 +183,95 @@ def test_error_that_rounding_leaves():
     held = certified_error(1e-12, domain=ball, size=3, strong_convexity=1e-3, smoothness=1.0)
     assert held == pytest.approx(1e-9 + 2 * 1e-13 / 1e-3 + 1e-13)
     assert projection_error(domains.LpBall(1.5, 1.0)) > projection_error(ball) > 0.0
+
+
+# -- the work --------------------------------------------------------------------------------------
+
+
+class Counted(Quadratic):
+    """A quadratic that counts its Hessians and products too."""
+
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.hessians = self.products = 0
+
+    def hessian(self, weights, spread):
+        self.hessians += 1
+        return self.matrix
+
+    def hessian_product(self, weights, spread):
+        def product(vector):
+            self.products += 1
+            return self.matrix @ vector
+
+        return product
+
+    def steepest(self, weights):
+        return 50.0
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["dense", "products"])
+@pytest.mark.parametrize(
+    "domain", [domains.WholeSpace(), domains.L2Ball(0.5), domains.Box(-0.1, 0.1)], ids=repr
+)
+def test_work_is_the_same_wherever_the_minimiser_lies(domain, many, monkeypatch):
+    """From a start that is the minimiser to one that a domain cuts off: the same evaluations."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 2 if many else 100)
+    basis = quadratic(6, 100.0, 0).matrix
+    seen = set()
+    for far in (0.0, 1e-9, 1e-3, 0.3, 10.0):
+        problem = Counted(basis, far * np.arange(1.0, 7.0) / 6)
+        minimise(problem, domain=domain, start=np.zeros(6), distance=1e-6, spread=1.0)
+        seen.add((problem.calls, problem.hessians, problem.products))
+    assert len(seen) == 1 or (many and not isinstance(domain, domains.WholeSpace))
+    steps = module.accelerated_steps(
+        Counted(basis, np.zeros(6)), domain=domain, start=np.zeros(6), distance=1e-6
+    )
+    if len(seen) > 1:  # accelerated gradients from the start: one of their milestones each
+        assert {calls - 2 * (k + 1) for k, step in enumerate(steps) for calls, *_ in seen
+                if calls == step + 2 * (k + 1)} <= set(steps)  # fmt: skip
+        assert len(seen) <= len(steps)
+
+
+def test_work_grows_with_the_condition_number_only():
+    usual = [module.effort(20, condition).rounds for condition in (0.0, 1.0, 50.0, 1e4, 1e8)]
+    assert usual == [(2, 8, 32), (2, 8, 32), (4, 16, 64), (6, 24, 96), (10, 40, 160)]
+    assert module.effort(1501, 50.0) == module.Effort(3, (8, 32, 128))
+    assert f"{module.MILESTONES} public milestones" in module.TRUSTED
+    assert module.MILESTONES == 7
+
+
+def test_later_milestones_are_reached_and_certified(monkeypatch):
+    """A bad model makes every milestone fail but the last, which no table can miss."""
+    problem = quadratic(6, 1e3, 1)
+    monkeypatch.setattr(problem, "hessian", lambda weights, spread: 1e6 * np.eye(6))
+    seen, milestone = [], module._State.milestone
+
+    def spied(state, *at):
+        found = milestone(state, *at)
+        seen.append(found is not None)
+        return found
+
+    monkeypatch.setattr(module._State, "milestone", spied)
+    found = minimise(
+        problem, domain=domains.WholeSpace(), start=np.zeros(6), distance=1e-9, spread=1.0
+    )
+    assert np.linalg.norm(found - problem.best) <= 1e-9
+    assert seen[-1]
+    assert not any(seen[:4])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_table_stops_the_search(seed):
+    """Flat rows, equal rows, rows at a kink: neither an error nor a number that is none."""
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.normal(size=(3, 2)), 20, axis=0) * rng.choice([0.0, 1e-8, 1.0], size=(60, 1))
+    source = from_arrays(X, np.zeros(60)).bounded(Bounds(1.0, label=1.0), order="stream")
+    loss = losses.Smoothed(losses.Absolute(), 1e5)
+    for domain in (domains.WholeSpace(), domains.L2Ball(1e-3)):
+        objective = glm(source, loss, 1.0, 1e-3, curvature=1e5)
+        found = minimise(objective, domain=domain, start=np.zeros(2), distance=1e-6, spread=1.0)
+        assert np.linalg.norm(found) <= 1e-6  # every row is best off at 0
 
 
 # -- objectives ------------------------------------------------------------------------------------
@@ -232,8 +332,10 @@ def test_gradient_and_hessian_by_definition(loss, label, clip, dtype, sparse):
     np.testing.assert_allclose(objective.gradient(w), expected, rtol=1e-9, atol=1e-12)
     hessian = X.T @ (X * np.where(np.abs(slope) < limit, bend, 0.0)[:, None]) / 300
     hessian += 0.2 * np.eye(source.d)
-    np.testing.assert_allclose(objective.hessian(w), hessian, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(objective.hessian_product(w, v), hessian @ v, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(objective.hessian(w, 1e-7), hessian, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        objective.hessian_product(w, 1e-7)(v), hessian @ v, rtol=1e-6, atol=1e-8
+    )
     assert objective.smoothness >= np.linalg.eigvalsh(hessian)[-1] >= objective.strong_convexity
 
 
@@ -279,7 +381,9 @@ def test_streamed_rows_give_the_same():
     w = np.linspace(-1, 1, source.d)
     kept, streamed = (glm(s, losses.Logistic()) for s in (source, Streamed(source)))
     assert np.linalg.norm(kept.gradient(w) - streamed.gradient(w)) <= 2 * kept.rounding(w)
-    np.testing.assert_allclose(kept.hessian(w), streamed.hessian(w), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        kept.hessian(w, 0.1), streamed.hessian(w, 0.1), rtol=1e-12, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("size", [1.0, 1e4])
@@ -354,7 +458,7 @@ def test_clipped_least_squares_is_hubers(clip):
     source = table(n=400, label=1.0)
     objective = glm(source, losses.Squared(), clip, 0.05)
     found = minimise(
-        objective, domain=domains.WholeSpace(), start=np.zeros(source.d), distance=1e-9
+        objective, domain=domains.WholeSpace(), start=np.zeros(source.d), distance=1e-9, spread=1.0
     )
     block = source.rows()
     X, y = dense(block), block.labels
@@ -379,7 +483,9 @@ def test_order_of_rows_does_not_matter():
         source = from_arrays(X[rows], y[rows]).bounded(Bounds(2.0, label="sign"), order="stream")
         objective = glm(source, losses.Logistic(), 2.0, 1e-3)
         made.append(
-            minimise(objective, domain=domains.L1Ball(3.0), start=np.zeros(5), distance=1e-9)
+            minimise(
+                objective, domain=domains.L1Ball(3.0), start=np.zeros(5), distance=1e-9, spread=1.0
+            )
         )
     assert np.linalg.norm(made[0] - made[1]) <= 2e-9
 
@@ -395,9 +501,11 @@ def test_vector_objective_is_the_objective():
     plain = source.objective(loss, **terms)
     assert made.size == size
     assert np.array_equal(made.gradient(w), plain.gradient(w))
-    assert np.array_equal(made.hessian(w), plain.hessian(w))
-    assert np.array_equal(made.hessian_product(w, v), plain.hessian_product(w, v))
+    assert np.array_equal(made.hessian(w, 1.0), plain.hessian(w))
+    assert np.array_equal(made.hessian_product(w, 1.0)(v), plain.hessian_product(w, v))
     assert (made.strong_convexity, made.smoothness) == (0.3, 2.3)
     assert made.rounding(w) < made.rounding(100 * w) < 1e-9
-    found = minimise(made, domain=domains.WholeSpace(), start=np.zeros(size), distance=1e-8)
+    found = minimise(
+        made, domain=domains.WholeSpace(), start=np.zeros(size), distance=1e-8, spread=1.0
+    )
     assert np.linalg.norm(plain.gradient(found)) / 0.3 <= 1e-8

@@ -21,7 +21,6 @@ from dpsco.losses import (
 )
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP, Unit
 from dpsco.solvers import get, phased_erm
-from dpsco.solvers.dual_ascent import Regularised
 
 BUDGET = ApproxDP(1.0, 1e-6)
 MU = 0.236704380663
@@ -59,7 +58,7 @@ def test_known_schedule():
     ):
         assert near == pytest.approx(0.1 * eta)
         assert moved == pytest.approx(1.2 * eta, rel=1e-9)
-        assert sigma == pytest.approx(1.2 * eta / MU, rel=1e-8)
+        assert sigma == pytest.approx(1.2 * eta / MU, rel=2e-6)
     assert plan.steps[0] == plan.step / 4
     assert plan.risk == pytest.approx(2 * math.sqrt(64 * 20 * (1.2 / MU) ** 2 / 1e6 + 16 / 3e3))
     spent = plan.cost.epsilon(1e-6)
@@ -82,6 +81,52 @@ def test_files_cannot_hold_phases_without_rows(sizes):
         record |= {"distances": (), "sigmas": ()}
     with pytest.raises(ParameterError, match="phases"):
         dp.load_plan(json.dumps(record))
+
+
+def test_kinked_losses_are_smoothed_by_a_thousandth_of_the_risk():
+    plan = make()
+    assert plan.smoothing == pytest.approx(1 / (2e-3 * plan.risk))  # 1/(2 b) lies the envelope low
+    smooth = dp.Problem(loss=Huber(0.3), bounds=dp.Bounds(1.0, label=1.3))
+    assert make(smooth).smoothing == 0.0
+    for bad, match in ((0.0, "must be positive for Absolute"), (-1.0, "smoothing")):
+        with pytest.raises(ParameterError, match=match):
+            dataclasses.replace(plan, smoothing=bad)
+
+
+@pytest.mark.parametrize("domain", [dp.domains.L2Ball(1.0), dp.domains.WholeSpace()], ids=repr)
+def test_slopes_without_a_bound_are_cut_and_smoothed(domain):
+    """|u - y|^1.5 has no largest slope and no largest curvature."""
+    problem = dp.Problem(
+        loss=dp.losses.QPower(1.5), bounds=dp.Bounds(1.0, label=1.3), domain=domain, scale=1.0
+    )
+    plan = make(problem, n=20_000, d=3, budget=GDP(1e6))
+    assert plan.smoothing > 0.0
+    result = dp.run(plan, draw(20_000, 3, 1), randomness=dp.Randomness.seeded(1))
+    assert np.linalg.norm(result.weights - np.eye(3)[0]) < 0.05
+
+
+def test_one_label_does_not_decide_the_work(monkeypatch):
+    """Two groups of labels, 1e-4 apart: coordinate steps crawled from one kink to the other.
+
+    With the rows in this order 20 s and 36,000 passes, where equal labels took one pass.
+    """
+    problem, n = absolute(label=1.0), 400
+    plan = make(problem, n=n, d=5)
+    calls, gradient = [0], phased_erm.GlmObjective.gradient
+
+    def counted(objective, weights):
+        calls[0] += 1
+        return gradient(objective, weights)
+
+    monkeypatch.setattr(phased_erm.GlmObjective, "gradient", counted)
+    X, seen = np.full((n, 5), 5**-0.5), set()
+    for label in (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1.0):
+        y = np.zeros(n)
+        y[n // 4 : n // 2] = label
+        calls[0] = 0
+        dp.run(plan, (X, y), order="stream", randomness=dp.Randomness.seeded(0))
+        seen.add(calls[0])
+    assert len(seen) == 1
 
 
 def test_published_noise_is_4_2_times_ours():
@@ -146,7 +191,7 @@ def test_certificates_count_the_error_of_bisected_slopes(monkeypatch):
     )
     plan, seen = make(problem, n=8, d=2, clip=1e-3), []
 
-    def watched(objective, *, domain, start, distance):
+    def watched(objective, *, domain, start, distance, spread):
         seen.append((objective.rounding(start), distance))
         return start
 
@@ -170,14 +215,13 @@ def test_files_cannot_lower_what_rounding_hides(loss, domain):
     assert near.certified == plan.certified
 
 
-def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins(monkeypatch):
-    """49 (1/49) is less than 1 in float64, but margins are rounded: no smooth minimisation."""
+def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
+    """49 (1/49) is less than 1 in float64, but margins are rounded: the loss is not smooth."""
     problem = dp.Problem(
         loss=Hinge(), bounds=dp.Bounds(49.0, label="sign"), domain=dp.domains.L2Ball(1 / 49)
     )
     assert problem.facts(8, 2).smoothness == 0.0
-    monkeypatch.setattr(phased_erm, "minimise", None)  # would fail
-    dp.run(make(problem, n=8, d=2), (np.ones((8, 2)), np.ones(8)))
+    assert make(problem, n=8, d=2).smoothing > 0.0
 
 
 def test_ridge_and_units():
@@ -200,11 +244,8 @@ def exact(plan, X, y):
     """Return the first phase's minimiser, twenty times as near as the plan asks."""
     source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
     ridge = 2 / (plan.steps[0] * plan.sizes[0])
-    mean = Regularised(plan.problem.loss, plan.problem.domain, plan.clip, ridge)
-    start, stop = plan.rows[0]
-    return mean.minimise(
-        source.rows(start, stop), plan.facts.start, distance=plan.distances[0] / 20, compiled=False
-    )[0]
+    near = plan.distances[0] / 20
+    return phased_erm._minimiser(plan, source, plan.rows[0], plan.facts.start, ridge, near)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])

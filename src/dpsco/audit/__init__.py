@@ -3,6 +3,7 @@
 | module  | holds                                                                               |
 |---------|-------------------------------------------------------------------------------------|
 | replay  | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run     |
+| work    | `counted`: what runs compute on the rows while a block lasts                        |
 | planted | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
 
 Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
@@ -11,6 +12,7 @@ rows.
 
 from .planted import BUGS, Bug, planted
 from .replay import Event, Recording, compare, noise, reach, record, replay
+from .work import counted
 
 __all__ = [
     "record",
@@ -20,6 +22,7 @@ __all__ = [
     "reach",
     "Recording",
     "Event",
+    "counted",
     "planted",
     "BUGS",
     "Bug",

@@ -30,6 +30,7 @@ from ..privacy.releases import (
     flatten,
 )
 from .replay import FACTORS, Data, Recording, compare, noise, record, replay
+from .work import counted
 
 FALSE_ALARM = 1e-6  # of one test of the law of the noise
 
@@ -111,6 +112,33 @@ def check_replay(
         except (DpscoError, ArithmeticError) as problem:
             problems = [f"{type(problem).__name__}: {problem}"]
         found += [f"{name}: {problem}" for problem in problems]
+    return found
+
+
+def check_work(plan: BasePlan, data: Data, neighbours: Mapping[str, Data]) -> list[str]:
+    """Check that a run computes the same amount on all neighbours, or ends at stated milestones.
+
+    Given the same noisy answers. Where a plan has milestones, the number of Hessians must be one
+    that they allow, and all other work must follow from it.
+
+    Args:
+        plan: of the solver.
+        data: rows and labels.
+        neighbours: the same but for one row, by name.
+    """
+    with counted() as work:
+        first = record(plan, data)
+    seen = {work["hessians"]: dict(work)}
+    allowed = {0}
+    for stops in plan.milestones:
+        allowed = {done + stop for done in allowed for stop in stops}
+    found = [] if work["hessians"] in allowed else [f"{work['hessians']} Hessians: no milestone"]
+    for name, other in neighbours.items():
+        with counted() as work:
+            replay(first, other)
+        usual = seen.setdefault(work["hessians"], dict(work)) if plan.milestones else dict(seen[0])
+        if work["hessians"] not in allowed or dict(work) != usual:
+            found.append(f"{name}: the work is {dict(work)}, elsewhere {usual}")
     return found
 
 

@@ -22,10 +22,11 @@ from ..data.block import Block
 from ..data.bounds import Bounds
 from ..data.source import Source
 from ..plans import Progress
-from ..privacy import mechanisms
+from ..privacy import lattice, mechanisms
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
 from ..privacy.randomness import Randomness, Stream
+from ..privacy.rounded_normals import Words, rounded_normals
 from ..problem import Facts
 from ..solvers import get, registry
 
@@ -39,7 +40,7 @@ class Bug:
 
     key: str
     summary: str
-    breaks: str  # "replay", "ledger", "noise law", "independence" or "cost"
+    breaks: str  # "replay", "ledger", "noise law", "independence", "cost" or "work"
     plant: Callable[[str], Any]  # the solver's key -> a context manager
 
 
@@ -66,16 +67,16 @@ def planted(bug: str, solver: str) -> Iterator[None]:
 @contextmanager
 def _half_noise(solver: str) -> Iterator[None]:
     """Draw everything at half its size, whatever is claimed."""
-    normals, gamma = Stream.normals, mechanisms.gamma
+    gamma = mechanisms.gamma
 
-    def less(stream: Stream, shape: int | tuple[int, ...]) -> Floats:
-        return normals(stream, shape) * 0.5
+    def less(words: Words, count: int, scale: float) -> Floats:
+        return rounded_normals(words, count, 0.5 * scale)
 
     def shorter(stream: Stream, shape: float, count: int) -> Floats:
         return gamma(stream, shape, count) * 0.5
 
     with (
-        mock.patch.object(Stream, "normals", less),
+        mock.patch.object(lattice, "rounded_normals", less),
         mock.patch.object(mechanisms, "gamma", shorter),
     ):
         yield
@@ -203,6 +204,20 @@ def _filled(block: Block) -> bool:
     return bool(np.any(np.asarray(block.rows, dtype=float)))
 
 
+def _work_from_rows(solver: str) -> Any:
+    """Look at the rows once more if they lean to one side, as an early exit does."""
+
+    def wrap(run: Run) -> Run:
+        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+            if _leans(source.rows()):
+                source.rows()
+            return run(plan, source, ledger, progress)
+
+        return buggy
+
+    return _instead(solver, wrap)
+
+
 class _Between:
     """Stands between a solver and its ledger: changes answers, or leaves releases out."""
 
@@ -255,5 +270,6 @@ BUGS: dict[str, Bug] = {
         Bug("start_from_data", "the first iterate looks at a row", "replay", _start_from_data),
         Bug("branch_on_rows", "what is done depends on a sum", "replay", _branch(_leans)),
         Bug("branch_on_any", "what is done depends on there being any", "replay", _branch(_filled)),
+        Bug("work_from_rows", "how much is computed depends on a row", "work", _work_from_rows),
     )
 }

@@ -133,6 +133,8 @@ def reach(event: Event, adjacency: Adjacency, *, row: int | None = None) -> floa
         return factor * release.bound / release.floor + 2.0 * release.distance
     if isinstance(release, FixedSizeGaussianRelease):
         factor = 2.0  # a row takes the place of another one
+    if isinstance(release, GaussianRelease) and release.diameter and factor == 2.0:
+        return release.diameter
     return factor * float(getattr(release, "bound", math.nan))
 
 
@@ -245,10 +247,19 @@ class RecordingLedger(Ledger):
         ledger.events, ledger._script = [], script
         return ledger
 
-    def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
+    def gaussian(
+        self,
+        total: ArrayLike,
+        *,
+        bound: float,
+        sigma: float,
+        rows: Rows,
+        diameter: float | None = None,
+    ) -> Floats:
         """Record a Gaussian release."""
-        drawn = super().gaussian(total, bound=bound, sigma=sigma, rows=rows)
-        return np.asarray(self._once(GaussianRelease(bound, sigma, rows=rows), total, drawn))
+        drawn = super().gaussian(total, bound=bound, sigma=sigma, rows=rows, diameter=diameter)
+        release = GaussianRelease(bound, sigma, diameter, rows=rows)
+        return np.asarray(self._once(release, total, drawn))
 
     def generalized_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, norm: float, rows: Rows

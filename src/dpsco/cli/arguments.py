@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,19 @@ def add_single(parser: argparse.ArgumentParser) -> None:
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``."""
     parser.add_argument("--force", action="store_true", help="replace files that are there")
+
+
+def add_timing(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timing``."""
+    parser.add_argument(
+        "--timing", action="store_true", help="print how long it took, which may tell of the rows"
+    )
+
+
+def tell_time(seconds: float) -> None:
+    """Print how long a computation on private rows took, for whoever asked; not to be published."""
+    print(f"took {seconds:.1f} s: not covered by the certificate, keep it to yourself",
+          file=sys.stderr)  # fmt: skip
 
 
 def add_budget(parser: argparse.ArgumentParser, *, required: bool) -> None:

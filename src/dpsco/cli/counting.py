@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AssumptionError, ParameterError
 
 if TYPE_CHECKING:
-    from ..data.counts import RowCount
+    from ..data.counts import PresentRows, RowCount
     from ..data.encoder import TableEncoder
     from ..data.schema import Schema
     from ..data.table import Table
     from ..plans import BasePlan, Result
-    from ..privacy.budget import Budget
     from ..row_counts import CountedPlan
     from .request import Request
 
@@ -31,10 +30,11 @@ class Planned:
     whole: CountedPlan | None = None
     reason: str = ""  # why the rows are not counted, where nobody asked for that
 
-    @property
-    def budget(self) -> Budget:
-        """What all of it may cost."""
-        return self.fit.budget if self.whole is None else self.whole.count.budget
+    def lines(self) -> list[str]:
+        """Return what the plan says about the count."""
+        if self.whole is not None:
+            return [f"  {self.whole.count}; the fit leaves room for it"]
+        return [f"  rows are not counted: {self.reason}"] if self.reason else []
 
     def run(self, table: Table, run: Callable[..., Result], **how: Any) -> tuple[Result, Any]:
         """Carry it out; ``run`` does so without a count."""
@@ -52,7 +52,7 @@ def add_count(parser: argparse.ArgumentParser) -> None:
         "--count-rows",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="spend a little of the budget, 1 %% at most, on a noisy count of the rows that had a "
+        help="spend a little of the budget, 1 %% at most, on a noisy count of the rows that have a "
         "usable label (default: where that says something)",
     )
 
@@ -61,50 +61,63 @@ def make_planned(
     options: argparse.Namespace,
     request: Request,
     rows: int,
-    encoder: TableEncoder,
-    loaded: BasePlan | None,
+    encoder: TableEncoder | None,
+    *,
+    loaded: BasePlan | None = None,
+    one_pass: bool = False,
 ) -> Planned:
     """Return the plan of a fit, with a count unless it is not wanted or cannot be.
 
+    Args:
+        options: of the command.
+        request: what is fitted.
+        rows: how many there are.
+        encoder: of the rows, where there is a schema.
+        loaded: a plan that was made before; the count must find room in its budget.
+        one_pass: whether the rows are read once, as by a fit with a checkpoint.
+
     Raises:
-        AssumptionError: a count is asked for, and the rows are too few.
-        ParameterError: a count is asked for, and the plan or the checkpoint has no room for it.
+        ParameterError: a count is asked for, and there cannot be one.
     """
+    from ..row_counts import count_beside, plan_with_count
     from .request import make_plan
 
-    make = partial(make_plan, options, request, rows, one_pass=options.checkpoint is not None)
+    make = partial(make_plan, options, request, rows, one_pass=one_pass)
     if options.count_rows is False:
         return Planned(loaded or make())
-    reason, count = "", None
-    if loaded is not None:
-        reason = f"the plan {options.plan} spends the whole budget on the fit"
-    elif options.checkpoint is not None:
+    count = _counter(options, rows, encoder, loaded)
+    whole, reason = None, "so few rows, at this epsilon, would drown in the noise of a count"
+    if one_pass:
         reason = "a fit with a checkpoint reads each row once"
-    else:
-        count, reason = _counter(options, rows, encoder)
-    if count is None:
-        if options.count_rows:
-            raise ParameterError(f"--count-rows is not possible: {reason}.")
-        return Planned(loaded or make(), reason=reason)
-    whole = make(make=count)
-    return Planned(whole.fit, whole)
+    elif count is not None and loaded is None:
+        whole = make(make=partial(plan_with_count, query=count))
+    elif count is not None and loaded is not None:
+        whole = count_beside(loaded, count)
+        reason = "the plan spends its whole budget on the fit"
+    if whole is not None:
+        return Planned(whole.fit, whole)
+    if options.count_rows:
+        raise ParameterError(f"--count-rows is not possible: {reason}.")
+    return Planned(loaded or make(), reason=reason)
 
 
 def _counter(
-    options: argparse.Namespace, rows: int, encoder: TableEncoder
-) -> tuple[Callable[..., CountedPlan] | None, str]:
-    """Return what plans a fit with a count: of entries too, of rows alone, or none and why."""
+    options: argparse.Namespace, rows: int, encoder: TableEncoder | None, loaded: BasePlan | None
+) -> PresentRows | None:
+    """Return what can be counted: entries too, rows alone, or nothing."""
     from ..data.counts import PresentRows
-    from ..row_counts import plan_count, plan_with_count
+    from ..row_counts import plan_count
     from .request import budget
 
-    for query in (PresentRows.encoded(encoder), PresentRows()):
+    whole = budget(options, rows) if loaded is None else loaded.budget
+    both = [] if encoder is None else [PresentRows.encoded(encoder)]
+    for query in (*both, PresentRows()):
         try:
-            plan_count(budget(options, rows), n=rows, query=query)
+            plan_count(whole, n=rows, query=query)
         except AssumptionError:
             continue
-        return partial(plan_with_count, query=query), ""
-    return None, "so few rows, at this epsilon, would drown in the noise of a count"
+        return query
+    return None
 
 
 def count_lines(planned: Planned, counted: RowCount | None) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
-from .arguments import TABLES, add_budget, add_force, add_json, add_model, add_solver, command
+from . import arguments
 from .counting import (
     Planned,
     add_count,
@@ -57,10 +57,10 @@ dpsco fit private.parquet --schema schema.json --epsilon 1 --solver acc_srgd --o
 
 def add(commands: Any) -> None:
     """Add the command."""
-    fit = command(
+    fit = arguments.command(
         commands, "fit", "fit a private model", examples=_EXAMPLES, description=_DESCRIPTION
     )
-    fit.add_argument("data", type=Path, metavar="DATA", help=TABLES)
+    fit.add_argument("data", type=Path, metavar="DATA", help=arguments.TABLES)
     fit.add_argument(
         "--schema", type=Path, required=True, metavar="FILE", help="what the columns may hold"
     )
@@ -100,11 +100,12 @@ def add(commands: Any) -> None:
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
     )
     add_count(fit)
-    add_force(fit)
-    add_json(fit)
-    add_budget(fit, required=False)
-    add_model(fit)
-    add_solver(fit)
+    arguments.add_force(fit)
+    arguments.add_json(fit)
+    arguments.add_timing(fit)
+    arguments.add_budget(fit, required=False)
+    arguments.add_model(fit)
+    arguments.add_solver(fit)
     fit.set_defaults(run=_fit)
 
 
@@ -133,7 +134,9 @@ def _fit(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_record(options, saved, metrics), indent=2))
     else:
-        print(_summary(options, saved, metrics, seconds))
+        print(_summary(options, saved, metrics))
+    if options.timing:
+        arguments.tell_time(seconds)
     return 0
 
 
@@ -154,10 +157,12 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
     rows, table_for = _rows(options, encoder)
-    planned = options.planned = make_planned(options, request, rows, encoder, loaded)
+    once = options.checkpoint is not None
+    planned = make_planned(options, request, rows, encoder, loaded=loaded, one_pass=once)
+    options.planned = planned
     plan = planned.fit
     table = table_for(plan)
-    _foretell(planned)
+    _foretell(plan)
     result, counted = _run(options, planned, table, ledger)
     saved = SavedModel(
         request.setup.model(result.weights),
@@ -215,7 +220,8 @@ def _run(
     from .progress import Bar
 
     over = options.found is not None and options.found.ended is not None
-    with Bar(f"fitting by {planned.fit.solver}") as bar, warnings.catch_warnings():
+    what = f"fitting by {planned.fit.solver}"
+    with Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
         if over:
             warnings.simplefilter("ignore", UserWarning)
         return planned.run(
@@ -244,13 +250,12 @@ def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
     return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
 
 
-def _foretell(planned: Planned) -> None:
+def _foretell(plan: BasePlan) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
     from .request import predicted, promising, warnings
 
-    _, sentence, _ = predicted(planned.fit)
-    odd = warnings(planned.fit, planned.budget)
-    for note in [*odd, *([] if promising(sentence) else [sentence])]:
+    _, sentence, _ = predicted(plan)
+    for note in [*warnings(plan), *([] if promising(sentence) else [sentence])]:
         print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
 
 
@@ -349,7 +354,7 @@ def _record(
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
         "prospects": predicted(plan)[1],
-        "warnings": warnings(plan, options.planned.budget),
+        "warnings": warnings(plan),
         "reproducible": saved.certificate.reproducible,
         "rows_counted": count_record(saved.rows_counted),
         "rules": rules(saved.schema),
@@ -359,9 +364,7 @@ def _record(
     }
 
 
-def _summary(
-    options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None, seconds: float
-) -> str:
+def _summary(options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None) -> str:
     """Return the outcome in a few lines."""
     from ..privacy.statement import owner, spent
     from .request import rows_of
@@ -370,7 +373,7 @@ def _summary(
     assert plan is not None
     whom = f", for {owner(plan.budget)}" if plan.budget.unit.rows > 1 else ""
     lines = [
-        f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}, in {seconds:.1f} s",
+        f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}",
         *_course(options, plan),
         *count_lines(options.planned, saved.rows_counted),
         f"spent: {spent(saved.certificate)}, {plan.budget.adjacency.value}{whom}",

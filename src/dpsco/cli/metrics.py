@@ -129,17 +129,20 @@ def release(
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
         names, parts = _parts(model, X, labels, quantile)
     n, bound = len(labels), math.nextafter(math.sqrt(_most(model, names)), math.inf)
-    rows = (0, n)
-    sigma = gaussian_sigma(budget, bound=bound, rows=rows)
+    # Parts lie in [0, 1], so two rows differ by at most sqrt(2) bounds, and by 1 in each part.
+    widest = max(bound, math.nextafter(math.sqrt(len(names)), math.inf))
+    rows, diameter = (0, n), min(math.nextafter(math.sqrt(2.0) * bound, math.inf), widest)
+    sigma = gaussian_sigma(budget, bound=bound, rows=rows, diameter=diameter)
     ledger = Ledger(
-        GaussianRelease(bound, sigma, rows=rows),
+        GaussianRelease(bound, sigma, diameter, rows=rows),
         budget,
         randomness=randomness,
         enforced=[f"a row adds a vector of norm at most {bound:g}: parts in [0, 1]"],
         odometer=odometer,
         label="evaluate",
     )
-    means = ledger.gaussian(sum_rows(parts), bound=bound, sigma=sigma, rows=rows) / n
+    total = sum_rows(parts)
+    means = ledger.gaussian(total, bound=bound, sigma=sigma, rows=rows, diameter=diameter) / n
     certificate = ledger.close()
     found = dict(zip(names, map(float, means), strict=True))
     if model.classes is None:

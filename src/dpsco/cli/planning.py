@@ -20,6 +20,7 @@ from .arguments import (
     add_solver,
     command,
 )
+from .counting import add_count, make_planned
 
 if TYPE_CHECKING:
     from ..plans import BasePlan
@@ -52,6 +53,7 @@ def add(commands: Any) -> None:
         add_model(parser)
         add_json(parser)
     add_solver(plan)
+    add_count(plan)
     add_calibration(recommend)
     plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="file for `fit --plan`")
     add_force(plan)
@@ -103,12 +105,13 @@ dpsco rounds --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1 --solver 
 
 def _plan(options: argparse.Namespace) -> int:
     from .outputs import Outputs
-    from .request import from_options, make_plan, predicted, warnings
+    from .request import encoder_of, from_options, predicted, warnings
 
     request = from_options(options)
     with Outputs(force=options.force, inputs=[options.schema]) as outputs:
         draft = outputs.reserve(options.output)
-        plan = make_plan(options, request, options.n)
+        planned = make_planned(options, request, options.n, encoder_of(options))
+        plan = planned.fit
         risk, sentence, best = predicted(plan)
         record = {
             "solver": plan.solver,
@@ -119,6 +122,7 @@ def _plan(options: argparse.Namespace) -> int:
             "zero_model_loss": _number(plan.facts.constants.value_at_zero),
             "prospects": sentence,
             "warnings": warnings(plan),
+            "count_rows": None if planned.whole is None else planned.whole.count.sigma,
             "plan": json.loads(plan.to_json()),
         }
         outputs.text(draft, plan.to_json() + "\n")
@@ -126,7 +130,7 @@ def _plan(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(record, indent=2))
         return 0
-    print("\n".join(_lines(plan, request.setup.kind, risk, record)))
+    print("\n".join([*_lines(plan, request.setup.kind, risk, record), *planned.lines()]))
     if best != plan.solver:
         print(f"recommended solver: {best} (see `dpsco recommend`)")
     if options.output is not None:

@@ -17,12 +17,14 @@ _WIDTH = 30
 class Bar:
     """A bar that shows how much of a known amount is done: rounds, rows; public numbers only.
 
-    Use it as a context manager and call it with (done, total); until the first call it counts the
-    seconds. Nothing is printed where ``stream`` is no terminal, nor in the first second.
+    Use it as a context manager and call it with (done, total). Nothing is printed where ``stream``
+    is no terminal, nor in the first second. How long a computation on private rows takes is shown
+    only if ``timing`` asks for it: the time left, and until the first call the seconds.
     """
 
-    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+    def __init__(self, what: str, stream: TextIO | None = None, *, timing: bool = False) -> None:
         self._what, self._stream = what, sys.stderr if stream is None else stream
+        self._timing = timing
         self._started = self._shown = time.monotonic()
         self._visible = self._called = False
         self._lock, self._end = threading.Lock(), threading.Event()
@@ -37,13 +39,14 @@ class Bar:
         share = min(1.0, done / total) if total else 1.0
         left = (now - self._started) * (1.0 - share) / share if share else 0.0
         bar = ("#" * round(_WIDTH * share)).ljust(_WIDTH)
-        self._draw(f"{self._what} [{bar}] {100 * share:3.0f} %, {left:.0f} s left")
+        ahead = f", {left:.0f} s left" if self._timing else ""
+        self._draw(f"{self._what} [{bar}] {100 * share:3.0f} %{ahead}")
 
     def tick(self) -> None:
-        """Show the seconds, as long as nothing else is known."""
+        """Show that something is done, as long as nothing else is known."""
         passed = time.monotonic() - self._started
         if not self._called and passed >= _PATIENCE and self._terminal():
-            self._draw(f"{self._what} ... {passed:.0f} s")
+            self._draw(f"{self._what} ..." + (f" {passed:.0f} s" if self._timing else ""))
 
     def _terminal(self) -> bool:
         try:

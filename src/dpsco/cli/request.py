@@ -77,6 +77,11 @@ def from_options(options: argparse.Namespace) -> Request:
     return Request(_setup(options, kind, options.feature_norm, classes, options.label_range), d)
 
 
+def encoder_of(options: argparse.Namespace) -> TableEncoder | None:
+    """Return the encoder of the schema that is named, if one is."""
+    return None if options.schema is None else TableEncoder(Schema.load(options.schema))
+
+
 def from_schema(options: argparse.Namespace, schema: Schema) -> Request:
     """Return what is asked for on tables that a schema describes.
 
@@ -155,12 +160,9 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
         return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
 
 
-def warnings(plan: BasePlan, whole: Budget | None = None) -> list[str]:
-    """Return what is odd about a budget, from public facts: it may be meant, but seldom is.
-
-    ``whole`` is the budget, if the plan's is a part of it.
-    """
-    found, budget = [], plan.budget if whole is None else whole
+def warnings(plan: BasePlan) -> list[str]:
+    """Return what is odd about a budget, from public facts: it may be meant, but seldom is."""
+    found, budget = [], plan.budget
     if isinstance(budget, ApproxDP) and budget.delta > 1.0 / plan.n:
         found.append(
             f"delta {budget.delta:.3g} is above 1/n = {1.0 / plan.n:.3g}: publishing a row picked "

@@ -171,10 +171,10 @@ def read_whole(path: Path) -> Any:
 
 
 def require_file(path: str | Path) -> None:
-    """Refuse a CSV file that is not there, and a folder.
+    """Refuse a CSV file that is not there, a folder, and a pipe, which would be waited for.
 
     Raises:
-        DataError: there is no such file, or it is a folder.
+        DataError: there is no such file, or it is a folder, a pipe, a socket or a device.
     """
     if os.path.isdir(path):
         raise DataError(
@@ -183,6 +183,8 @@ def require_file(path: str | Path) -> None:
         )
     if not os.path.exists(path):
         raise DataError(f"there is no file {path}.")
+    if not os.path.isfile(path):
+        raise DataError(f"cannot read {path}: it is no regular file.")
 
 
 def csv_header(path: str | Path) -> list[str]:

@@ -7,6 +7,7 @@ nothing, so one row's contribution has norm 1 whatever it contains.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,11 @@ class _Histogram(Query):
     def bound(self) -> float:
         """A row adds a single 1."""
         return 1.0
+
+    @property
+    def diameter(self) -> float:
+        """Two rows differ in two bins at most, by 1 in each: sqrt(2), rounded up."""
+        return math.sqrt(2.0)
 
     @property
     def trusted(self) -> tuple[str, ...]:

@@ -53,6 +53,11 @@ class Query(ABC):
         """The most that one row can contribute."""
 
     @property
+    def diameter(self) -> float | None:
+        """How far apart two rows' contributions can be, where less than twice the bound."""
+        return None
+
+    @property
     @abstractmethod
     def size(self) -> int:
         """The length of the answer."""

@@ -8,7 +8,7 @@ is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,9 @@ class AttendedRun(RoundRun):
         """Return what the next rounds build on, and who has answered: names are public."""
         return {**super().state(), _FIELD: np.array(sorted(self._marks))}
 
-    def resume(self, round: int, state: Mapping[str, Floats]) -> None:
+    def resume(
+        self, round: int, state: Mapping[str, Floats], secrets: Sequence[Floats] = ()
+    ) -> None:
         """Go on after rounds that another process has committed.
 
         Raises:
@@ -46,7 +48,7 @@ class AttendedRun(RoundRun):
         """
         if _FIELD not in state:
             raise ParameterError("a state that says which workers have answered was expected.")
-        super().resume(round, state)
+        super().resume(round, state, secrets)
         self._marks = frozenset(np.asarray(state[_FIELD]).tolist())
 
 

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _validate
 from ..errors import ParameterError
 from ..privacy.grid import Grid
+from ..privacy.lattice import lattice_step
 from ..solvers.rounds import BatchPlan
 from .protection import batch_plan
 
@@ -100,6 +101,12 @@ class FixedPoint:
             ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
         self.grid(batch_plan(plan).clip, plan.facts.size)
+        finest = lattice_step(plan.clip, plan.facts.size)
+        if helpers and self.step < finest:
+            raise ParameterError(
+                f"the helpers' noise is a multiple of {finest!r}, so the sums must be multiples of "
+                f"that; got a step of {self.step!r}. Pass FixedPoint.choose(plan, helpers=...)."
+            )
         wanted = needed_bits(plan, self.step, helpers)
         if self.bits < wanted:
             raise ParameterError(
@@ -145,8 +152,9 @@ class FixedPoint:
         """Return real noise rounded to the grid, modulo 2^bits.
 
         Rounding down commutes with adding an integer, so an integer sum plus this is the sum plus
-        the real noise, rounded: post-processing. Rounding to nearest does not commute where it
-        rounds halves to even numbers; adding a half first keeps the mean.
+        the noise, rounded: post-processing. (Noise that was rounded to a finer lattice before is
+        as good, since the sums lie on that one, too.) Rounding to nearest does not commute where
+        it rounds halves to even numbers; adding a half first keeps the mean.
         """
         return self.wrap(np.floor(noise / self.step + 0.5).astype(np.int64)[None])
 

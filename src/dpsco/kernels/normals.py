@@ -143,13 +143,16 @@ def _check(words: Words, out: Floats) -> None:
 def _loop_if_due(count: int) -> Callable[[Words, Floats], None] | None:
     """Return the compiled loop, or None while the twin should serve."""
     global _served
+    if loop_is_due():
+        return _compiled_loop()
+    _served += count + _CALL
+    return None
+
+
+def loop_is_due() -> bool:
+    """Whether this process has made so many normals that compiled loops pay."""
     wish = os.environ.get("DPSCO_COMPILED")
-    if wish == "0":
-        return None
-    if wish != "1" and _served < PATIENCE:
-        _served += count + _CALL
-        return None
-    return _compiled_loop()
+    return wish != "0" and (wish == "1" or _served >= PATIENCE)
 
 
 @lru_cache(maxsize=1)

@@ -5,18 +5,23 @@
 | budget                              | how much may be spent, against which neighbours, for whom |
 | releases                            | records of what may leave                                 |
 | release_base, output_releases       | their base; those that rest on a stability theorem        |
-| charges                             | what one release costs a row: adjacency applied once      |
+| charges, units                      | what a release costs a row, and several rows at once      |
 | accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
 | gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
 | gaussian_grid                       | Gaussian curves at many points, for mixtures              |
 | stability                           | how far neighbours move a solver's output                 |
 | perturbation, random_hits           | objective perturbation; averages over random hits         |
+| perturbation_zcdp, chi_law          | its zCDP; expectations over lengths of normal vectors     |
+| perturbation_check                  | its cost a second time, by another derivation             |
 | repeated, repeated_charge           | privacy of the best of a secret number of runs            |
 | repeated_release, repeated_ledger   | its record; how it is carried out                         |
-| randomness, mechanisms              | secure streams; the laws of noise                         |
+| randomness                          | secure streams                                            |
+| lattice, rounded_normals            | exact Gaussian noise on a lattice, and why it is exact    |
+| selection, mechanisms               | exact noisy selection; laws that are computed in floats   |
 | summation                           | sums of rows, and what rounding can do to them            |
-| prefix_sums, _noise, _matrices      | correlated noise for prefix sums                          |
-| grid, discrete                      | exact integer sums and noise (``numeric="grid"``)         |
+| prefix_sums, _encoding, _noise,     | correlated noise for prefix sums                          |
+| _matrices                           |                                                           |
+| grid                                | rows as integers, for secure aggregation                  |
 | ledger, ledger_parts, open_releases | the one door through which noisy numbers leave            |
 | certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
 | odometer                            | several runs under one budget                             |
@@ -26,14 +31,12 @@ from .accounting import Cost, cost
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .calibration import calibrate, gaussian_sigma, prefix_sum_sigma
 from .certificate import Certificate, Verification
-from .grid import Grid
 from .ledger import Ledger
 from .odometer import Odometer
 from .prefix_sums import PrefixMechanism, mechanism
 from .randomness import Randomness
 from .releases import (
     Composition,
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -63,7 +66,6 @@ __all__ = [
     # releases
     "Release",
     "GaussianRelease",
-    "DiscreteGaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
     "PrefixSumRelease",
@@ -85,7 +87,6 @@ __all__ = [
     "prefix_sum_sigma",
     "PrefixMechanism",
     "mechanism",
-    "Grid",
     "Randomness",
     # the run
     "SUM_LEAF",

@@ -19,15 +19,24 @@ from .releases import Composition, GaussianRelease, PrefixSumRelease, Release
 Releases = Release | Composition | Iterable[Release | Composition]
 
 
-def gaussian_sigma(budget: Budget, *, bound: float, rows: tuple[int, int], count: int = 1) -> float:
+def gaussian_sigma(
+    budget: Budget,
+    *,
+    bound: float,
+    rows: tuple[int, int],
+    count: int = 1,
+    diameter: float | None = None,
+) -> float:
     """Return the standard deviation, on the sum, of ``count`` Gaussian releases on the same rows.
+
+    ``diameter`` is for rows that differ by less than twice their bound; see `GaussianRelease`.
 
     >>> from dpsco.privacy.budget import ApproxDP
     >>> budget = ApproxDP(1.0, 1e-6, adjacency="zero_out")
     >>> round(gaussian_sigma(budget, bound=1.0, rows=(0, 100)), 4)
     4.2247
     """
-    return calibrate(lambda s: GaussianRelease(bound, s, rows=rows, count=count), budget)
+    return calibrate(lambda s: GaussianRelease(bound, s, diameter, rows=rows, count=count), budget)
 
 
 def prefix_sum_sigma(

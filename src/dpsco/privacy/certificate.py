@@ -25,13 +25,14 @@ from . import releases, statement
 from .accounting import Cost, cost
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
 from .releases import (
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
+    GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     RandomHitsRelease,
     Release,
     RepeatedSelectionRelease,
+    StableGammaRelease,
 )
 from .witness import second_opinion
 
@@ -47,8 +48,10 @@ _LONG_SUMS = (
 _MOST_COEFFICIENTS = 10**6  # that a file may ask its reader to compute
 _MOST_PRODUCTS = 10**10  # of coefficients, for bisr
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
+_FLOAT_LAWS = (GeneralizedGaussianRelease, StableGammaRelease)
 _FLOAT_CAVEAT = (
-    "noise and sums are float64 approximations of real numbers (numeric='grid' removes this)"
+    "generalized Gaussian and Gamma noise is computed in float64 before it is rounded to the "
+    "lattice: its law is that of real numbers up to rounding (no proof)"
 )
 _PAIR_CAVEAT = (
     "the antipodal pair dominates Poisson sampling under replace_one (checked numerically only)"
@@ -93,7 +96,7 @@ class Certificate:
     claims: Claims
     randomness: str
     reproducible: bool
-    numeric: str  # "float64" or "grid"
+    numeric: str  # law of the noise on the lattice: "exact", or "float64" up to rounding
     enforced: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     trust_model: str = _CENTRAL
@@ -334,8 +337,8 @@ def _with_inner(planned: Iterable[Release]) -> Iterator[Release]:
 
 
 def _numeric(planned: Iterable[Release]) -> str:
-    grid = all(isinstance(release, DiscreteGaussianRelease) for release in planned)
-    return "grid" if grid else "float64"
+    rounded = any(isinstance(release, _FLOAT_LAWS) for release in _with_inner(planned))
+    return "float64" if rounded else "exact"
 
 
 def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool) -> list[str]:
@@ -345,7 +348,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
         isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
     )
     notes = (
-        (_FLOAT_CAVEAT, _numeric(planned) != "grid"),
+        (_FLOAT_CAVEAT, _numeric(planned) != "exact"),
         (_PAIR_CAVEAT, conjectured),
         (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
         (_HITS_CAVEAT, any(isinstance(a, RandomHitsRelease) for a in planned)),

@@ -15,8 +15,9 @@ from typing import Any
 from ..errors import AssumptionError
 from . import amplification, gaussian, perturbation, perturbation_check, pld, random_hits, renyi
 from .budget import Adjacency
+from .lattice import SLACK, TILT_SHARE
+from .prefix_encoding import encoding_slack
 from .releases import (
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -66,19 +67,18 @@ class Charge:
 
 
 def _gaussian(release: GaussianRelease, adjacency: Adjacency) -> Charge:
-    return _gaussian_charge(_reach(release, adjacency) / release.sigma)
+    reach = _reach(release, adjacency)
+    if release.diameter is not None and adjacency is Adjacency.REPLACE_ONE:
+        reach *= release.diameter / (2 * release.bound)
+    return _gaussian_charge(reach / release.sigma)
 
 
 def _prefix_sum(release: PrefixSumRelease, adjacency: Adjacency) -> Charge:
     _refuse_add_remove(release, adjacency)
-    reach = _reach(release, adjacency) * release.mechanism.column_norm
+    mechanism = release.mechanism
+    encoded = 1 + encoding_slack(mechanism, release.row_count)
+    reach = _reach(release, adjacency) * encoded * mechanism.column_norm
     return _gaussian_charge(reach / release.sigma)
-
-
-def _discrete_gaussian(release: DiscreteGaussianRelease, adjacency: Adjacency) -> Charge:
-    # Canonne, Kamath, Steinke 2020, Thm 4: the zCDP of the continuous Gaussian; sums are exact.
-    shift = adjacency.sensitivity(release.bound) / release.sigma
-    return _zcdp_charge(0.5 * shift * shift)
 
 
 def _generalized_gaussian(release: GeneralizedGaussianRelease, adjacency: Adjacency) -> Charge:
@@ -88,7 +88,7 @@ def _generalized_gaussian(release: GeneralizedGaussianRelease, adjacency: Adjace
 
 
 def _selection(release: SelectionRelease, adjacency: Adjacency) -> Charge:
-    e0 = _up(_reach(release, adjacency) / release.scale)
+    e0 = _up(_distance(release, adjacency) / release.scale)
     if release.noise == "gumbel":  # bounded range, hence an eighth; the others are pure DP only
         return Charge(rho=e0 * e0 / 8, curve=renyi.bounded_range(e0), pure=e0, pld=pld.PureLoss(e0))
     return Charge(rho=e0 * e0 / 2, curve=renyi.pure(e0), pure=e0, pld=pld.PureLoss(e0))
@@ -148,13 +148,15 @@ def _stable_gamma(release: StableGammaRelease, adjacency: Adjacency) -> Charge:
 def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
     _stable_adjacency(release, adjacency)
     sigma = release.sigma / (1 + _STABLE_SLACK)
+    # The lattice moves iterates that differ by SLACK hit: as much as this much more drift does.
+    lattice = 1.5 * SLACK * release.hit / math.sqrt(release.steps)
 
     def profile(mu: float) -> Profile:
         def delta(epsilon: float) -> float:
             return random_hits.delta(
                 epsilon,
                 hit=release.hit,
-                drift=release.drift,
+                drift=release.drift + lattice,
                 steps=release.steps,
                 rows=release.row_count,
                 sigma=sigma,
@@ -170,7 +172,9 @@ def _objective_perturbation(
     release: ObjectivePerturbationRelease, adjacency: Adjacency, rows: int = 1
 ) -> Charge:
     # Inexact minimisers lie within ``distance`` of exact ones on both sides, whatever the rows.
-    output = _up(2 * release.distance * (1 + _STABLE_SLACK) / release.output_sigma)
+    # Their tilt is rounded, which moves them by TILT_SHARE distance, and so is what leaves.
+    lattices = TILT_SHARE + TILT_SHARE / 2
+    output = _up(2 * release.distance * (1 + _STABLE_SLACK + lattices) / release.output_sigma)
     parts = rows * adjacency.factor  # gradients that appear or vanish, each in its own span
     directions, span = release.directions, release.span or 1
     if directions != "general" and span == 1 and parts <= 2:
@@ -179,7 +183,7 @@ def _objective_perturbation(
         directions = "subspace"
     wide = directions == "general"
     loss = perturbation.Loss(
-        m=_up(rows * _reach(release, adjacency) / release.sigma),
+        m=_up(rows * _distance(release, adjacency) / release.sigma),
         curvature=release.curvature,
         floor=release.floor,
         rank=release.rank,
@@ -210,7 +214,6 @@ def _perturbed(loss: perturbation.Loss) -> Profile:
 _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
     GaussianRelease: _gaussian,
     PrefixSumRelease: _prefix_sum,
-    DiscreteGaussianRelease: _discrete_gaussian,
     GeneralizedGaussianRelease: _generalized_gaussian,
     SelectionRelease: _selection,
     PoissonGaussianRelease: _poisson_gaussian,
@@ -258,9 +261,14 @@ def _together(mu: float, other: float) -> float:
     return _up(math.hypot(mu, other)) if mu and other else mu or other
 
 
-def _reach(release: Any, adjacency: Adjacency) -> float:
+def _distance(release: Any, adjacency: Adjacency) -> float:
     """Return the distance between neighbouring float64 sums, rounding included."""
     return adjacency.sensitivity(release.bound) * (1 + rounding_slack(release.row_count))
+
+
+def _reach(release: Any, adjacency: Adjacency) -> float:
+    """Return the distance between neighbouring sums on the lattice of the release."""
+    return _distance(release, adjacency) * (1 + SLACK)
 
 
 def _stable_reach(
@@ -268,7 +276,7 @@ def _stable_reach(
 ) -> float:
     """Return the distance between neighbours, for the adjacency that it was proved under."""
     _stable_adjacency(release, adjacency)
-    return release.sensitivity * (1 + _STABLE_SLACK)
+    return release.sensitivity * (1 + _STABLE_SLACK) * (1 + SLACK)
 
 
 def _stable_adjacency(release: Any, adjacency: Adjacency) -> None:

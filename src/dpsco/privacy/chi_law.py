@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 _UP = 1 + 1e-9  # more than quadrature and rounding can take away
 _CELLS = 64  # a standard deviation; chords then cost at most 3e-5 of the second derivative
 _FAR = 38.0  # beyond sqrt(s) + this the probability is less than the least float
-_NEAR = 10.0  # below sqrt(s) - this it is less than 2e-22
-_NEARLY_NEVER = 2e-22
+_NEAR = 10.0  # E chi_s > sqrt(s) - 0.03 for s > 100: below sqrt(s) - this it is less than 3e-22
+_NEARLY_NEVER = 4e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 

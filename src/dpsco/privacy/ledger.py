@@ -27,19 +27,24 @@ from . import mechanisms
 from .accounting import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
-from .discrete import discrete_gaussian
+from .lattice import (
+    TILT_SHARE,
+    gaussian_steps,
+    lattice_step,
+    on_lattice,
+    with_gaussian,
+    with_steps,
+)
 from .ledger_parts import Purse as Purse
 from .ledger_parts import RunPurse as RunPurse
 from .ledger_parts import Unique, floats
 from .open_releases import PrefixSums as PrefixSums
 from .open_releases import SampledSum as SampledSum
-from .open_releases import with_gaussian
 from .payment import pay
 from .prefix_sums import PrefixMechanism
 from .randomness import Randomness, Stream
 from .releases import (
     Composition,
-    DiscreteGaussianRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -54,6 +59,7 @@ from .releases import (
     StableGaussianRelease,
     flatten,
 )
+from .selection import noisy_argmin
 
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
@@ -129,28 +135,19 @@ class Ledger(Unique):
             named = {} if run is None else {"run": run}
             pay(odometer, self.planned, label=label, **named)
 
-    def gaussian(self, total: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
+    def gaussian(
+        self,
+        total: ArrayLike,
+        *,
+        bound: float,
+        sigma: float,
+        rows: Rows,
+        diameter: float | None = None,
+    ) -> Array:
         """Return ``total`` plus Gaussian noise."""
         exact = floats(total)
-        release = GaussianRelease(bound, sigma, rows=rows)
-        return self._execute(release, lambda stream: with_gaussian(stream, exact, release.sigma))
-
-    def discrete_gaussian(
-        self, total: ArrayLike, *, bound: float, sigma: float, step: float, rows: Rows
-    ) -> Array:
-        """Return an integer ``total`` in grid steps plus discrete Gaussian noise, as floats."""
-        exact = np.asarray(total)
-        if exact.dtype != np.int64:
-            raise ParameterError(
-                f"a grid release takes an int64 sum, got {exact.dtype}: use Grid.encode, Grid.sum."
-            )
-        release = DiscreteGaussianRelease(bound, sigma, step, rows=rows)
-
-        def noisy(stream: Stream) -> Array:
-            noise = discrete_gaussian(stream.words, release.sigma / release.step, exact.size)
-            return np.asarray((exact + noise.reshape(exact.shape)) * release.step)
-
-        return self._execute(release, noisy)
+        release = GaussianRelease(bound, sigma, diameter, rows=rows)
+        return self._execute(release, lambda stream: _noisy(stream, exact, release))
 
     def generalized_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, norm: float, rows: Rows
@@ -161,7 +158,7 @@ class Ledger(Unique):
 
         def noisy(stream: Stream) -> Array:
             noise = mechanisms.generalized_gaussian(stream, exact.size, release.norm, release.sigma)
-            return np.asarray(exact + noise.reshape(exact.shape))
+            return _with_floats(noise, exact, release.bound)
 
         return self._execute(release, noisy)
 
@@ -172,7 +169,7 @@ class Ledger(Unique):
         exact = floats(scores).ravel()
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
         return self._execute(
-            release, lambda stream: mechanisms.noisy_argmin(stream, exact, release.scale, noise)
+            release, lambda stream: noisy_argmin(stream.words, exact, release.scale, noise)
         )
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
@@ -186,7 +183,8 @@ class Ledger(Unique):
             )
 
         def noisy(stream: Stream) -> Array:
-            reports = with_gaussian(stream, exact, release.sigma)
+            step = lattice_step(release.bound, exact.shape[1])
+            reports = with_gaussian(stream.words, exact, release.sigma, step)
             return np.asarray(reports[stream.permutation(len(reports))])
 
         return self._execute(release, noisy)
@@ -229,8 +227,10 @@ class Ledger(Unique):
 
         def noisy(stream: Stream) -> Array:
             if isinstance(release, StableGaussianRelease):
-                return with_gaussian(stream, exact, release.sigma)
-            return np.asarray(exact + _norm_gamma(stream, exact.size, release.scale))
+                step = lattice_step(release.sensitivity, exact.size)
+                return with_gaussian(stream.words, exact, release.sigma, step)
+            noise = mechanisms.norm_gamma(stream, exact.size, release.scale)
+            return _with_floats(noise, exact, release.sensitivity)
 
         _expect(release, StableGaussianRelease, StableGammaRelease)
         if exact.ndim != 1:
@@ -263,11 +263,12 @@ class Ledger(Unique):
         def noisy(stream: Stream) -> Array:
             second = self._randomness.child("output noise")
             self._state = "busy with a minimisation"
-            found = floats(minimise(mechanisms.gaussian(stream, length, release.sigma)))
+            found = floats(minimise(_tilt(stream, length, release)))
             self._state = "open"
             if found.shape != (length,):
                 raise ParameterError(f"a minimiser of shape {(length,)} was expected.")
-            return with_gaussian(second, found, release.output_sigma)
+            step = lattice_step(release.distance, length, slack=TILT_SHARE)
+            return with_gaussian(second.words, found, release.output_sigma, step)
 
         return self._execute(release.once(), noisy)
 
@@ -310,7 +311,9 @@ class Ledger(Unique):
         draw: Callable[[Stream], NDArray[np.int64]],
     ) -> SampledSum:
         def start(stream: Stream) -> SampledSum:
-            opened = SampledSum(release.rows[0] + draw(stream), stream, release.sigma, self)
+            bound = release.hit if isinstance(release, RandomHitsRelease) else release.bound
+            rows = release.rows[0] + draw(stream)
+            opened = SampledSum(rows, stream, self, sigma=release.sigma, bound=bound)
             self._open.append(opened)
             return opened
 
@@ -342,8 +345,22 @@ def _expect(release: Any, *kinds: type[Release]) -> None:
         raise ParameterError(f"this release takes a {names}, got {release!r}.")
 
 
-def _norm_gamma(stream: Stream, size: int, scale: float) -> Array:
-    """Return a vector of density ~ exp(-|z|_2/scale): uniform direction, Gamma(size) length."""
-    direction = mechanisms.gaussian(stream, size, 1.0)
-    length = scale * float(mechanisms.gamma(stream, float(size), 1)[0])
-    return np.asarray(direction * (length / float(np.linalg.norm(direction))))
+def _noisy(stream: Stream, exact: Array, release: GaussianRelease) -> Array:
+    """Return a sum with its noise, both on the lattice of the release."""
+    step = lattice_step(release.bound, exact.size)
+    return with_gaussian(stream.words, exact, release.sigma, step)
+
+
+def _with_floats(noise: Array, exact: Array, bound: float) -> Array:
+    """Return a sum with noise that was drawn in floats, both rounded to the lattice."""
+    step = lattice_step(bound, exact.size)
+    return with_steps(on_lattice(noise, step), exact, step)
+
+
+def _tilt(stream: Stream, size: int, release: ObjectivePerturbationRelease) -> Array:
+    """Return b: within TILT_SHARE distance floor of an exactly normal vector.
+
+    The minimiser moves by at most 1/floor times as much, which its charge allows for.
+    """
+    step = lattice_step(2 * release.distance * release.floor, size, slack=TILT_SHARE)
+    return gaussian_steps(stream.words, size, release.sigma, step) * step

@@ -1,7 +1,9 @@
-"""The only code that draws noise, one function a law. Called by the ledger and by nothing else.
+"""Laws of noise that are computed in floats, one function a law. Called by the ledger alone.
 
-Each function takes a stream of its own, so that no two releases ever share noise. Prefix sums have
-their own module, :mod:`.prefix_sums`, and integer noise too, :mod:`.discrete`.
+Each function takes a stream of its own, so that no two releases ever share noise. Gaussian noise
+and selection, whose laws are exact, have modules of their own: :mod:`.lattice`, :mod:`.selection`.
+What is drawn here is rounded to the lattice as well; that its law is that of real numbers up to
+rounding is listed under ``trusted``.
 """
 
 from __future__ import annotations
@@ -14,11 +16,6 @@ from numpy.typing import NDArray
 from .randomness import Stream
 
 Array = NDArray[np.float64]
-
-
-def gaussian(stream: Stream, shape: int | tuple[int, ...], sigma: float) -> Array:
-    """Return independent N(0, sigma^2) numbers."""
-    return stream.normals(shape) * sigma
 
 
 def generalized_gaussian(stream: Stream, dimension: int, norm: float, sigma: float) -> Array:
@@ -38,21 +35,11 @@ def generalized_gaussian(stream: Stream, dimension: int, norm: float, sigma: flo
     return np.asarray(sigma * radius * scaled / length)
 
 
-def noisy_argmin(stream: Stream, scores: Array, scale: float, noise: str) -> int:
-    """Return the index of the smallest score after noise of size ``scale`` is taken off.
-
-    gumbel            the exponential mechanism, P(j) proportional to exp(-score_j / scale)
-    permute_and_flip  one-sided exponential noise (McKenna, Sheldon 2020; Ding et al. 2021)
-    laplace           report noisy max
-    """
-    exponential = -np.log(stream.uniforms(len(scores)))
-    if noise == "gumbel":
-        drawn = -np.log(exponential)
-    elif noise == "permute_and_flip":
-        drawn = exponential
-    else:
-        drawn = exponential + np.log(stream.uniforms(len(scores)))
-    return int(np.argmin(scores - scale * drawn))
+def norm_gamma(stream: Stream, size: int, scale: float) -> Array:
+    """Return a vector of density ~ exp(-|z|_2/scale): uniform direction, Gamma(size) length."""
+    direction = stream.normals(size)
+    length = scale * float(gamma(stream, float(size), 1)[0])
+    return np.asarray(direction * (length / float(np.linalg.norm(direction))))
 
 
 def gamma(stream: Stream, shape: float, count: int) -> Array:

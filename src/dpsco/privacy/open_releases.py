@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _validate
 from ..errors import LedgerError, ParameterError
-from . import mechanisms
+from .lattice import lattice_step, with_gaussian
 from .ledger_parts import Unique, floats
+from .prefix_encoding import Encoding
 from .randomness import Stream
 from .releases import PrefixSumRelease
 
@@ -28,11 +30,18 @@ class SampledSum(Unique):
     """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
 
     def __init__(
-        self, indices: NDArray[np.int64], stream: Stream, sigma: float, ledger: Ledger
+        self,
+        indices: NDArray[np.int64],
+        stream: Stream,
+        ledger: Ledger,
+        *,
+        sigma: float,
+        bound: float,
     ) -> None:
         self.indices = indices
         self.finished = False
-        self._stream, self._sigma, self._ledger = stream, sigma, ledger
+        self._stream, self._ledger = stream, ledger
+        self._sigma, self._bound = sigma, bound
 
     def release(self, total: ArrayLike) -> Array:
         """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
@@ -42,7 +51,8 @@ class SampledSum(Unique):
                 raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
             self.finished = True
             self.indices = self.indices[:0].copy()  # a run may take thousands of samples
-            return with_gaussian(self._stream, exact, self._sigma)
+            step = lattice_step(self._bound, exact.size)
+            return with_gaussian(self._stream.words, exact, self._sigma, step)
 
     def __repr__(self) -> str:
         return "a sampled sum"
@@ -54,15 +64,22 @@ class PrefixSums(Unique):
     def __init__(
         self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
     ) -> None:
-        self._release, self._ledger = release, ledger
-        self._noise = release.mechanism.start(lambda: stream.normals(dimension))
+        mechanism = release.mechanism
+        self._release, self._ledger, self._stream = release, ledger, stream
+        # The rows of the encoder times the batch sums: what one row moves has the encoder's norm.
+        self._step = lattice_step(
+            release.bound * mechanism.column_norm, mechanism.draws() * dimension
+        )
+        self._encoding = Encoding(mechanism, dimension)
+        self._noisy: list[Array] = []  # rows that have met their noise, for the decoder to take
+        self._decoder = mechanism.start(lambda: self._noisy.pop(0))
         self._prefix = np.zeros(dimension)
         self._next_row = release.rows[0]
 
     @property
     def finished(self) -> bool:
         """Whether all rounds were run."""
-        return self._noise.position == self._release.mechanism.rounds
+        return self._decoder.position == self._release.mechanism.rounds
 
     def add(self, total: ArrayLike, *, rows: Rows) -> Array:
         """Add the batch sum over ``rows`` and return the noisy prefix sum."""
@@ -81,47 +98,57 @@ class PrefixSums(Unique):
                     "number is fixed."
                 )
             self._next_row = stop
-            # The batch meets its noise first: whatever is rounded afterwards is post-processing.
-            self._prefix = self._prefix + (exact + release.sigma * self._noise.next())
-            return np.array(self._prefix)
+            return self._advance(exact)
 
-    def resume(self, rounds: int, *, row: int, prefix: ArrayLike) -> None:
+    def _advance(self, exact: Array) -> Array:
+        """Let the rows that this batch completes leave, and return the prefix sum they give."""
+        self._noisy = [
+            with_gaussian(self._stream.words, row, self._release.sigma, self._step)
+            for row in self._encoding.rows(np.nan_to_num(exact))  # a sum of bounded rows is finite
+        ]
+        self._prefix = self._prefix + self._decoder.next()
+        return np.array(self._prefix)
+
+    def resume(self, totals: Sequence[ArrayLike], *, row: int, prefix: ArrayLike) -> None:
         """Go on after rounds that this run has committed in another process; nothing leaves.
 
-        The ledger must draw from the randomness of that process, restored: the noise of those
-        rounds is drawn again, and only remembered, because later noise builds on it.
+        The ledger must draw from the randomness of that process, restored: those rounds are done
+        again with the same noise, because later ones build on them.
 
         Args:
-            rounds: how many rounds are over.
+            totals: the exact batch sums of the rounds that are over.
             row: where the rows of the next round may begin.
             prefix: the noisy prefix sum that the last of these rounds has released.
 
         Raises:
-            LedgerError: a round was run here already, or the numbers do not fit the planned stream.
+            LedgerError: a round was run here already, the numbers do not fit the planned stream, or
+                they are not those that ``prefix`` was made of.
         """
-        count, first = _validate.integer("rounds", rounds), _validate.integer("row", row)
+        sums, first = [floats(total) for total in totals], _validate.integer("row", row)
         start, stop = self._release.rows
         released = floats(prefix)
         with self._ledger._step():
+            shapes = {each.shape for each in (*sums, released)}
             if (
-                self._noise.position
-                or count > self._release.mechanism.rounds
+                self._decoder.position
+                or len(sums) > self._release.mechanism.rounds
                 or not start <= first <= stop
-                or released.shape != self._prefix.shape
+                or shapes != {self._prefix.shape}
             ):
                 raise LedgerError(
-                    f"{self!r} over rows {(start, stop)} cannot go on at round {count} and row "
+                    f"{self!r} over rows {(start, stop)} cannot go on at round {len(sums)} and row "
                     f"{first}, from a prefix of shape {released.shape}: it was resumed before, or "
                     "this is another run's state."
                 )
-            for _ in range(count):
-                self._noise.next()
-            self._next_row, self._prefix = first, released.copy()
+            for total in sums:
+                self._advance(total)
+            if not np.array_equal(self._prefix, released):
+                raise LedgerError(
+                    "the stored batch sums and the stored noise do not give the prefix sum that "
+                    "was released: the state is damaged, or another machine's arithmetic differs."
+                )
+            self._next_row = first
 
     def __repr__(self) -> str:
-        return f"prefix sums at round {self._noise.position} of {self._release.mechanism.rounds}"
-
-
-def with_gaussian(stream: Stream, exact: Array, sigma: float) -> Array:
-    """Return the exact value plus Gaussian noise."""
-    return np.asarray(exact + mechanisms.gaussian(stream, exact.shape, sigma))
+        rounds = self._release.mechanism.rounds
+        return f"prefix sums at round {self._decoder.position} of {rounds}"

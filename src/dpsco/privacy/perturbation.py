@@ -56,17 +56,17 @@ _PANELS = np.array([0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0])
 # Angles between the two rows' directions, finer near 0, where the worst case lies.
 _ANGLES = 0.25 * math.pi * np.linspace(0.0, 1.0, 25) ** 3
 _TAIL = 2.0  # deviations beyond which the plane's bound is not asked for
-_RADII = np.linspace(1.0, 14.0, 131)  # beyond sqrt(d)
+_RADII = np.linspace(0.1, 14.0, 140)  # beyond sqrt(d)
 _FARTHEST = 1e4
 # Upper ends of cells of a standard normal, their probabilities, and what lies beyond.
 _FAR = [12.0, 16.0, 24.0, 37.0]
 _FINE = np.concatenate([np.arange(-2.5, 10.1, 0.25), _FAR])
-_FINER = np.concatenate([np.arange(-3.0, 10.1, 0.05), _FAR])
-_FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is most of the loss
+_FINER = np.concatenate([np.arange(-3.0, 10.1, 0.125), _FAR])
+_FINEST = np.concatenate([np.arange(-4.0, 10.1, 0.02), _FAR])  # where it is much of the loss
 _COARSE = np.concatenate([np.arange(-2.0, 10.1, 1.0), _FAR])  # where the noise is hardly a loss
 _TOUCHED = 3.0 * np.linspace(0.0, 1.0, 25) ** 2  # tau of the tangents that are tried
 _LITTLE = 5e-3  # spread of the output's loss over that of the minimiser's: sigma grows by 0.1 %
-_SOME, _MOST = 0.2, 0.5
+_SOME, _MUCH = 0.05, 0.2
 _BEYOND = float(ndtr(-_FAR[-1])) * _UP
 
 
@@ -247,7 +247,7 @@ class Loss:
         mu, share = self.output, self.output / self.m
         cells = _COARSE if share < _LITTLE else _FINE
         if share > _SOME:
-            cells = _FINER if share < _MOST else _FINEST
+            cells = _FINER if share < _MUCH else _FINEST
         masses = np.diff(np.append(ndtr(-cells)[::-1], 1.0))[::-1]
         less = epsilon - 0.5 * mu * mu - mu * cells
         inner = self.exact_delta(less - 4 * _ULP * (abs(epsilon) + mu * (mu + np.abs(cells))))

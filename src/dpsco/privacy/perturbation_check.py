@@ -63,6 +63,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from .lattice import TILT_SHARE
 from .output_releases import ObjectivePerturbationRelease
 from .summation import rounding_slack
 
@@ -145,7 +146,9 @@ class Check:
 
     @property
     def _output(self) -> float:
-        return math.hypot(2 * self.release.distance / self.release.output_sigma, self.beside)
+        # Half a step of the tilt's lattice on either side, and a step of the output's.
+        apart = (2 + 3 * TILT_SHARE) * self.release.distance
+        return math.hypot(apart / self.release.output_sigma, self.beside)
 
     def _inverse(self, upper: bool, delta: float) -> float:
         """Return the least epsilon with at most ``delta``, by bisection."""

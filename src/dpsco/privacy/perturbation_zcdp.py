@@ -2,8 +2,9 @@
 
 Let L be the privacy loss of P against Q, with ``-(c + m x) <= L <= c + m^2/2 + m x`` for an x that
 is an average of chi_s variables, however dependent. The upper end alone puts the Kullback-Leibler
-divergence E[L] near c + m E[x], linear in m. But Q is a probability: E e^-L = 1, and so, for every
-lambda >= 0 and t > 0,
+divergence E[L] near c + m E[x], linear in m. But Q is a probability with the same null sets as P
+(densities of minimisers are positive everywhere): E e^-L = 1, and so, for every lambda >= 0 and
+t > 0,
 
     E e^(tL) = 1 + E [e^(tL) - 1 + lambda (e^-L - 1)].
 
@@ -33,13 +34,14 @@ from .chi_law import chi_law
 Array = NDArray[np.float64]
 
 _UP = 1 + 1e-9
+_SLACK = 2e-9
 _LEAST = 1e-3  # the first node: R(1.001) stands for R(1)
 _RATIO = 1.3  # of neighbouring nodes, before they are divided
 _ROUNDS = 6
 _CLOSE = 1e-4  # what dividing an interval may still gain
 _STEEPEST = 8.0  # t m up to which both ends are looked at: beyond, the upper one is all
 _LARGEST = 600.0  # t L that can be exponentiated
-_BALANCED = np.arange(0.0, 6.0, 0.5)  # x at which both ends are equal, from sqrt(s) - 1 on
+_BALANCED = np.arange(0.0, 6.0, 0.2)  # x at which both ends are equal, from sqrt(s) - 1 on
 _CELLS = 16  # a standard deviation of chi: chords cost 0.1 % of rho
 _PANELS = np.linspace(-12.0, 12.0, 25)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -84,22 +86,24 @@ def _chord_peaks(nodes: Array, logs: Array) -> Array:
 def _log_moments(ts: Array, m: float, c: float, s: int) -> Array:
     """Return a bound on log E e^(tL) for each t: of both ends where they matter, else the upper."""
     found = ts * (c + 0.5 * m * m) + log_moment_chi(ts * m, s)
-    law, most = chi_law(s, _CELLS), math.sqrt(s) + _STEEPEST + 16.0
-    x, weights = law.edges[law.edges <= most], law.weights[law.edges <= most]
+    law, last = chi_law(s, _CELLS), math.sqrt(s) + _STEEPEST + 16.0
+    x, weights = law.edges[law.edges <= last], law.weights[law.edges <= last]
+    last = float(x[-1])  # what lies beyond is added at the end
     up, down = c + 0.5 * m * m + m * x, c + m * x
     both = np.flatnonzero((ts * m <= _STEEPEST) & (np.maximum(ts, 1.0) * up[-1] < _LARGEST))
     if not len(both):
         return found * (1 + 1e-12)
-    above, below, far = np.expm1(-up), np.expm1(down), _rest(m, s, most, c)
+    above, below, far = np.expm1(-up), np.expm1(down), _rest(m, s, last, c)
     mean = float(weights @ up)
     for i in both:
         t = float(ts[i])
         upper, lower = np.expm1(t * up), np.expm1(-t * down)
-        rest = _rest(t * m, s, most, t * (c + 0.5 * m * m))
+        rest = _rest(t * m, s, last, t * (c + 0.5 * m * m))
         factors = _equalising(t, c + m * (math.sqrt(s) - 1.0 + _BALANCED))[:, None]
-        ends = np.maximum(upper + factors * above, lower + factors * below) @ weights
+        ends = np.maximum(upper + factors * above, lower + factors * below)
+        total = ends @ weights + _SLACK * (np.abs(ends) @ weights)  # weights are off by 1e-9
         slack = 16 * 2.0**-52 * (t + factors[:, 0]) * mean + rest + factors[:, 0] * far
-        found[i] = min(found[i], math.log1p(float(np.min(ends * _UP + slack))))
+        found[i] = min(found[i], math.log1p(float(np.min(total + slack))))
     return found * (1 + 1e-12)
 
 

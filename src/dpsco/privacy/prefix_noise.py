@@ -1,4 +1,7 @@
-"""The noise of one run of a prefix-sum mechanism, round by round, in bounded memory.
+"""The decoder of a prefix-sum mechanism, C^-1, round by round, in bounded memory.
+
+Of standard normals it makes the noise of a run; of noisy rows ``C x + sigma z`` it makes the noisy
+increments ``x + sigma C^-1 z``, from numbers that have left and nothing else.
 
 What the mechanisms are, and what they cost, says :mod:`.prefix_sums`. Each has one step here: from
 the round, a fresh Gaussian vector and the memory it makes the noise increment of the round.

@@ -6,6 +6,8 @@ Paper      Choquette-Choo, Ganesh, Thakurta 2025, Lemma 8 (tree); Honaker 2015 (
            Fichtenberger, Henzinger, Upadhyay 2022 (toeplitz); Dvijotham, McMahan, Pillutla,
            Steinke, Thakurta 2024 (buffered linear Toeplitz, blt); Kalinin, McKenna, Upadhyay,
            Lampert 2025 (banded inverse square root, bisr).
+How        Noise meets C x, C the encoder (:mod:`.prefix_encoding`); what leaves is decoded by C^-1
+           (:mod:`.prefix_noise`).
 Guarantee  With sigma = sensitivity * column_norm / mu and increments u_t = x_t + sigma * next(),
            the whole transcript (u_0, ..., u_{T-1}) is mu-GDP, also when x_t depends on earlier u
            and when the public bound changes from round to round (sigma then follows it).
@@ -115,7 +117,7 @@ class PrefixMechanism:
         return self.rounds
 
     def memory_vectors(self) -> int:
-        """Return how many vectors of the length of a draw the stream holds between rounds."""
+        """Return how many vectors the stream holds between rounds, of noisy and of exact rows."""
         if self.name in _TREES:
             return self._levels
         if self.name in _BANDED:

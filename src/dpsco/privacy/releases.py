@@ -3,6 +3,7 @@
 A record says everything that an accountant needs: the ``bound`` on what one row contributes (before
 the adjacency's factor), the noise, the half-open range of ``rows`` that the release touches, in the
 run's own order, and how many times (``count``) it happens. Noise is always on the *sum* over rows.
+Sum and noise are rounded to a lattice, as :mod:`.lattice` says; a record speaks of the law before.
 
 Releases whose noise rests on a stability theorem are in :mod:`.output_releases`, repeated selection
 in :mod:`.repeated_release`; both are known here.
@@ -13,14 +14,12 @@ that it does not know.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import _validate
 from ..errors import ParameterError
-from .discrete import MAX_SIGMA, MIN_SIGMA
 from .output_releases import (
     ObjectivePerturbationRelease,
     RandomHitsRelease,
@@ -37,7 +36,6 @@ __all__ = [
     "KINDS",
     "SELECTION_NOISES",
     "Composition",
-    "DiscreteGaussianRelease",
     "FixedSizeGaussianRelease",
     "GaussianRelease",
     "GeneralizedGaussianRelease",
@@ -59,37 +57,28 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GaussianRelease(Release):
-    """The sum over ``rows`` of vectors with l2 norm <= bound, plus N(0, sigma^2 I)."""
+    """The sum over ``rows`` of vectors with l2 norm <= bound, plus N(0, sigma^2 I).
+
+    ``diameter`` is the largest l2 distance of two such vectors where that is less than 2 bound:
+    sqrt(2) for the counts of a histogram, of which each row adds to one, 1 for a count of rows.
+    """
 
     kind: ClassVar[str] = "gaussian"
     bound: float
     sigma: float
-
-
-@dataclass(frozen=True)
-class DiscreteGaussianRelease(Release):
-    """An exact integer sum on a grid, plus the discrete Gaussian (``numeric="grid"``).
-
-    Rows are multiples of ``step`` with l2 norm <= bound; the noise is ``step`` times a vector of
-    independent discrete Gaussians N_Z(0, (sigma/step)^2).
-    """
-
-    kind: ClassVar[str] = "discrete_gaussian"
-    bound: float
-    sigma: float
-    step: float
+    diameter: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if math.frexp(self.step)[0] != 0.5:
+        if self.diameter is None:
+            return
+        diameter = _validate.positive("diameter", self.diameter)
+        if not self.bound <= diameter <= 2 * self.bound:  # a row may be replaced by an empty one
             raise ParameterError(
-                f"step must be a power of two, so that grid values are exact, got {self.step}."
+                f"diameter must lie between the bound and twice the bound, {self.bound!r} and "
+                f"{2 * self.bound!r}; got {diameter!r}."
             )
-        if not MIN_SIGMA <= self.sigma / self.step <= MAX_SIGMA:
-            raise ParameterError(
-                f"sigma must lie between {MIN_SIGMA} and {MAX_SIGMA} grid steps, got "
-                f"{self.sigma / self.step:.3g}. Choose the step with Grid.choose(...)."
-            )
+        _store(self, "diameter", diameter)
 
 
 @dataclass(frozen=True)
@@ -265,7 +254,6 @@ KINDS: dict[str, type[Release]] = {
     kind.kind: kind
     for kind in (
         GaussianRelease,
-        DiscreteGaussianRelease,
         GeneralizedGaussianRelease,
         SelectionRelease,
         PrefixSumRelease,

@@ -39,7 +39,11 @@ def estimate(plan: BoundsPlan, source: Source, ledger: Ledger) -> Scales:
     feature, label, counted = 1.0, None, None
     for query in plan.queries:
         noisy = ledger.gaussian(
-            source.sum(query), bound=query.bound, sigma=plan.sigma, rows=(0, plan.n)
+            source.sum(query),
+            bound=query.bound,
+            sigma=plan.sigma,
+            rows=(0, plan.n),
+            diameter=query.diameter,
         )
         if counted is None and plan.counts:
             spread = plan.sigma * math.sqrt(query.size)

@@ -92,7 +92,10 @@ class BoundsPlan:
     def releases(self) -> tuple[Release, ...]:
         """Return what is released before the fit."""
         rows = (0, self.n)
-        return tuple(GaussianRelease(query.bound, self.sigma, rows=rows) for query in self.queries)
+        return tuple(
+            GaussianRelease(query.bound, self.sigma, query.diameter, rows=rows)
+            for query in self.queries
+        )
 
     def bounds(self, bounds: Bounds) -> Bounds:
         """Return the bounds of the rows that the histograms count."""

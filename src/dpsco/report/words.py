@@ -30,7 +30,6 @@ QUESTION: dict[Adjacency, str] = {
 
 RELEASES: dict[str, str] = {
     "gaussian": "A sum over rows, with Gaussian noise",
-    "discrete_gaussian": "An exact sum of integers over rows, with discrete Gaussian noise",
     "generalized_gaussian": "A sum over rows, with noise shaped to the norm of a row",
     "selection": "The best of several public candidates, chosen with noise on the scores",
     "prefix_sum": "Running sums over rows, with correlated Gaussian noise",
@@ -111,8 +110,9 @@ NOT_COVERED: tuple[tuple[str, str], ...] = (
     ),
     (
         "Timing and floating point",
-        "Nobody may time the run from outside. Noise in float64 is an approximation of real "
-        "numbers; the exact grid mode removes this for Gaussian noise.",
+        "How much a run computes is planned, but for the milestones that the certificate lists; "
+        "time within a pass is not, so nobody may time the run from outside. What leaves lies on a "
+        "public lattice, where Gaussian noise and selections have their exact law.",
     ),
     (
         "A forged certificate",

@@ -7,13 +7,18 @@ the loss; its slopes are slopes of the loss, so no bound changes (`dpsco.losses.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
-from ..losses.base import MarginLoss
+from numpy.typing import ArrayLike
+
+from ..kernels.slope import Slope, smoothed_slope
+from ..losses.base import Floats, MarginLoss
 from ..losses.quantile import BlurredPinball, Pinball
 from ..losses.smoothing import Smoothed
 from ..problem import Facts, Loss
 
 BLUR = 0.2  # of the labels' scale: over how much of it a kink is rounded off
+_FARTHEST_SLOPE = 64.0
 TOUCHED = 0.25  # of the most that an envelope can cost: only rows near the kink pay
 
 
@@ -79,3 +84,47 @@ def smoothed(facts: Facts, smoothing: float) -> Loss:
     if smoothing == 0.0 or not isinstance(loss, MarginLoss):
         return loss
     return Smoothed(loss, smoothing, None if loss.labels == "sign" else facts.label)
+
+
+@dataclass(frozen=True)
+class CutEnvelope:
+    """The Moreau envelope of a convex margin loss whose slopes are cut to a bound; slopes only.
+
+    Cutting slopes keeps a loss convex, and the bisection of `smoothed_slope` cuts by itself: what
+    it finds is a slope of the cut loss.
+    """
+
+    slopes: Slope  # with its smoothing and its bound
+    labels: str  # which the loss takes
+    name: str
+
+    def kernel(self) -> Slope:
+        """Return the slopes as the loops take them."""
+        return self.slopes
+
+    def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
+        """Return the envelope's slopes."""
+        return smoothed_slope(self.slopes, margin, label)
+
+    def slope_bound(self, label: float, margin: float) -> float:
+        """Return the bound."""
+        return self.slopes.bound
+
+
+def cut_envelope(facts: Facts, smoothing: float) -> MarginLoss | CutEnvelope:
+    """Return the envelope of a convex margin loss, of bounded slope or not.
+
+    Slopes without a bound on the whole line are cut at their bound over the domain, beyond which
+    weights never are; without one, at `_FARTHEST_SLOPE` times that near the start.
+    """
+    loss = facts.problem.loss
+    assert isinstance(loss, MarginLoss)
+    if math.isfinite(loss.slope_bound(facts.label, math.inf)):
+        found = smoothed(facts, smoothing)
+        assert isinstance(found, MarginLoss)
+        return found
+    bound = facts.lipschitz
+    if not math.isfinite(bound):
+        bound = _FARTHEST_SLOPE * facts.gradient_bound(None)
+    slopes = replace(loss.kernel(), smoothing=smoothing, bound=bound / facts.feature)
+    return CutEnvelope(slopes, loss.labels, loss.name)

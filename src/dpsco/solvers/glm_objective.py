@@ -13,11 +13,11 @@ a convex function with no larger curvature, so ``|psi| ||x|| <= clip`` holds by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..data.block import Block
 from ..data.labels import require_labels
@@ -26,7 +26,7 @@ from ..data.source import MemorySource, Source
 from ..geometry.norms import L2
 from ..kernels.pairwise import SUM_LEAF, PairwiseSum
 from ..kernels.rows import SparseRows
-from ..losses.base import MarginLoss
+from ..kernels.slope import Slope
 from ..losses.vector import VectorLoss
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,29 @@ Leaf = tuple[Any, Floats, Floats]  # rows (dense float or SciPy sparse), labels,
 UNIT = 2.0**-53  # rounding of one operation
 SLOPE_ERROR = 2.0**-46  # of a computed slope, relative to its bound; bisection leaves 2^-48
 _LEAF_BYTES = 1 << 19  # rows that stay in the second-level cache between their two products
+_ALIGNED = 20  # weights up to which a row may lie along a step
 _BELOW = 1.0 - 2.0**-50
+
+
+class Slopes(Protocol):
+    """What an objective asks of a loss of one margin."""
+
+    @property
+    def labels(self) -> str:
+        """Which labels it takes."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def kernel(self) -> Slope:
+        """Return the slopes as the loops take them."""
+
+    def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
+        """Return the slopes."""
+
+    def slope_bound(self, label: float, margin: float) -> float:
+        """Return a bound on them."""
 
 
 class Tilted(Protocol):
@@ -56,11 +78,14 @@ class Tilted(Protocol):
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J, up to `rounding`."""
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J, about."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length that no row has a say in."""
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector, about."""
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return about the Hessian of J, or what stands for it within ``spread`` of the weights."""
+
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by it."""
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of the computed gradient."""
@@ -109,7 +134,7 @@ def gradient_rounding(
     return 1.01 * (margins + slopes + sums + public)
 
 
-def steepness(loss: MarginLoss, *, feature: float, label: float) -> float:
+def steepness(loss: Slopes, *, feature: float, label: float) -> float:
     """Return what the error of a computed slope is relative to, times ||x||; 0: to the slope.
 
     Bisection leaves a share of the loss's bound, however hard the slope is cut afterwards, and the
@@ -131,7 +156,7 @@ class GlmObjective:
     def __init__(
         self,
         source: Source,
-        loss: MarginLoss,
+        loss: Slopes,
         *,
         clip: float,
         curvature: float,
@@ -173,12 +198,18 @@ class GlmObjective:
             mean = total.result() / self._source.n
         return np.asarray(mean + self._linear + self._ridge * (weights - self._centre))
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length: the clip and the public terms."""
+        tilt, away = np.linalg.norm(self._linear), np.linalg.norm(weights - self._centre)
+        return (self._clip + float(tilt) + self._ridge * float(away)) * (1 + 1e-9)
+
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return the Hessian of J, with the rows' mean curvatures within ``spread``."""
         found = self._ridge * np.eye(self.size)
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                root = np.sqrt(self._bends(rows @ weights, labels, limit) / self._source.n)
+                bend = self._bends(rows @ weights, labels, limit, spread)
+                root = np.sqrt(bend / self._source.n)
                 if isinstance(rows, np.ndarray):
                     scaled = rows * root[:, None]
                     found += scaled.T @ scaled
@@ -187,14 +218,22 @@ class GlmObjective:
                     found += (scaled.T @ scaled).toarray()
         return found
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector."""
-        total = np.zeros(self.size)
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by that Hessian."""
         with np.errstate(all="ignore"):
-            for rows, labels, limit in self._leaves():
-                bend = self._bends(rows @ weights, labels, limit)
-                total += rows.T @ (bend * (rows @ vector))
-        return np.asarray(total / self._source.n + self._ridge * vector)
+            bends = [
+                self._bends(rows @ weights, labels, limit, spread)
+                for rows, labels, limit in self._leaves()
+            ]
+
+        def product(vector: Floats) -> Floats:
+            total = np.zeros(self.size)
+            with np.errstate(all="ignore"):
+                for (rows, _, _), bend in zip(self._leaves(), bends, strict=True):
+                    total += rows.T @ (bend * (rows @ vector))
+            return np.asarray(total / self._source.n + self._ridge * vector)
+
+        return product
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of `gradient`."""
@@ -217,11 +256,17 @@ class GlmObjective:
         found[~np.isfinite(found)] = 0.0
         return found
 
-    def _bends(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:
-        """Return the curvatures, 0 where the slope is clipped."""
-        bend = np.maximum(self._loss.curvature(margins, labels), 0.0)
-        straight = np.abs(self._loss.slope(margins, labels)) >= limit
-        return np.where(straight | ~np.isfinite(bend), 0.0, bend)
+    def _bends(self, margins: Floats, labels: Floats, limit: Floats, spread: float) -> Floats:
+        """Return the mean curvatures over the margins that weights within ``spread`` give.
+
+        Slopes that are clipped or have a bend change their curvature at once. Its value at one
+        margin says little of the next step, and Newton's method then takes three times the steps.
+        """
+        # spread ||x||, of which a row sees the less the more directions there are to move in.
+        wide = spread * self._clip / limit / max(1.0, math.sqrt(self.size / _ALIGNED))
+        ahead = self._slopes(margins + wide, labels, limit)
+        bend = (ahead - self._slopes(margins - wide, labels, limit)) / (2.0 * wide)
+        return np.where(np.isfinite(bend), np.maximum(bend, 0.0), 0.0)
 
     def _leaves(self) -> Iterator[Leaf]:
         """Yield the rows, a leaf at a time: kept if they are in memory anyway."""
@@ -291,13 +336,18 @@ class VectorObjective:
         """Return the gradient of J."""
         return self._inner.gradient(weights)
 
-    def hessian(self, weights: Floats) -> Floats:
-        """Return the Hessian of J."""
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length: the loss's own and the public terms."""
+        away = float(np.linalg.norm(weights)) + self._centre
+        return (self._clip + self._tilt + self._ridge * away) * (1 + 1e-9)
+
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return the Hessian of J; vector losses bend evenly, whatever the spread."""
         return self._inner.hessian(weights)
 
-    def hessian_product(self, weights: Floats, vector: Floats) -> Floats:
-        """Return the Hessian of J times a vector."""
-        return self._inner.hessian_product(weights, vector)
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by that Hessian."""
+        return lambda vector: self._inner.hessian_product(weights, vector)
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of `gradient`."""

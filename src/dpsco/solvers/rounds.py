@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from ..problem import Facts
 
 BatchQuery = ClippedGradient | ClippedDifference
 Rows = tuple[int, int]
-NOISE_BYTES = 2**28  # beyond so many bytes of past noise the buffered mechanism is the default
+NOISE_BYTES = 2**28  # of past noise, and as many of past sums: beyond, the buffered mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +136,7 @@ class RoundRun:
         self.plan, self._stepper, self._ledger = plan, stepper, ledger
         self._batches, self._size = plan.batches(), plan.facts.size
         self._released = np.zeros(self._size)  # the last noisy prefix sum
+        self._last_sum: Floats | None = None  # exact, of the last round
         self._stream = None
         if plan.mechanism is not None:
             self._stream = ledger.prefix_sum(
@@ -185,17 +186,28 @@ class RoundRun:
         else:
             prefix = self._stream.add(total, rows=rows)
             noisy, self._released = prefix - self._released, prefix
+            self._last_sum = np.array(total, dtype=float)
         self._stepper.take(noisy / (stop - start))
 
     def state(self) -> dict[str, Floats]:
         """Return all that the next rounds build on, besides the noise; nothing of it is secret."""
         return {**self._stepper.state(), "released": np.array(self._released)}
 
-    def resume(self, round: int, state: Mapping[str, Floats]) -> None:
+    def secret(self) -> Floats | None:
+        """Return the exact sum of the last round, if later ones build on it, else None.
+
+        It is as secret as the rows.
+        """
+        return self._last_sum
+
+    def resume(
+        self, round: int, state: Mapping[str, Floats], secrets: Sequence[Floats] = ()
+    ) -> None:
         """Go on after ``round`` rounds that another process has committed.
 
         The ledger must draw from the randomness of that process, as it was when it began: the noise
-        of the rounds that are over is used up here without anything leaving.
+        of the rounds that are over is used up here without anything leaving. ``secrets`` are what
+        `secret` returned after each of them.
         """
         if self.round or not 0 <= round <= self.plan.rounds:
             raise LedgerError(f"a run at round {self.round} cannot go on at round {round}.")
@@ -208,7 +220,9 @@ class RoundRun:
         self._released = released
         done = self._batches[:round]
         if self._stream is not None and done:
-            self._stream.resume(round, row=done[-1][1], prefix=self._released)
+            if len(secrets) != round:
+                raise ParameterError(f"the exact sums of {round} rounds were expected.")
+            self._stream.resume(secrets, row=done[-1][1], prefix=self._released)
         elif self._stream is None:
             for rows in done:
                 self._ledger.skip(GaussianRelease(self.plan.clip, self.plan.sigma, rows=rows))
