@@ -271,8 +271,8 @@ LABELS = {
     "tuple": tuple,
     "objects": object_vector,
     "series": series_of,
-    "object series": lambda labels: pd.Series(labels, dtype=object),
-    "polars objects": lambda labels: pl.Series("y", labels, dtype=pl.Object),
+    "object series": lambda labels: series_of(labels, object),
+    "polars objects": lambda labels: pl.Series("y", list(labels), dtype=pl.Object),
 }
 
 
@@ -287,7 +287,7 @@ def made(build, values):
     """Return what a library makes of values; None where it refuses, before dpsco sees them."""
     try:
         return build(values)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RuntimeError):
         return None
 
 
