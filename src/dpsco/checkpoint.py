@@ -51,6 +51,7 @@ CAVEAT = (
     "if the run was interrupted, it went on with the same rows in the same order; nobody who sees "
     "the output has read its checkpoint, or has resumed an old copy of it on other rows"
 )
+_MOST_WORKERS = 10_000_000  # of a federated run that a checkpoint remembers
 
 
 class Checkpoint(Unique):
@@ -105,7 +106,7 @@ class Checkpoint(Unique):
                 purse = NONE if odometer is None else AWAITED
                 self._store.begin(facts, root.stored(), purse)
             self.run = self._store.check(facts)
-            self.round, self._state = self._store.progress(self.run, plan.facts.size)
+            self.round, self._state = self._store.progress(self.run, _longest(plan))
             ending = self._store.ending()
             self.ended = None if ending is None else ending.time
             given = None if self._new else randomness  # of a new run it is in the file by now
@@ -290,6 +291,11 @@ def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:
         return "it leaves out what the plan enforces or takes on trust"
     problems = certificate.verify(second_witness=False).problems
     return problems[0] if problems else None
+
+
+def _longest(plan: BasePlan) -> int:
+    """Return how long a vector of a state may be: the weights, or who has answered, a row each."""
+    return max(plan.facts.size, min(plan.n, _MOST_WORKERS))
 
 
 def sequence(table: Table | Source, order: Order) -> str:

@@ -217,7 +217,7 @@ class Store:
             raise self.damaged("its plan cannot be read") from None
 
     def progress(self, run: str, size: int) -> tuple[int, dict[str, Floats]]:
-        """Return the round and its vectors of ``size`` numbers, as they were committed."""
+        """Return the round and its vectors of up to ``size`` numbers, as they were committed."""
         number, digest = self._row("SELECT round, digest FROM progress")
         held, longest, words = self._row(
             "SELECT count(*), max(length(numbers)), max(length(name) + length(shape)) FROM vectors"
