@@ -80,18 +80,8 @@ def test_the_demonstration_is_a_plain_fit(outcome, tmp_path, capsys):
     """`dpsco fit` on the bundled table makes the same model."""
     path = tmp_path / "m.json"
     data, schema = str(demo.HOME / "messages.parquet"), str(demo.HOME / "schema.json")
-    command = [
-        "fit",
-        data,
-        "--schema",
-        schema,
-        "--epsilon",
-        "1",
-        "--seed",
-        "2024",
-        "--no-count-rows",
-    ]
-    assert cli.main([*command, "--feature-norm", "2", "-o", str(path)]) == 0
+    command = ["fit", data, "--schema", schema, "--epsilon", "1", "--seed", "2024"]
+    assert cli.main([*command, "--feature-norm", "2", "--no-count-rows", "-o", str(path)]) == 0
     found = SavedModel.load(path)
     assert found.model.coef.tolist() == outcome.saved.model.coef.tolist()
     assert found.certificate == outcome.certificate

@@ -227,9 +227,17 @@ CELLS = [
 ]
 
 
+def series_of(values, dtype=None):
+    """Return a column; older pandas raises what a cell says, or holds no integer that large."""
+    try:
+        return pd.Series(values, dtype=dtype)
+    except (OverflowError, RuntimeError, ValueError):
+        return pd.Series(object_vector(values), dtype=object)
+
+
 def pandas_of(rows, dtype=None):
     return pd.DataFrame(
-        {name: pd.Series([row[k] for row in rows], dtype=dtype) for k, name in enumerate("abc")}
+        {name: series_of([row[k] for row in rows], dtype) for k, name in enumerate("abc")}
     )
 
 
@@ -262,9 +270,9 @@ LABELS = {
     "list": list,
     "tuple": tuple,
     "objects": object_vector,
-    "series": pd.Series,
-    "object series": lambda labels: pd.Series(labels, dtype=object),
-    "polars objects": lambda labels: pl.Series("y", labels, dtype=pl.Object),
+    "series": series_of,
+    "object series": lambda labels: series_of(labels, object),
+    "polars objects": lambda labels: pl.Series("y", list(labels), dtype=pl.Object),
 }
 
 
@@ -279,7 +287,7 @@ def made(build, values):
     """Return what a library makes of values; None where it refuses, before dpsco sees them."""
     try:
         return build(values)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RuntimeError):
         return None
 
 

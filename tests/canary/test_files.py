@@ -149,8 +149,10 @@ def test_readers_name_types_and_no_entry(tmp_path, column, kind, capsys):
         lambda: dp.data.from_parquet(path, features=["age"], label="ill", spill=tmp_path),
         lambda: dp.data.from_frame(table, encoder=encoder),
         lambda: dp.data.from_frame(table, features=["age"], label="ill"),
-        lambda: dp.data.from_frame(table.to_pandas(ignore_metadata=True), encoder=encoder),
     ]
+    if kind != "broken":  # which older Arrow does not hand to pandas
+        frame = table.to_pandas(ignore_metadata=True)
+        readers.append(lambda: dp.data.from_frame(frame, encoder=encoder))
     model = {"classes": ["no", "yes"], "solver": "noisy_gd", "options": {"rounds": 1}}
     for read in readers:
         try:

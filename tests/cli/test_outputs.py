@@ -163,3 +163,33 @@ def test_devices_and_pipes_are_neither_replaced_nor_read(refused, home, model, t
     refused("predict", model, tmp_path / "pipe.parquet", "-o", tmp_path / "p.csv")
     refused(*fit, *out, "--odometer", pipe)
     refused(*fit, *out, "--solver", "acc_srgd", "--checkpoint", pipe)
+
+
+HALF_WAY = """
+import os, signal, sys
+from pathlib import Path
+from dpsco._writing import write_files
+real, done = os.replace, []
+def replace(*arguments):
+    if done:
+        os.kill(os.getpid(), signal.SIGKILL)
+    done.append(real(*arguments))
+os.replace = replace
+places = [Path(name) for name in sys.argv[2:]]
+write_files({place: Path(sys.argv[1]).read_bytes() for place in places})
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+@pytest.mark.parametrize("look_at", [0, 1, 2])
+def test_any_command_on_one_of_the_files_finishes_what_was_begun(model, dpsco, tmp_path, look_at):
+    (tmp_path / "folder").mkdir()
+    places = [tmp_path / "a.json", tmp_path / "folder" / "b.json", tmp_path / "c.json"]
+    places[2].write_text("old")
+    subprocess.run([sys.executable, "-c", HALF_WAY, model, *places], timeout=60)
+    assert [place.exists() for place in places] == [True, False, True]
+    assert places[2].read_text() == "old"
+    assert dpsco("verify", "--single", places[look_at])[0] == 0
+    assert [place.read_bytes() for place in places] == [model.read_bytes()] * 3
+    assert names(tmp_path) == ["a.json", "c.json", "folder"]
+    assert names(tmp_path / "folder") == ["b.json"]

@@ -116,7 +116,7 @@ def test_arrays_of_pandas_are_columns_too(dtype):
 
 
 def test_the_table_of_a_fit_is_what_was_given():
-    table = training_table(classifier(), pd.DataFrame(X), pd.Series(LABELS))
+    table = training_table(classifier(), pd.DataFrame(X), pd.Series(LABELS, dtype="string"))
     assert (table.n, table.d, table.labels) == (N, 3, "text")
     with pytest.raises(ValueError, match="centre must be a number, or one for each of 3"):
         dp.PrivateMean(1.0, feature_norm=1.0, centre=[0.0, 1.0]).fit(X)
@@ -124,6 +124,7 @@ def test_the_table_of_a_fit_is_what_was_given():
 
 SECRET = 918273.4655
 RECORDS = np.array([(SECRET, 1.0)] * N, dtype=[("a", float), ("b", float)])
+FLAT = sparse.coo_array(np.full(N, SECRET))
 SHAPES = {
     "one axis": np.full(N, SECRET),
     "no axis": np.array(SECRET),
@@ -149,7 +150,7 @@ SHAPES = {
     "polars series": pl.Series([SECRET] * N),
     "lazy": pl.LazyFrame({"a": [SECRET] * N}),
     "arrow column": pa.chunked_array([[SECRET] * N]),
-    "sparse, one axis": sparse.coo_array(np.full(N, SECRET)),
+    **({"sparse, one axis": FLAT} if FLAT.ndim == 1 else {}),  # older SciPy makes it a row
     "sparse, complex": sparse.csr_matrix(np.full((N, 3), SECRET + 1j)),
 }
 
@@ -218,7 +219,7 @@ def test_a_score_is_that_of_scikit_learn():
 
 def test_rows_to_predict_are_never_quoted():
     model = regressor().fit(X, NUMBERS)
-    for odd in ("n/a", None, np.nan, np.inf, 10**400):
+    for odd in ("n/a", None, np.nan, np.inf, 1j):
         rows = X.tolist()
         rows[0] = [SECRET, odd, SECRET]
         for given in (rows, np.array(rows, dtype=object), pd.DataFrame(rows)):

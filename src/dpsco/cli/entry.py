@@ -9,8 +9,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from .._commits import recover
 from ..errors import DpscoError
 from .commands import parser
 
@@ -43,6 +45,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         try:
             options = parser().parse_args(arguments)
             who = " ".join(filter(None, [who, options.command, getattr(options, "action", None)]))
+            _recover(options)
             code: int = options.run(options)
         finally:  # here and not at exit, where an error could not be caught
             if sys.stdout is not None:
@@ -67,6 +70,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as problem:
         return _own_fault(who, problem, _written(options))
     return code
+
+
+def _recover(options: argparse.Namespace) -> None:
+    """Finish what a command that was killed had begun with a file that this one names."""
+    for value in vars(options).values():
+        if isinstance(value, Path) and "\0" not in str(value):
+            recover(value)
 
 
 @contextlib.contextmanager

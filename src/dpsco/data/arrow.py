@@ -286,6 +286,8 @@ def distinct(array: Any) -> tuple[list[bytes], Codes]:
     pa = pyarrow()
     if family(array.type) == "nothing":
         return [], np.full(len(array), -1)
+    if pa.types.is_float16(array.type):  # which older Arrow cannot encode
+        array = pa.array(numbers(array), from_pandas=True)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices, entries = _integers(array.indices, missing=-1), _no_view(array.dictionary)

@@ -115,7 +115,7 @@ class PresentRows(Query):
     """The number of rows that are present; with ``slots``, also the sum of their filled parts.
 
     An encoded row has one slot for each column. A slot is filled if a number in it differs from 0,
-    other than at ``skipped`` places, such as those that say that an entry is missing. So one that is
+    other than at ``skipped`` places, such as those that say that an entry is missing. So what is
     missing, could not be read or was not declared leaves its slot empty; so does a number exactly
     in the middle of its range.
 
