@@ -8,7 +8,7 @@ DEV    := $(VENV)/.installed-dev
 OLD    := $(VENV)-oldest
 OLDEST := $(OLD)/.installed
 
-.PHONY: help demo test lint types layers unit oldest docs bench bench-peers bench-rates clean
+.PHONY: help demo test lint types layers unit oldest docs bench fuzz bench-peers bench-rates clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -57,6 +57,9 @@ docs: $(DEV)  ## build the documentation; a warning is an error
 
 bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
 	$(BIN)/python -m benchmarks
+
+fuzz: $(DEV)  ## read 10,000 mutated files and messages: typed errors only, 2 s and 500 MB each
+	$(BIN)/python -m benchmarks.fuzz --workers 2
 
 bench-rates: $(DEV)  ## excess risk against n for every solver, beside the bands of the theory
 	$(BIN)/python -m benchmarks.rates

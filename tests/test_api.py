@@ -278,7 +278,7 @@ def test_no_field_takes_any_value(solver, value):
 def test_batches_beyond_the_rows_are_no_plan():
     record = json.loads(make(solver="dp_sgd_single_epoch").to_json())
     for rounds in (0, 301, 10**30):
-        with pytest.raises(ParameterError, match="rounds must be"):
+        with pytest.raises(ParameterError, match=r"rounds must be|more than 64 bits"):
             dp.load_plan(json.dumps({**record, "rounds": rounds}))
 
 

@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from ._limits import MOST_ROWS
 from .errors import ParameterError
 
+_LONGEST = 80  # characters of a value that a message quotes
 _LONGEST_SHOWN = 60  # characters of text that a message shows
 _MOST_SHOWN = 6  # entries of a list
+
+
+def reason(problem: BaseException | str, *, longest: int = 2 * _LONGEST) -> str:
+    """Return what a message quotes of another one, which may quote a file's content."""
+    text = str(problem)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
@@ -56,8 +64,10 @@ def probability(name: str, value: Any, *, hint: str = "") -> float:
     return number
 
 
-def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
-    """Return ``value`` as an int of at least ``at_least``; refuse booleans and floats."""
+def integer(
+    name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, hint: str = ""
+) -> int:
+    """Return ``value`` as an int from ``at_least`` to ``at_most``; refuse booleans and floats."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
@@ -67,7 +77,13 @@ def integer(name: str, value: Any, *, at_least: int = 1, hint: str = "") -> int:
             f"{name} must be an integer, got {shown(value)}.{_tail(hint)}"
         ) from None
     if number < at_least:
-        raise ParameterError(f"{name} must be at least {at_least}, got {number}.{_tail(hint)}")
+        raise ParameterError(
+            f"{name} must be at least {at_least}, got {shown(number)}.{_tail(hint)}"
+        )
+    if at_most is not None and number > at_most:
+        raise ParameterError(
+            f"{name} must be at most {at_most:,}, got {shown(number)}.{_tail(hint)}"
+        )
     return number
 
 
@@ -96,8 +112,8 @@ def row_range(name: str, value: Any) -> tuple[int, int]:
         raise ParameterError(
             f"{name} must be a pair (start, stop) of row numbers, got {shown(value)}."
         ) from None
-    start = integer(f"{name}[0]", start, at_least=0)
-    stop = integer(f"{name}[1]", stop, at_least=0)
+    start = integer(f"{name}[0]", start, at_least=0, at_most=MOST_ROWS)
+    stop = integer(f"{name}[1]", stop, at_least=0, at_most=MOST_ROWS)
     if stop <= start:
         raise ParameterError(f"{name} must be a non-empty range, got {(start, stop)}.")
     return start, stop
@@ -124,7 +140,7 @@ def shown(value: Any) -> str:
         inside = ", ".join(map(shown, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if type(value).__module__.split(".")[0] == __package__:  # ours: a public record
-        return repr(value)
+        return reason(repr(value))
     shape = getattr(value, "shape", None)
     return f"a {kind}" + (f" of shape {shape}" if isinstance(shape, tuple) else "")
 

@@ -7,14 +7,14 @@ leave through a ledger that was opened with the plan's releases; `solve` does bo
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from . import _validate
+from . import _limits, _validate
+from ._reading import parse_json
 from .checkpoint import Checkpoint, sequence
 from .data.source import Source
 from .data.table import Order, Table, from_arrays, trusted_order
@@ -249,7 +249,7 @@ def solve(
     return run(made, table, order=order, checkpoint=checkpoint, **helpers)
 
 
-def load_plan(text: str) -> BasePlan:
+def load_plan(text: str | bytes) -> BasePlan:
     """Return the plan that `BasePlan.to_json` wrote; its needs and its cost are checked again.
 
     Raises:
@@ -260,17 +260,17 @@ def load_plan(text: str) -> BasePlan:
     from .codec import check_types, decode
 
     try:
-        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-        solver = get(record["solver"])
-        values = {name: decode(value) for name, value in record.items()}
-        made = solver.plan_type(**values)
+        record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
+        made = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
         check_types(made)
         _check_plan(made)
+        _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
         return check_cost(made)
-    except AssumptionError:
-        raise
-    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as problem:
-        raise ParameterError(f"this is not a plan of dpsco: {problem}.") from None
+    except AssumptionError as problem:
+        raise AssumptionError(_validate.reason(problem, longest=1000)) from None
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
+        why = f"this is not a plan of dpsco: {_validate.reason(problem, longest=1000)}"
+        raise ParameterError(why) from None
 
 
 def _check_plan(plan: BasePlan) -> None:

@@ -29,8 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from ._validate import shown
-from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store, digest_of
+from . import _limits
+from ._reading import parse_json
+from ._validate import reason, shown
+from .checkpoint_file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store
+from .checkpoint_values import digest_of
 from .codec import encode
 from .data.source import Source
 from .data.table import Order, Table
@@ -102,7 +105,7 @@ class Checkpoint(Unique):
                 purse = NONE if odometer is None else AWAITED
                 self._store.begin(facts, root.stored(), purse)
             self.run = self._store.check(facts)
-            self.round, self._state = self._store.progress(self.run)
+            self.round, self._state = self._store.progress(self.run, plan.facts.size)
             ending = self._store.ending()
             self.ended = None if ending is None else ending.time
             given = None if self._new else randomness  # of a new run it is in the file by now
@@ -266,12 +269,13 @@ class Checkpoint(Unique):
     def _finished(self, record: str) -> Result:
         """Return the result of a run that is over, if it is one of the plan."""
         try:
-            certificate = Certificate.from_json(json.loads(record))
+            stored = parse_json(record, what="it", limits=_limits.STORED, error=CheckpointError)
+            certificate = Certificate.from_json(stored)
             result = Result(self._state["weights"], certificate, self._plan, self._plan.trace())
         except (DpscoError, ValueError, TypeError, LookupError) as problem:
-            raise self._store.damaged(f"its result cannot be read ({problem})") from None
-        if (reason := _contradiction(self._plan, certificate)) is not None:
-            raise self._store.damaged(f"its certificate is not one of its plan: {reason}")
+            raise self._store.damaged(f"its result cannot be read ({reason(problem)})") from None
+        if (wrong := _contradiction(self._plan, certificate)) is not None:
+            raise self._store.damaged(f"its certificate is not one of its plan: {reason(wrong)}")
         return result
 
 

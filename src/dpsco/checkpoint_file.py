@@ -9,9 +9,6 @@ that matters.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import math
 import os
 import sqlite3
 import threading
@@ -20,21 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ._databases import foreign_part, harden
+from ._validate import reason, shown
 from ._version import __version__
 from .checkpoint_lock import Hold, check_private, create, in_use, place
+from .checkpoint_values import (
+    Floats,
+    digest_of,
+    exact_bytes,
+    from_bytes,
+    parsed,
+    plan_difference,
+    vector,
+    write,
+)
 from .data.origin import difference, shareable
-from .errors import CheckpointError, LedgerError
+from .errors import CheckpointError, DpscoError, LedgerError
 from .privacy.randomness import fresh_name
-
-Floats = NDArray[np.float64]
 
 SCHEMA = "dpsco.checkpoint/3"
 NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
-_EXACT = "<f8"
+_MOST_VECTORS = 32  # of a state: solvers have up to five
+_MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
     "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
     "origin TEXT)",
@@ -106,6 +111,7 @@ class Store:
             check_same_thread=False,
         )
         try:
+            harden(database)
             for setting in _SETTINGS:
                 database.execute(setting)
             database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
@@ -150,29 +156,33 @@ class Store:
         if known != facts.plan:
             raise CheckpointError(
                 f"{self._path} is the checkpoint of another plan: "
-                f"{_difference(known, facts.plan)}. Resume it with its own plan, or choose another "
-                "file for this one."
+                f"{plan_difference(known, facts.plan)}. Resume it with its own plan, or choose "
+                "another file for this one."
             )
         if sequence != facts.order:
             raise CheckpointError(
-                f"{self._path} was begun with order={sequence!r}, not {facts.order!r}: rows would "
-                "come twice. Resume it with its own table and order, or choose another file."
+                f"{self._path} was begun with order={shown(sequence)}, not {facts.order!r}: rows "
+                "would come twice. Resume it with its own table and order, or choose another file."
             )
         over = self.ending() is not None
         self._check_origin(facts.origin, over)
         if version != __version__ and not over:
             raise CheckpointError(
-                f"{self._path} was begun by dpsco {version}, this is {__version__}, which may draw "
-                "other noise. Resume it with the version that began it."
+                f"{self._path} was begun by dpsco {reason(str(version))}, this is {__version__}, "
+                "which may draw other noise. Resume it with the version that began it."
             )
         return str(run)
 
     def _check_schema(self) -> None:
         """Refuse a file that another version of dpsco wrote in another way."""
+        with self._explained():
+            found = foreign_part(self._database, _TABLES)
+        if found is not None:
+            raise self.damaged(found)
         (schema,) = self._row("SELECT schema FROM about")
         if schema != SCHEMA:
             raise CheckpointError(
-                f"{self._path} has schema {schema!r}, this version of dpsco reads {SCHEMA!r}. "
+                f"{self._path} has schema {shown(schema)}, this version of dpsco reads {SCHEMA!r}. "
                 "Resume it with the version that wrote it."
             )
 
@@ -184,7 +194,7 @@ class Store:
             return
         try:
             words = difference(known, given)
-        except (ValueError, TypeError, LookupError):
+        except (DpscoError, ValueError, TypeError, LookupError, ArithmeticError):
             raise self.damaged("where its rows lie cannot be read") from None
         why = "its result is about other rows" if over else "its noise would be used on other rows"
         raise CheckpointError(
@@ -202,21 +212,26 @@ class Store:
         ending = self.ending()
         ended = None if ending is None else ending.time
         try:
-            return Glance(int(json.loads(plan)["n"]), int(round), ended)
-        except (ValueError, TypeError, KeyError):
+            return Glance(int(parsed(plan)["n"]), int(round), ended)
+        except (DpscoError, ValueError, TypeError, KeyError):
             raise self.damaged("its plan cannot be read") from None
 
-    def progress(self, run: str) -> tuple[int, dict[str, Floats]]:
-        """Return the round and its vectors, as they were committed."""
+    def progress(self, run: str, size: int) -> tuple[int, dict[str, Floats]]:
+        """Return the round and its vectors of ``size`` numbers, as they were committed."""
         number, digest = self._row("SELECT round, digest FROM progress")
+        held, longest, words = self._row(
+            "SELECT count(*), max(length(numbers)), max(length(name) + length(shape)) FROM vectors"
+        )
+        if held > _MOST_VECTORS or (longest or 0) > 8 * size or (words or 0) > _MOST_WORDS:
+            raise self.damaged("it has more or longer vectors than its plan")
         with self._explained():
             rows = self._database.execute("SELECT name, shape, numbers FROM vectors").fetchall()
         try:
-            state = {str(name): _vector(shape, numbers) for name, shape, numbers in rows}
+            state = {str(name): vector(shape, numbers) for name, shape, numbers in rows}
             if digest != digest_of(run, int(number), state):
                 raise ValueError("its digest does not match")
-        except (ValueError, TypeError) as problem:
-            raise self.damaged(f"its state cannot be read ({problem})") from None
+        except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
+            raise self.damaged(f"its state cannot be read ({reason(problem)})") from None
         return int(number), state
 
     def root(self) -> bytes:
@@ -233,7 +248,7 @@ class Store:
         with self._explained():
             rows = self._database.execute(query).fetchall()
         try:
-            return [np.frombuffer(numbers, dtype=_EXACT).astype(float) for (numbers,) in rows]
+            return [from_bytes(numbers) for (numbers,) in rows]
         except (ValueError, TypeError):
             raise self.damaged("its sums cannot be read") from None
 
@@ -253,7 +268,11 @@ class Store:
         """Return what is kept of a run that is over, besides its weights."""
         with self._explained():
             found = self._database.execute("SELECT record, ended, seal FROM certificate").fetchone()
-        return None if found is None else Ending(*found)
+        if found is None:
+            return None
+        if not all(isinstance(each, str) for each in found[:2]):
+            raise self.damaged("its result cannot be read")
+        return Ending(*found)
 
     def commit(
         self, round: int, state: Mapping[str, Floats], digest: str, secret: Floats | None = None
@@ -266,10 +285,9 @@ class Store:
             LedgerError: the file does not stand at the round before; it is left as it is.
         """
         with self._transaction() as database:
-            _write(database, state)
+            write(database, state)
             if secret is not None:
-                numbers = np.ascontiguousarray(secret, dtype=_EXACT).tobytes()
-                database.execute("INSERT INTO secrets VALUES (?, ?)", (round, numbers))
+                database.execute("INSERT INTO secrets VALUES (?, ?)", (round, exact_bytes(secret)))
             query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
             if database.execute(query, (round, digest, round - 1)).rowcount != 1:
                 raise LedgerError(
@@ -283,7 +301,7 @@ class Store:
         with self._transaction() as database:
             for table in ("root", "secrets", "vectors"):
                 database.execute(f"DELETE FROM {table}")
-            _write(database, kept)
+            write(database, kept)
             database.execute("UPDATE progress SET digest = ?", (digest,))
             database.execute("UPDATE about SET origin = ?", (shareable(origin),))
             database.execute(
@@ -362,45 +380,6 @@ class Store:
                 raise CheckpointError(
                     f"cannot use the checkpoint {self._path}: {problem}. Nothing more was released."
                 ) from None
-            raise self.damaged(str(problem)) from None
+            raise self.damaged(reason(problem)) from None
         except UnicodeDecodeError:  # SQLite quotes a name that was damaged
             raise self.damaged("it holds text that is none") from None
-
-
-def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:
-    """Return a digest of what a round has let out, bit for bit."""
-    digest = hashlib.blake2b(digest_size=32, person=b"dpsco round")
-    head = [run, round, sorted((name, list(vector.shape)) for name, vector in state.items())]
-    digest.update(json.dumps(head).encode())
-    for name in sorted(state):
-        digest.update(np.ascontiguousarray(state[name], dtype=_EXACT).tobytes())
-    return digest.hexdigest()
-
-
-def _write(database: sqlite3.Connection, state: Mapping[str, Floats]) -> None:
-    """Write vectors, exactly."""
-    database.executemany(
-        "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
-        [
-            (name, json.dumps(vector.shape), np.ascontiguousarray(vector, dtype=_EXACT).tobytes())
-            for name, vector in state.items()
-        ],
-    )
-
-
-def _vector(shape: str, numbers: bytes) -> Floats:
-    """Return a vector that `_write` wrote."""
-    lengths = tuple(json.loads(shape))
-    if len(numbers) != 8 * math.prod(lengths):
-        raise ValueError("a vector has another length than its shape says")
-    return np.frombuffer(numbers, dtype=_EXACT).reshape(lengths).astype(float)
-
-
-def _difference(known: str, plan: str) -> str:
-    """Return which fields of two plans differ."""
-    try:
-        old, new = json.loads(known), json.loads(plan)
-        fields = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    except (ValueError, TypeError, AttributeError):
-        return "it cannot be read"
-    return f"it differs in {', '.join(fields)}"

@@ -77,11 +77,13 @@ def decode(record: Any) -> Any:
         return releases.from_json(record.get("value"))
     kind = _records().get(str(name))
     if kind is None:
-        raise ParameterError(f"a file names the type {name!r}, which is none of dpsco's records.")
+        raise ParameterError(
+            f"a file names the type {_validate.shown(name)}, which is none of dpsco's records."
+        )
     try:
         return kind(**values) if kind is not Classes else Classes(values["values"])
     except (TypeError, KeyError) as problem:
-        raise ParameterError(f"this is not a {name}: {problem}.") from None
+        raise ParameterError(f"this is not a {name}: {_validate.reason(problem)}.") from None
 
 
 def check_types(record: Any) -> None:
@@ -103,17 +105,17 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
         _validate.integer(name, value, at_least=0)
     elif kind is float:
         if _validate.real(name, value) < 0.0:
-            raise ParameterError(f"{name} must not be negative, got {value!r}.")
+            raise ParameterError(f"{name} must not be negative, got {_validate.shown(value)}.")
     elif get_origin(kind) is UnionType:  # something, or None
         if value is not None:
             _check_type(name, value, get_args(kind)[0])
     elif get_origin(kind) is tuple:
         if not isinstance(value, tuple):
-            raise ParameterError(f"{name} must be a list, got {value!r}.")
+            raise ParameterError(f"{name} must be a list, got {_validate.shown(value)}.")
         for part in value:
             _check_type(name, part, get_args(kind)[0])
     elif not isinstance(value, kind):
-        raise ParameterError(f"{name} must be a {kind.__name__}, got {value!r}.")
+        raise ParameterError(f"{name} must be a {kind.__name__}, got {_validate.shown(value)}.")
 
 
 def _number(record: dict[str, Any]) -> float:
@@ -121,7 +123,9 @@ def _number(record: dict[str, Any]) -> float:
     try:
         return float(record["value"])
     except (KeyError, TypeError, ValueError):
-        raise ParameterError(f"a file has {record!r} in the place of a number.") from None
+        raise ParameterError(
+            f"a file has {_validate.shown(record)} in the place of a number."
+        ) from None
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _validate
+from . import _limits, _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
 from .data.lengths import check_limit
@@ -70,7 +70,7 @@ class Problem:
             if not isinstance(getattr(self, name), kind):
                 raise ParameterError(
                     f"a problem's {name} must be one of dpsco's, for example {example[name]}; got "
-                    f"{getattr(self, name)!r}."
+                    f"{_validate.shown(getattr(self, name))}."
                 )
         if self.scale is not None:
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
@@ -78,7 +78,8 @@ class Problem:
 
     def facts(self, n: int, d: int) -> Facts:
         """Return what is known of the problem for ``n`` rows of ``d`` features."""
-        n, d = _validate.integer("n", n), _validate.integer("d", d)
+        n = _validate.integer("n", n, at_most=_limits.MOST_ROWS)
+        d = _validate.integer("d", d, at_most=_limits.MOST_WEIGHTS)
         try:
             return _facts(self, n, d)
         except TypeError:  # a user's own loss need not be hashable
@@ -100,6 +101,7 @@ class Facts:
         self.columns: int = bounds.width(d)  # the intercept included
         glm = isinstance(loss, MarginLoss)
         self.size: int = self.columns if glm else loss.dimension(self.columns)  # type: ignore[union-attr]
+        _validate.integer("the number of weights", self.size, at_most=_limits.MOST_WEIGHTS)
         if domain.dimension not in (None, self.size):
             raise ParameterError(
                 f"the domain {domain!r} has {domain.dimension} coordinates, but {loss.name} has "

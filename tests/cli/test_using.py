@@ -201,7 +201,7 @@ def test_refusals(model, certificate, home, refused, make, tmp_path):
     fresh, out = home / "fresh.csv", tmp_path / "p.csv"
     assert "must end in .csv" in refused("predict", model, fresh, "-o", tmp_path / "p.txt")
     assert "without its model" in refused("predict", certificate, fresh, "-o", out)
-    assert "neither a certificate nor a model" in refused("predict", fresh, fresh, "-o", out)
+    assert "cannot read the model or certificate" in refused("predict", fresh, fresh, "-o", out)
     assert "is read by" in refused("predict", model, fresh, "-o", fresh, "--force")
     assert "go with --epsilon" in refused("evaluate", model, fresh, "--odometer", out)
     assert "leave --label out" in refused("evaluate", model, fresh, "--label", "ill")

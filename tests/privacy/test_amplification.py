@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from scipy.integrate import trapezoid
 from scipy.special import log_ndtr
 from scipy.stats import binom, norm
 
-from dpsco.privacy import gaussian
+from dpsco.privacy import amplification, gaussian
 from dpsco.privacy.accounting import cost
 from dpsco.privacy.amplification import (
     _not_pure_correction,
@@ -217,3 +218,32 @@ def test_shuffling_twice_is_not_amplified():
     twice = ShuffledRelease(1.0, 40.0, rows=(0, 10_000), count=2)
     whole = gaussian.epsilon(1e-6, math.sqrt(2) / 20)
     assert whole <= cost(twice).epsilon(1e-6) <= 1.2 * whole
+
+
+@pytest.mark.parametrize("reports", [10**9, 10**15])
+@pytest.mark.parametrize("mu", [1e-5, 0.1, 3.0])
+def test_any_number_of_reports_is_summed_in_short_time(reports, mu):
+    """A file may name any; the terms that count are as many as its root."""
+    started = time.process_time()
+    found = shuffled_epsilon(1e-6, reports, mu)
+    assert time.process_time() - started < 2.0
+    assert found <= shuffled_epsilon(1e-6, 10**6, mu)
+
+
+def test_reports_beyond_counting_are_counted_as_fewer():
+    most = amplification.MOST_REPORTS
+    assert shuffled_epsilon(1e-6, 10**15, 0.1) == shuffled_epsilon(1e-6, most, 0.1)
+    assert shuffled_delta(0.01, 10**15, 0.1) == shuffled_delta(0.01, most, 0.1)
+
+
+@pytest.mark.parametrize(("reports", "eps0"), [(10**5, 1.0), (10**6, 0.5), (10**6, 4.0)])
+@pytest.mark.parametrize("most", [100, 20_000])  # bounds at the ends of parts, or all masses
+def test_cells_of_clones_are_a_little_above_the_exact_sum(monkeypatch, reports, eps0, most):
+    epsilons = (0.1 * eps0, 0.01 * eps0, 0.003 * eps0)
+    monkeypatch.setattr(amplification, "_MOST_TERMS", 10**7)
+    exact = [clones_delta(epsilon, reports, eps0) for epsilon in epsilons]
+    monkeypatch.setattr(amplification, "_MOST_TERMS", 100)
+    monkeypatch.setattr(amplification, "_MOST_MASSES", most)
+    for epsilon, value in zip(epsilons, exact, strict=True):
+        found = clones_delta(epsilon, reports, eps0)
+        assert value * (1 - 1e-9) <= found <= value * 1.02 + 1e-300

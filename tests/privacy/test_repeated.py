@@ -28,7 +28,7 @@ from dpsco.errors import (
     ParameterError,
 )
 from dpsco.privacy import certificate as certificates
-from dpsco.privacy import gaussian, pld, renyi, repeated
+from dpsco.privacy import gaussian, pld, pld_arrays, renyi, repeated
 from dpsco.privacy.accounting import _least_epsilon, cost
 from dpsco.privacy.budget import ApproxDP, PureDP, Unit
 from dpsco.privacy.calibration import calibrate
@@ -574,7 +574,7 @@ def test_a_composition_of_one_is_the_profile_itself(runs):
 def test_the_hull_of_points_is_convex_and_touches_from_below():
     x = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0])
     y = np.array([1.0, 1.0, 1.0, 0.2, 0.3, 0.0])
-    corners = pld._hull(x, y)
+    corners = pld_arrays.hull(x, y)
     assert corners[0].tolist() == [0.0, 2.0, 4.0]
     assert np.all(np.interp(x, *corners) <= y)
 

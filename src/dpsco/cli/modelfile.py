@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from .. import _validate
+from .. import _limits
+from .._reading import read_json
 from ..errors import DataError
 from ..models import SavedModel
 from ..models.file import SCHEMA as MODEL
@@ -43,13 +43,7 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         DataError: it cannot be read, or is something else.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-    except OSError as problem:
-        raise DataError(f"cannot read {path}: {problem.strerror or problem}.") from None
-    except (ValueError, RecursionError):
-        raise DataError(f"{path} is neither a certificate nor a model: it is not JSON.") from None
+    record = read_json(path, what="the model or certificate", limits=_limits.MODEL, error=DataError)
     if not isinstance(record, dict) or record.get("schema") not in (MODEL, CERTIFICATE):
         raise DataError(f"{path} is neither a certificate nor a model of dpsco.")
     return record

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import api
+from .. import _limits, api
+from .._reading import read_bytes
 from .._validate import choice, integer
 from ..data.encoder import TableEncoder
 from ..data.schema import ClassLabel, Label, NumberLabel, Schema
@@ -248,10 +249,9 @@ def load_plan(path: Path) -> BasePlan:
         DataError: it cannot be read, or is no plan.
     """
     try:
-        return api.load_plan(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is not text"
-        raise DataError(f"cannot read the plan {path}: {reason}.") from None
+        most = _limits.PLAN.size
+        text = read_bytes(path, what="the plan", most=most, error=DataError)
+        return api.load_plan(text)
     except ParameterError as problem:
         raise DataError(f"{path}: {problem}") from None
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._validate import shown
+from .._limits import MOST_WEIGHTS
+from .._validate import integer, shown
 from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rows import Rows, SparseRows
@@ -82,11 +84,16 @@ class TableEncoder:
             raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
-        names = [_names(column) for column in self.schema.encoded]
-        self._offsets = np.concatenate(([0], np.cumsum([len(slot) for slot in names])))
-        self.feature_names: tuple[str, ...] = tuple(name for slot in names for name in slot)
+        widths = [_width(column) for column in self.schema.encoded]
+        integer("the number of encoded columns", sum(widths), at_most=MOST_WEIGHTS)
+        self._offsets = np.concatenate(([0], np.cumsum(widths)))
         wide = self.width > _DENSE_WIDTH and self.width > _SPARSE_GAIN * self.slots
         self.sparse = wide if sparse is None else bool(sparse)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of an encoded row's columns; made when they are asked for."""
+        return tuple(name for column in self.schema.encoded for name in _names(column))
 
     @property
     def label_rule(self) -> LabelRule:
@@ -319,6 +326,15 @@ _SLOTS: dict[type, Callable[[Any, Any, Schema], _Slot]] = {
     Category: _category,
     Hashed: _hashed,
 }
+
+
+def _width(column: Column) -> int:
+    """Return the number of a column's places."""
+    if isinstance(column, Category):
+        return len(column.values) + column.other
+    if isinstance(column, Hashed):
+        return column.buckets
+    return 1 + (isinstance(column, Number) and column.missing == "indicator")
 
 
 def _names(column: Column) -> list[str]:

@@ -15,6 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from .._limits import STORED
+from .._reading import parse_json
+from .._validate import reason
+from ..errors import CheckpointError
+
 Stamped = tuple[Path, tuple[int, int]]  # a file, its size, and its time of change in nanoseconds
 
 
@@ -33,7 +38,7 @@ def shareable(origin: str | None) -> str | None:
     """Return an origin without the sizes of files, which depend on what the rows hold."""
     if origin is None:
         return None
-    record = json.loads(origin)
+    record = _parsed(origin)
     files = [[name, None, changed] for name, _, changed in record["files"]]
     return json.dumps({**record, "files": files})
 
@@ -43,7 +48,7 @@ def difference(known: str | None, given: str | None) -> str:
     if known is None or given is None:
         was, now = (_first(origin) for origin in (known, given))
         return f"it was begun on {was}, and this is {now}"
-    old, new = (json.loads(origin)["files"] for origin in (known, given))
+    old, new = (_parsed(origin)["files"] for origin in (known, given))
     for before, after in zip_longest(old, new):
         if before != after:
             return _one_file(before, after)
@@ -52,7 +57,7 @@ def difference(known: str | None, given: str | None) -> str:
 
 def _first(origin: str | None) -> str:
     """Return the first file of an origin."""
-    return "rows of no file" if origin is None else str(json.loads(origin)["files"][0][0])
+    return "rows of no file" if origin is None else _name(_parsed(origin)["files"][0][0])
 
 
 def _one_file(before: Any, now: Any) -> str:
@@ -60,11 +65,21 @@ def _one_file(before: Any, now: Any) -> str:
     if before is None:
         return f"it was begun without the file {now[0]}"
     if now is None:
-        return f"it was begun with the file {before[0]} too"
+        return f"it was begun with the file {_name(before[0])} too"
     (name, _, changed), (other, _, later) = before, now
     if name == other:
         return f"{name} has changed since it was begun ({_time(changed)}, now {_time(later)})"
-    return f"it was begun on {name}, and this is {other}"
+    return f"it was begun on {_name(name)}, and this is {other}"
+
+
+def _name(name: Any) -> str:
+    """Return the name of a file, as a checkpoint has it, for a message."""
+    return reason(str(name))
+
+
+def _parsed(origin: str) -> Any:
+    """Return the values of an origin, which a file may hold in any form."""
+    return parse_json(origin, what="where rows lie", limits=STORED, error=CheckpointError)
 
 
 def _time(changed: int) -> str:

@@ -25,9 +25,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
-from .._validate import integer, real
+from .. import _limits
+from .._reading import parse_json, read_json
+from .._validate import integer, real, shown
 from .._writing import write_text
 from ..errors import DataError, ParameterError
 from .schema_checks import (
@@ -57,7 +59,7 @@ class _Named:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not encodable(self.name):
-            raise ParameterError(f"a column's field 'name' must be text, got {self.name!r}.")
+            raise ParameterError(f"a column's field 'name' must be text, got {shown(self.name)}.")
         if not (self.name or self.kind == "ignore"):
             raise ParameterError("the field 'name' may be empty for kind 'ignore' alone.")
 
@@ -81,10 +83,12 @@ class Number(_Named):
         check_range(self)
         if self.missing is None or self.missing == "indicator":
             return
-        field = f"column {self.name!r}, field 'missing'"
+        field = f"column {shown(self.name)}, field 'missing'"
         value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
         if not self.low <= value <= self.high:
-            raise ParameterError(f"{field} must lie in [{self.low}, {self.high}], got {value!r}.")
+            raise ParameterError(
+                f"{field} must lie in [{self.low}, {self.high}], got {shown(value)}."
+            )
         object.__setattr__(self, "missing", value)
 
 
@@ -122,7 +126,7 @@ class Hashed(_Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        field = f"column {self.name!r}, field 'buckets'"
+        field = f"column {shown(self.name)}, field 'buckets'"
         buckets = integer(field, self.buckets)
         if buckets > MOST_BUCKETS:
             raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
@@ -221,7 +225,7 @@ class Schema:
             raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
         for name, times in Counter(self.names).items():
             if times > 1:
-                raise ParameterError(f"column {name!r} is declared more than once.")
+                raise ParameterError(f"column {shown(name)} is declared more than once.")
         if not self.encoded:
             raise ParameterError("a schema needs at least one column that is not 'ignore'.")
 
@@ -246,22 +250,23 @@ class Schema:
         return f'{head}  "label": {label}\n}}\n'
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
+    def from_json(cls, text: str | bytes) -> Schema:
         """Read a schema from its text.
 
         Raises:
             ParameterError: the text is no schema; the message names the column and the field.
         """
-        try:
-            record = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-        except ParameterError:
-            raise
-        except (ValueError, RecursionError) as problem:  # also an integer of too many digits
-            raise ParameterError(f"a schema must be JSON: {problem}.") from None
+        return cls._from_record(
+            parse_json(text, what="this schema", limits=_limits.SCHEMA, error=ParameterError)
+        )
+
+    @classmethod
+    def _from_record(cls, record: Any) -> Schema:
+        """Return the schema that JSON values describe."""
         _check_keys("the schema", record, {"version", "columns"}, {"label", *_WRITING})
         if record["version"] != VERSION or isinstance(record["version"], bool):
             raise ParameterError(
-                f"the schema's field 'version' must be {VERSION}, got {record['version']!r}."
+                f"the schema's field 'version' must be {VERSION}, got {shown(record['version'])}."
             )
         if not isinstance(record["columns"], list):
             raise ParameterError("the schema's field 'columns' must be a list of columns.")
@@ -284,10 +289,9 @@ class Schema:
             DataError: it cannot be read or is no schema; the message names the file.
         """
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-            raise DataError(f"cannot read the schema {path}: {reason}.") from None
+            return cls._from_record(
+                read_json(path, what="the schema", limits=_limits.SCHEMA, error=DataError)
+            )
         except ParameterError as problem:
             raise DataError(f"the schema {path} is not valid: {problem}") from None
 
@@ -322,7 +326,7 @@ def _pair(make: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(name: Any, range: Any, **rest: Any) -> Any:
         if not isinstance(range, list) or len(range) != 2:
-            raise ParameterError(f"column {name!r}, field 'range' must be a list [low, high].")
+            raise ParameterError(f"column {shown(name)}, field 'range' must be a list [low, high].")
         return make(name, range[0], range[1], **rest)
 
     return build
@@ -352,11 +356,11 @@ def _read(entry: Any, where: str, readers: Mapping[str, _Reader]) -> Any:
     if not isinstance(entry, dict):
         raise ParameterError(f"{where} of the schema must be an object with 'name' and 'kind'.")
     if isinstance(entry.get("name"), str):
-        where = f"column {entry['name']!r}" if where != "the label" else f"label {entry['name']!r}"
+        where = f"{'label' if where == 'the label' else 'column'} {shown(entry['name'])}"
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in readers:
         words = ", ".join(sorted(readers))
-        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {kind!r}.")
+        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {shown(kind)}.")
     make, required, optional = readers[kind]
     _check_keys(where, entry, required, optional)
     return make(**{key: value for key, value in entry.items() if key != "kind"})
@@ -372,19 +376,9 @@ def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
         raise ParameterError(f"{where} lacks the field {missing[0]!r}.")
     if unknown:
         known = ", ".join(sorted({*required, *optional}))
-        raise ParameterError(f"{where} has the unknown field {unknown[0]!r}; known are {known}.")
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse a field that stands twice."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ParameterError("an object of the schema has a field more than once.")
-    return record
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ParameterError(f"a schema has finite numbers only, got {text}.")
+        raise ParameterError(
+            f"{where} has the unknown field {shown(unknown[0])}; known are {known}."
+        )
 
 
 def _dump(record: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .._validate import choice, real
+from .._validate import choice, real, shown
 from ..errors import ParameterError
 from .written import number_in
 
@@ -25,12 +25,12 @@ _LARGEST = 1.7976931348623157e308  # an integer beyond it is no float64
 def check_bool(name: str, field: str, value: Any) -> None:
     """Refuse anything but true and false."""
     if not isinstance(value, bool):
-        raise ParameterError(f"column {name!r}, field {field!r} must be true or false.")
+        raise ParameterError(f"column {shown(name)}, field {field!r} must be true or false.")
 
 
 def check_range(item: Any) -> None:
     """Refuse a range that is none, and make its ends floats."""
-    field = f"column {item.name!r}, field 'range'"
+    field = f"column {shown(item.name)}, field 'range'"
     low, high = real(field, item.low), real(field, item.high)
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
         raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
@@ -40,7 +40,7 @@ def check_range(item: Any) -> None:
 
 def check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
     """Return declared values as a tuple: distinct, all text or all finite numbers."""
-    field = f"column {name!r}, field 'values'"
+    field = f"column {shown(name)}, field 'values'"
     if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
         raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
     texts = sum(isinstance(value, str) for value in values)
@@ -84,7 +84,7 @@ def check_labels(name: str, values: tuple[Value, ...], labels: Any) -> Labels:
         values: that are declared.
         labels: a mapping from what stands in the table to one of the values, or such pairs.
     """
-    field = f"column {name!r}, field 'labels'"
+    field = f"column {shown(name)}, field 'labels'"
     pairs = list(labels.items()) if isinstance(labels, Mapping) else labels
     if not isinstance(pairs, (list, tuple)) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
@@ -104,5 +104,7 @@ def check_labels(name: str, values: tuple[Value, ...], labels: Any) -> Labels:
         found[text] = places[0]
         number = number_in(text)
         if number is not None and numbers.setdefault(number, value) != value:
-            raise ParameterError(f"{field} gives one number two values: {text!r} is there before.")
+            raise ParameterError(
+                f"{field} gives one number two values: {shown(text)} is there before."
+            )
     return tuple(found.items())

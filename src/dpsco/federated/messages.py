@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _validate
+from .. import _limits, _validate
+from .._reading import parse_json
 from ..data.queries import ClippedDifference, ClippedGradient, Loss, weight_vector
 from ..errors import ParameterError
 from ..solvers.rounds import BatchQuery
@@ -221,10 +222,7 @@ def _unpacked(record: Any, kinds: tuple[str, ...]) -> Vector:
 def _fields(kind: type, text: str | bytes) -> dict[str, Any]:
     """Return the fields of a message; refuse missing, unknown and repeated ones."""
     name = kind.__name__.lower()
-    try:
-        record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-    except (ValueError, TypeError, RecursionError) as problem:
-        raise ParameterError(f"this is not a message: {problem}.") from None
+    record = parse_json(text, what="this message", limits=_limits.MESSAGE, error=ParameterError)
     wanted = {item.name for item in dataclasses.fields(kind)}
     if not isinstance(record, dict) or set(record) != wanted:
         raise ParameterError(f"this is not the {name} of a round: its fields are others.")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _validate
+from .. import _limits, _validate
+from .._reading import read_json
 from .._writing import write_text
 from ..api import load_plan
 from ..data.columns import from_library, number_rows, open_frame
@@ -133,13 +134,7 @@ class SavedModel:
             DataError: it cannot be read, is damaged, or was changed after it was written.
             CertificateError: its certificate is not valid.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-            record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-        except OSError as problem:
-            raise DataError(f"cannot read the model {path}: {problem.strerror}.") from None
-        except (ValueError, RecursionError):
-            raise DataError(f"{path} is no model file of dpsco: it is not JSON.") from None
+        record = read_json(path, what="the model", limits=_limits.MODEL, error=DataError)
         try:
             return cls.from_json(record)
         except DataError as problem:
@@ -158,15 +153,16 @@ class SavedModel:
         except (DataError, CertificateError):
             raise
         except _DAMAGE as problem:
-            raise DataError(f"a part of it is missing or has another type: {problem}") from None
+            why = _validate.reason(problem)
+            raise DataError(f"a part of it is missing or has another type: {why}") from None
 
 
 def _from_content(content: dict[str, Any]) -> SavedModel:
     classes, ends = content["classes"], content["label_range"]
     model = LinearModel(
         content["kind"],
-        np.array(content["coef"], dtype=float),
-        np.array(content["intercept"], dtype=float),
+        _numbers("coef", content["coef"]),
+        _numbers("intercept", content["intercept"]),
         None if classes is None else tuple(classes),
         None if ends is None else (float(ends[0]), float(ends[1])),
     )
@@ -178,14 +174,27 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         width = TableEncoder(schema).width
     if width != model.d:
         raise DataError(f"it has coefficients for {model.d} features, but declares {width}.")
+    made = None if plan is None else load_plan(json.dumps(plan))
+    if made is not None and made.d != model.d:
+        raise DataError(
+            f"it has coefficients for {model.d} features, but its plan is for {made.d}."
+        )
     return SavedModel(
         model,
         Certificate.from_json(content["certificate"]),
-        None if plan is None else load_plan(json.dumps(plan)),
+        made,
         schema,
         None if names is None else tuple(map(str, names)),
         None if counted is None else RowCount.from_json(counted),
     )
+
+
+def _numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Return lists of numbers as an array; NumPy would take texts and nulls for numbers, too."""
+    found = np.array(values)
+    if found.dtype.kind not in "iuf":
+        raise DataError(f"its {name} must be lists of numbers, equally long.")
+    return found.astype(float)
 
 
 def _contradictions(saved: SavedModel) -> list[str]:

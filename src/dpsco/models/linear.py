@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import shown
 from ..data.labels import Classes
 from ..data.prediction import prediction_rows
 from ..errors import DataError, ParameterError
@@ -34,7 +35,7 @@ class LinearModel:
         if self.kind not in KINDS or KINDS[self.kind].classifies == (self.classes is None):
             raise ParameterError(
                 f"a model is one of {', '.join(KINDS)}, and classifiers alone have classes; got "
-                f"{self.kind!r} with classes {self.classes!r}."
+                f"{shown(self.kind)} with classes {shown(self.classes)}."
             )
         if self.classes is not None:
             Classes(*self.classes)  # two or more, all different

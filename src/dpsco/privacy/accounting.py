@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
-
 from .. import _validate
+from .._limits import MOST_RELEASES
 from ..errors import AssumptionError
 from . import gaussian, pld, renyi, units
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
@@ -24,9 +23,11 @@ from .charges import Charge, Profile, charge, lone_profile
 from .releases import Composition, Release, RepeatedSelectionRelease, flatten
 from .renyi import randomised_response_delta
 from .repeated_charge import repeated_charge
+from .row_groups import heaviest_group, largest_groups
 
 Charges = tuple[tuple[Charge, int], ...]
 
+_MOST_GROUPS = 256  # kinds of rows of one run: each is composed by itself, in milliseconds
 _MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
 _NUMERICAL = (pld.PoissonLoss, pld.SampledLoss, pld.RepeatedLoss)  # no Renyi curve of their own
 _MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
@@ -51,6 +52,11 @@ def cost(
     flat = flatten(releases)
     if not flat:
         return Cost((RowCost(()),), unit.rows, alike=True)
+    if len(flat) > MOST_RELEASES:
+        raise AssumptionError(
+            f"{len(flat):,} different releases are more than the {MOST_RELEASES:,} that are "
+            "accounted for. Use fewer, larger batches."
+        )
     parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
     if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
@@ -62,11 +68,16 @@ def cost(
     if all(item.mu is not None for item, _ in charges):
         worst = RowCost(_worst_gaussian(charges, ranges))
         return Cost((worst,), unit.rows, alike=len(set(ranges)) == 1)
-    touching = _touching(ranges)
+    touching = largest_groups(ranges)
     groups = {  # rows that the same charges fall on cost the same
         tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
         for group in touching
     }
+    if len(groups) > _MOST_GROUPS:
+        raise AssumptionError(
+            f"the releases fall on {len(groups):,} different kinds of rows, and at most "
+            f"{_MOST_GROUPS} are accounted for one by one. Let them touch the same rows."
+        )
     rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
     return Cost(tuple(rows), unit.rows, alike=len(touching) == 1)
 
@@ -334,18 +345,8 @@ def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, i
     """Return the charges of the row with the largest sum of squares."""
     if len(set(ranges)) == 1:
         return tuple(charges)
-    squares = np.array([count * (item.mu or 0.0) ** 2 for item, count in charges])
-    starts, stops = np.array(ranges).T
-    edges = np.unique(starts)  # the worst row can be taken where some release begins
-    steps = np.zeros(len(edges) + 1)
-    np.add.at(steps, np.searchsorted(edges, starts), squares)
-    np.add.at(steps, np.searchsorted(edges, stops), -squares)
-    totals = np.cumsum(steps)[:-1]
-    # Differences leave rounding behind, so every near-worst row is summed again exactly.
-    near = edges[totals >= totals.max() * (1 - 1e-9)]
-    groups = [np.flatnonzero((starts <= row) & (row < stops)) for row in near]
-    best = max(groups, key=lambda group: math.fsum(squares[group]))
-    return tuple(charges[i] for i in best)
+    squares = [count * (item.mu or 0.0) ** 2 for item, count in charges]
+    return tuple(charges[i] for i in heaviest_group(ranges, squares))
 
 
 def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Charge, int]]:
@@ -381,13 +382,3 @@ def _union(groups: list[Charges]) -> Charges:
             own[id(item)] += count
         most = {key: max(most[key], own[key]) for key in items}
     return tuple((items[key], count) for key, count in most.items())
-
-
-def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Return the sets of releases that touch a row, without those contained in another set."""
-    starts = sorted({start for start, _ in ranges})
-    groups = {
-        frozenset(i for i, (low, high) in enumerate(ranges) if low <= row < high) for row in starts
-    }
-    largest = [group for group in groups if not any(group < other for other in groups)]
-    return [tuple(sorted(group)) for group in largest]

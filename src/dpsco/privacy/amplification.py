@@ -16,6 +16,14 @@ from scipy.special import betainc, gammaln
 
 from . import gaussian
 
+MOST_REPORTS = 10**9
+"""Reports that are counted on. More hide no less, because whoever sees some reports in secret order
+can mix the others in; and with more, binomial laws take long and round too coarsely."""
+_MOST_TERMS = 2000  # of a sum over the number of clones
+_CELLS = 256  # in which more of them are taken together
+_MOST_MASSES = 20_000  # probabilities that are added up within the cells
+_PARTS = 16  # of a cell, each bounded at its ends, where there are more
+
 
 def sampled_delta(epsilon: float, rate: float, mu: float) -> float:
     """Return delta of a Gaussian release on a secret sample that holds a row with ``rate``.
@@ -46,12 +54,14 @@ def shuffled_epsilon(delta: float, reports: int, mu: float) -> float:
     Feldman, McMillan, Talwar 2020 (arXiv:2012.12803): each report is (eps0, delta0)-DP between any
     two inputs. A share of delta pays for delta0; the best of a few shares is returned.
     """
+    reports = min(reports, MOST_REPORTS)
     high = gaussian.epsilon(delta, mu)  # what the reports cost in a known order
     return _least(lambda value: _shuffle_holds(value, delta, reports, mu), 0.0, high)
 
 
 def shuffled_delta(epsilon: float, reports: int, mu: float) -> float:
     """Return the smallest delta at ``epsilon``, the inverse of :func:`shuffled_epsilon`."""
+    reports = min(reports, MOST_REPORTS)
     high = math.log(gaussian.delta(epsilon, mu))
     found = _least(
         lambda value: _shuffle_holds(epsilon, math.exp(value), reports, mu), -690.0, high
@@ -71,7 +81,7 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     centre, spread = others * p, math.sqrt(others * p * (1 - p))
     first = max(0, math.floor(centre - 10 * spread - 40))
     last = min(others, math.ceil(centre + 10 * spread + 40))
-    c = np.arange(first, last + 1)
+    c, masses = _cells(first, last, others, p)
     # P(C < first) + P(C > last), by the incomplete beta function: exact for any number of reports.
     dropped = (betainc(others - first + 1, first, 1 - p) if first > 0 else 0.0) + (
         betainc(last + 1, others - last, p) if last < others else 0.0
@@ -85,7 +95,31 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     loss = growth * ((1 - heavy) * upper + heavy * lower)
     given_c = np.maximum(gain - loss, 0.0) + 1e-12 * (gain + loss)
     slack = 1e-8 + 2.0**-49 * gammaln(reports + 1)  # the logarithms in the binomial law round
-    return float(np.dot(_binomial_pmf(c, others, p), given_c) * (1 + slack) + dropped)
+    return float(np.dot(masses, given_c) * (1 + slack) + dropped)
+
+
+def _cells(
+    first: int, last: int, n: int, p: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return numbers of clones C and their probabilities; many of them in cells, each at its first.
+
+    Given C the sum falls with C: one more clone is a coin that anybody can add. So a cell may count
+    at its first C. The law has one mode, so that within a part it is largest at an end or there.
+    """
+    size = last + 1 - first
+    if size <= _MOST_TERMS:
+        c = np.arange(first, last + 1)
+        return c, _binomial_pmf(c, n, p)
+    parts = min(size, _CELLS * _PARTS) if size > _MOST_MASSES else size
+    starts = np.unique(np.linspace(first, last + 1, parts + 1).astype(np.int64))[:-1]
+    ends = np.append(starts[1:], last + 1) - 1
+    masses = _binomial_pmf(starts, n, p)
+    if parts < size:
+        mode = np.clip(math.floor((n + 1) * p), starts, ends)
+        masses = np.maximum(masses, _binomial_pmf(ends, n, p))
+        masses = np.maximum(masses, _binomial_pmf(mode, n, p)) * (ends - starts + 1.0)
+    cells = np.unique(np.linspace(0, len(starts), _CELLS + 1).astype(np.int64))[:-1]
+    return starts[cells], np.add.reduceat(masses, cells)
 
 
 def _shuffle_holds(epsilon: float, delta: float, reports: int, mu: float) -> bool:

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from .. import _validate
+from .. import _limits, _validate
 from ..errors import AssumptionError, ParameterError
 from . import gaussian, renyi
 
@@ -66,9 +66,13 @@ class Unit:
     name: str = "row"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", _validate.integer("unit.rows", self.rows))
+        object.__setattr__(
+            self, "rows", _validate.integer("unit.rows", self.rows, at_most=_limits.MOST_ROWS)
+        )
         if not isinstance(self.name, str) or not self.name:
-            raise ParameterError(f"unit.name must be a word such as 'person', got {self.name!r}.")
+            raise ParameterError(
+                f"unit.name must be a word such as 'person', got {_validate.shown(self.name)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,9 @@ class GDP(Budget):
 def budget_from_json(record: Any) -> Budget:
     """Rebuild a budget from :meth:`Budget.to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
-        raise ParameterError(f"a budget's kind must be one of {sorted(_KINDS)}, got {record!r}.")
+        raise ParameterError(
+            f"a budget's kind must be one of {sorted(_KINDS)}, got {_validate.shown(record)}."
+        )
     kind = _KINDS[record["kind"]]
     try:
         unit = Unit(**record["unit"])
@@ -185,7 +191,9 @@ def budget_from_json(record: Any) -> Budget:
         if set(record) != {"kind", "adjacency", "unit", *amounts}:
             raise KeyError("unexpected field")
     except (KeyError, TypeError) as problem:
-        raise ParameterError(f"this is not a {record['kind']} budget: {problem}.") from None
+        raise ParameterError(
+            f"this is not a {kind.kind} budget: {_validate.reason(problem)}."
+        ) from None
     return kind(**amounts, adjacency=record["adjacency"], unit=unit)
 
 

@@ -17,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .. import _validate
+from .. import _limits, _validate
+from .._reading import read_json
 from .._version import __version__
 from .._writing import write_text
 from ..errors import CertificateError, DpscoError, MissingExtraError
@@ -28,7 +29,6 @@ from .releases import (
     FixedSizeGaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
-    PrefixSumRelease,
     RandomHitsRelease,
     Release,
     RepeatedSelectionRelease,
@@ -39,14 +39,6 @@ from .witness import second_opinion
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
 _MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
-_LONG_SUMS = (
-    "toeplitz",
-    "banded",
-    "bisr",
-    "power",
-)  # mechanisms whose cost takes time in proportion to their size
-_MOST_COEFFICIENTS = 10**6  # that a file may ask its reader to compute
-_MOST_PRODUCTS = 10**10  # of coefficients, for bisr
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
 _FLOAT_LAWS = (GeneralizedGaussianRelease, StableGammaRelease)
 _FLOAT_CAVEAT = (
@@ -218,7 +210,7 @@ class Certificate:
             content = {name: value for name, value in record.items() if name != "digest"}
             if content["schema"] != SCHEMA:
                 raise CertificateError(
-                    f"unknown schema {content['schema']!r}, expected {SCHEMA!r}."
+                    f"unknown schema {_validate.shown(content['schema'])}, expected {SCHEMA!r}."
                 )
             if record["digest"] != _digest(content):
                 raise CertificateError(
@@ -231,11 +223,14 @@ class Certificate:
         except DpscoError as problem:
             raise CertificateError(f"this certificate is not valid: {problem}") from None
         except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
-            raise CertificateError(f"this is not a certificate: {problem!r}.") from None
+            why = _validate.shown(problem)
+            raise CertificateError(f"this is not a certificate: {why}.") from None
 
     @classmethod
     def _from_content(cls, content: dict[str, Any]) -> Certificate:
         claims = content["claims"]
+        if len(claims["curve"]) > len(CURVE_DELTAS):
+            raise CertificateError(f"its curve has more than {len(CURVE_DELTAS)} points.")
         curve = tuple((point["delta"], point["epsilon"]) for point in claims["curve"])
         numbers = {name: claims[name] for name in ("epsilon", "delta", "mu", "rho")}
         stated = [number for number in (numbers["mu"], numbers["rho"]) if number is not None]
@@ -243,7 +238,7 @@ class Certificate:
             _validate.non_negative("every claim", number)
         return cls(
             budget=budget_from_json(content["budget"]),
-            releases=tuple(_release_from_json(item) for item in content["releases"]),
+            releases=_releases_from_json(content["releases"]),
             claims=Claims(**numbers, curve=curve),
             randomness=content["randomness"]["description"],
             reproducible=bool(content["randomness"]["reproducible"]),
@@ -257,15 +252,14 @@ class Certificate:
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
         """Read a certificate from a JSON file."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise CertificateError(f"cannot read {path}: {problem}.") from None
-        try:
-            record = json.loads(text, object_pairs_hook=_validate.distinct_fields)
-        except (ValueError, RecursionError) as problem:  # nested too deep, too many digits, ...
-            raise CertificateError(f"{path} is not JSON: {problem}.") from None
-        return cls.from_json(record)
+        return cls.from_json(
+            read_json(
+                path,
+                what="the certificate",
+                limits=_limits.CERTIFICATE,
+                error=CertificateError,
+            )
+        )
 
     def __str__(self) -> str:
         return statement.text(self)
@@ -358,18 +352,13 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
     return [note for note, needed in notes if needed]
 
 
-def _release_from_json(record: Any) -> Release:
-    """Rebuild a release; refuse one whose cost would keep the reader busy for hours."""
-    release = releases.from_json(record)
-    for each in _with_inner([release]):
-        if isinstance(each, PrefixSumRelease):
-            mechanism = each.mechanism
-            terms = mechanism.rounds if mechanism.name == "bisr" else mechanism.bands
-            size = (terms or mechanism.rounds) if mechanism.name in _LONG_SUMS else 0
-            products = size * (mechanism.bands or 1) if mechanism.name == "bisr" else 0
-            if size > _MOST_COEFFICIENTS or products > _MOST_PRODUCTS:
-                raise CertificateError(f"a {mechanism.name} sum of {size} terms is too long.")
-    return release
+def _releases_from_json(records: Any) -> tuple[Release, ...]:
+    """Rebuild the releases; refuse more of them than anybody can account for in short time."""
+    if not isinstance(records, list) or len(records) > _limits.MOST_RELEASES:
+        raise CertificateError(
+            f"its releases must be a list of at most {_limits.MOST_RELEASES:,} entries."
+        )
+    return tuple(map(releases.from_json, records))
 
 
 def _digest(content: dict[str, Any]) -> str:

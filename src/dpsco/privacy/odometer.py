@@ -23,7 +23,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from .. import _validate
+from .. import _limits, _validate
+from .._reading import parse_json
 from ..errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from . import statement
 from .accounting import Cost, compose, cost
@@ -172,7 +173,10 @@ class Odometer:
         """Return the digest of each round that a run has committed."""
         with self._file.transaction() as database:
             query = "SELECT round, digest FROM rounds WHERE run = ? ORDER BY round"
-            return {int(number): str(digest) for number, digest in database.execute(query, (run,))}
+            found = database.execute(query, (run,)).fetchall()
+        if not all(isinstance(number, int) for number, _ in found):
+            raise OdometerError(f"the rounds of run {run} are damaged: a number of one is none.")
+        return {number: str(digest) for number, digest in found}
 
     def entries(self) -> list[Entry]:
         """Return every spend in order."""
@@ -235,10 +239,10 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
     if row is None:
         raise OdometerError(f"{path} is damaged: it holds no budget.")
     if row[0] != _SCHEMA:
-        raise OdometerError(f"{path} has schema {row[0]!r}, expected {_SCHEMA!r}.")
+        raise OdometerError(f"{path} has schema {_validate.shown(row[0])}, expected {_SCHEMA!r}.")
     try:
-        known = budget_from_json(json.loads(row[1]))
-    except (DpscoError, ValueError, TypeError) as problem:
+        known = budget_from_json(_parsed(row[1], "its budget"))
+    except DpscoError as problem:
         raise OdometerError(f"{path} is damaged: its budget cannot be read ({problem}).") from None
     if budget is not None and budget != known:
         raise OdometerError(
@@ -246,6 +250,18 @@ def _established(database: sqlite3.Connection, budget: Budget | None, path: Path
             "separate file for another dataset."
         )
     return known
+
+
+def _parsed(text: object, what: str) -> Any:
+    """Return the JSON values of a cell."""
+    return parse_json(text, what=what, limits=_limits.STORED, error=OdometerError)
+
+
+def _releases(records: object) -> tuple[Release, ...]:
+    """Return the releases of a spend."""
+    if not isinstance(records, list) or len(records) > _limits.MOST_RELEASES:
+        raise OdometerError(f"it is no list of at most {_limits.MOST_RELEASES:,} releases.")
+    return tuple(map(from_json, records))
 
 
 def reused(run: str, round: int) -> str:
@@ -277,10 +293,11 @@ def _entries(database: sqlite3.Connection) -> list[Entry]:
     query = "SELECT number, time, label, releases FROM spends ORDER BY number"
     for number, moment, label, text in database.execute(query):
         try:
-            paid = tuple(from_json(record) for record in json.loads(text))
+            paid = _releases(_parsed(text, "its releases"))
+            if not (isinstance(moment, str) and isinstance(label, str)):
+                raise OdometerError("its time or label is no text.")
         except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
-            raise OdometerError(
-                f"spend {number} is damaged, refusing to go on: {problem}."
-            ) from None
+            why = _validate.reason(problem)
+            raise OdometerError(f"spend {number} is damaged, refusing to go on: {why}") from None
         found.append(Entry(number, moment, label, paid))
     return found

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._databases import foreign_part, harden
 from .._disk import sync_folder
+from .._validate import reason
 from .._writing import Draft
 from ..errors import DpscoError, OdometerError
 from .odometer_counter import Count, check_absent, check_count, read_count, rolled_back, write_count
@@ -115,6 +117,7 @@ class OdometerFile:
                     isolation_level=None,
                 )
             ) as database:
+                harden(database)
                 database.execute("PRAGMA synchronous = EXTRA")
                 database.execute("PRAGMA fullfsync = ON")
                 _begin(database)
@@ -128,8 +131,8 @@ class OdometerFile:
                     raise
                 with contextlib.suppress(sqlite3.Error, OdometerError):  # the next one catches up
                     self._note(database, before)
-        except sqlite3.Error as problem:
-            raise self._unusable(str(problem)) from None
+        except (sqlite3.Error, UnicodeError) as problem:  # SQLite quotes names that are damaged
+            raise self._unusable(reason(problem)) from None
 
     def _compare(self, database: sqlite3.Connection) -> Count:
         """Refuse a file that is not the newest, as far as anybody here remembers."""
@@ -160,6 +163,8 @@ class OdometerFile:
         known = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         if not {"about", "spends"} <= known:
             raise self._unusable("it is no odometer, or is damaged")
+        if (foreign := foreign_part(database, _TABLES)) is not None:
+            raise self._unusable(f"it is damaged, or no odometer: {foreign}")
         for table in _TABLES:
             database.execute(table)
         if database.execute("SELECT id FROM identity").fetchone() is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import _validate
+from .._limits import MOST_COUNT, MOST_WEIGHTS
 from ..errors import ParameterError
 from .release_base import Release, store
 
@@ -79,7 +80,7 @@ class RandomHitsRelease(Release):
         _check_theorem(self)
         store(self, "hit", _validate.positive("hit", self.hit))
         store(self, "drift", _validate.non_negative("drift", self.drift))
-        store(self, "steps", _validate.integer("steps", self.steps, at_least=2))
+        store(self, "steps", _validate.integer("steps", self.steps, at_least=2, at_most=MOST_COUNT))
 
 
 @dataclass(frozen=True)
@@ -115,16 +116,16 @@ class ObjectivePerturbationRelease(Release):
         super().__post_init__()
         _validate.choice("directions", self.directions, DIRECTIONS)
         store(self, "curvature", _validate.non_negative("curvature", self.curvature))
-        store(self, "rank", _validate.integer("rank", self.rank))
+        store(self, "rank", _validate.integer("rank", self.rank, at_most=MOST_WEIGHTS))
         for name in ("floor", "distance", "output_sigma"):
             store(self, name, _validate.positive(name, getattr(self, name)))
         for name, needed in (("span", "subspace"), ("dimension", "general")):
             value = getattr(self, name)
             if self.directions == needed:
-                store(self, name, _validate.integer(name, value))
+                store(self, name, _validate.integer(name, value, at_most=MOST_WEIGHTS))
             elif value is not None:
                 raise ParameterError(
-                    f"{name} belongs to directions={needed!r}, got {value!r} with "
+                    f"{name} belongs to directions={needed!r}, got {_validate.shown(value)} with "
                     f"directions={self.directions!r}. Leave it out."
                 )
         if self.directions == "glm" and self.rank != 1:
@@ -141,5 +142,5 @@ def _check_theorem(record: Any) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_THEOREM:
         raise ParameterError(
             f"theorem must name the result that the sensitivity rests on, in 1 to "
-            f"{_LONGEST_THEOREM} characters, got {text!r}."
+            f"{_LONGEST_THEOREM} characters, got {_validate.shown(text)}."
         )

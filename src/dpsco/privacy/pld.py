@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..errors import AssumptionError, MissingExtraError
 from . import gaussian
 from .amplification import sampled_delta_array
+from .pld_arrays import composed_points, dense, epsilon_for_delta, hull
 
 Array = NDArray[np.float64]
 
@@ -32,8 +33,8 @@ _FINEST = 4e-6  # below this step, rounding in double precision can break a comp
 _POINTS = (250, 25)  # of the grid in a standard deviation: for few releases, and for many, where
 _FEW = 10  # their errors average out: epsilon comes out up to 2e-4 too large
 _MOST_STEPS = 10_000_000
-_MOST_POINTS = 30_000_000  # of the composed grid, for the sake of memory
-_MOST_PROFILE = 2_000_000  # of one profile's grid, on each side of 0
+_MOST_POINTS = 5_000_000  # of the composed grid: 70 bytes each while it is composed
+_MOST_PROFILE = 250_000  # of one profile's grid, on each side of 0: about two seconds
 _CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
 
 
@@ -47,6 +48,11 @@ class GaussianLoss:
     def spread(self) -> float:
         """Standard deviation of the privacy loss."""
         return self.mu
+
+    @property
+    def reach(self) -> float:
+        """Where the profile ends."""
+        return _sampled_reach(self.mu, 1.0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,11 @@ class PoissonLoss:
         square = self.mu * self.mu
         return min(2 * self.mu, self.rate * math.sqrt(4 * math.sinh(min(square, 700.0))))
 
+    @property
+    def reach(self) -> float:
+        """Where the profile ends."""
+        return _sampled_reach(self.mu, self.rate)
+
 
 @dataclass(frozen=True)
 class SampledLoss:
@@ -83,6 +94,11 @@ class SampledLoss:
         """Standard deviation of the privacy loss, in the limit of many releases."""
         return _sampled_spread(self.mu, self.rate)
 
+    @property
+    def reach(self) -> float:
+        """Where the profile ends."""
+        return _sampled_reach(self.mu, self.rate)
+
 
 @dataclass(frozen=True)
 class PureLoss:
@@ -93,6 +109,11 @@ class PureLoss:
     @property
     def spread(self) -> float:
         """Standard deviation of randomised response's privacy loss, from above."""
+        return self.epsilon
+
+    @property
+    def reach(self) -> float:
+        """Where the profile ends."""
         return self.epsilon
 
 
@@ -106,6 +127,11 @@ class ZcdpLoss:
     def spread(self) -> float:
         """Standard deviation of a Gaussian loss with the same rho."""
         return math.sqrt(2 * self.rho)
+
+    @property
+    def reach(self) -> float:
+        """Where the profile of that Gaussian loss ends."""
+        return _sampled_reach(self.spread, 1.0)
 
 
 @dataclass(frozen=True)
@@ -178,7 +204,7 @@ class Composed:
         """Return epsilon from the composed distribution, as is; infinite where there is none."""
         if self._distribution is None:
             return math.inf
-        return float(self._distribution.get_epsilon_for_delta(delta))
+        return epsilon_for_delta(self._distribution, delta)
 
     def rdp_epsilon(self, delta: float) -> float:
         """Return epsilon from Renyi accounting; infinite where it does not cover the losses."""
@@ -187,9 +213,12 @@ class Composed:
             return math.inf
         accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
         with _quiet():
-            for loss, count in self.losses:
-                accountant.compose(_rdp_event(loss), count)
-            return float(accountant.get_epsilon(delta))
+            try:
+                for loss, count in self.losses:
+                    accountant.compose(_rdp_event(loss), count)
+                return float(accountant.get_epsilon(delta))
+            except (ValueError, ArithmeticError):  # noise beyond what its logarithms can tell
+                return math.inf
 
     @property
     def _distribution(self) -> Any:
@@ -198,8 +227,6 @@ class Composed:
             return None
         step = self._step()
         too_fine = any(step > loss.spread / 4 for loss, _ in self.losses)
-        reaches = [loss.reach for loss, _ in self.losses if isinstance(loss, RepeatedLoss)]
-        too_fine |= max(reaches, default=0.0) / step > _MOST_PROFILE
         if too_fine or max(count for _, count in self.losses) > _MOST_STEPS:
             return None
         square = sum(count * loss.spread**2 for loss, count in self.losses)
@@ -210,16 +237,21 @@ class Composed:
     def _step(self) -> float:
         """Return the grid step, fine against the smallest loss so that rounding up costs little."""
         points = _POINTS[sum(count for _, count in self.losses) > _FEW]
-        return max(min(loss.spread for loss, _ in self.losses) / points, _FINEST)
+        reach = max(loss.reach for loss, _ in self.losses)  # a coarser grid is as valid
+        return max(
+            min(loss.spread for loss, _ in self.losses) / points, reach / _MOST_PROFILE, _FINEST
+        )
 
 
 @lru_cache(maxsize=2)  # hundreds of megabytes each, at most: a curve asks for the same one
 def _composition(losses: tuple[tuple[Loss, int], ...], step: float) -> Any:
-    """Return the distribution of all releases on the grid, pessimistic."""
+    """Return the distribution of all releases on the grid, pessimistic; None if it is too long."""
     total = None
     for loss, count in losses:
         part = _single(loss, step)
-        part = part.self_compose(count) if count > 1 else part
+        if composed_points(part, count, _library().pld.common) > _MOST_POINTS:
+            return None
+        part = dense(part, count).self_compose(count) if count > 1 else part
         total = part if total is None else total.compose(part)
     return total
 
@@ -253,9 +285,7 @@ def _from_profile(loss: SampledLoss, step: float) -> Any:
     """Return the pessimistic connect-the-dots distribution of a symmetric profile."""
     from dp_accounting.pld import pld_pmf
 
-    # Beyond 12 standard deviations of the noise the profile is below 1e-30.
-    reach = math.log1p(loss.rate * math.expm1(min(loss.mu * (12 + loss.mu / 2), 700.0)))
-    last = max(2, math.ceil(reach / step))
+    last = max(2, math.ceil(loss.reach / step))
     grid = np.arange(-last, last + 1)
     epsilons = np.asarray(grid * step, dtype=np.float64)
     deltas = sampled_delta_array(epsilons, loss.rate, loss.mu)
@@ -275,25 +305,12 @@ def _from_points(epsilons: Array, deltas: Array, step: float) -> Any:
     shrink = np.exp(-epsilons[:0:-1])
     mirrored = -np.expm1(-epsilons[:0:-1]) + shrink * deltas[:0:-1]
     x = np.concatenate([[0.0], shrink, np.exp(epsilons)])
-    corners = _hull(x, np.concatenate([[1.0], mirrored, deltas]))
+    corners = hull(x, np.concatenate([[1.0], mirrored, deltas]))
     last = max(2, math.ceil(epsilons[-1] / step))
     grid = np.arange(-last, last + 1)
     found = np.minimum.accumulate(np.interp(np.exp(grid * step), *corners))
     mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, np.minimum(found, 1.0))
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
-
-
-def _hull(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the corners of the largest convex function below points, x rising."""
-    kept: list[tuple[float, float]] = []
-    for c, z in zip(x.tolist(), y.tolist(), strict=True):
-        while len(kept) > 1:
-            (a, u), (b, v) = kept[-2:]
-            if (v - u) / (b - a) < (z - v) / (c - b):
-                break
-            kept.pop()
-        kept.append((c, z))
-    return np.array([a for a, _ in kept]), np.array([u for _, u in kept])
 
 
 def _rdp_relation(losses: Sequence[tuple[Loss, int]]) -> Any:
@@ -332,6 +349,11 @@ def _rdp_event(loss: Loss) -> Any:
 def _sampled_spread(mu: float, rate: float) -> float:
     """Return the spread of many sampled releases, at most that of the release without sampling."""
     return min(mu, rate * math.sqrt(math.expm1(min(mu * mu, 700.0))))
+
+
+def _sampled_reach(mu: float, rate: float) -> float:
+    """Return where a profile is below 1e-30: beyond 12 standard deviations of the noise."""
+    return math.log1p(rate * math.expm1(min(mu * (12 + mu / 2), 700.0)))
 
 
 @contextlib.contextmanager

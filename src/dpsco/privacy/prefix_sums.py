@@ -51,6 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from .._limits import MOST_PRODUCTS, MOST_ROUNDS, MOST_TERMS
 from ..errors import ParameterError
 from . import prefix_matrices as matrices
 from .prefix_noise import Draw, NoiseStream
@@ -85,10 +86,12 @@ class PrefixMechanism:
     def __post_init__(self) -> None:
         _validate.choice("name", self.name, MECHANISMS)
         hint = "It is the fixed number of prefix sums, one a batch."
-        object.__setattr__(self, "rounds", _validate.integer("rounds", self.rounds, hint=hint))
+        rounds = _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS, hint=hint)
+        object.__setattr__(self, "rounds", rounds)
         object.__setattr__(self, "bands", _checked_bands(self.name, self.rounds, self.bands))
         _check_drop_root(self.name, self.rounds, self.drop_root)
         object.__setattr__(self, "exponent", _checked_exponent(self.name, self.exponent))
+        _check_work(self.name, self.rounds, self.bands)
 
     @property
     def column_norm(self) -> float:
@@ -287,6 +290,20 @@ def _checked_bands(name: str, rounds: int, bands: Any) -> int | None:
     if number > rounds:
         raise ParameterError(f"bands must be at most rounds = {rounds}, got {number}. {hint}")
     return number
+
+
+def _check_work(name: str, rounds: int, bands: int | None) -> None:
+    """Refuse a mechanism whose norm or error would take long to compute, or much memory."""
+    terms = 0 if name in (*_TREES, "blt", "blt_cn") else rounds
+    if name == "banded":
+        terms = bands or 0
+    products = {"banded": 2 * terms * terms, "bisr": terms * ((bands or 0) + 1000)}.get(name, 0)
+    if terms > MOST_TERMS or products > MOST_PRODUCTS:
+        raise ParameterError(
+            f"a {name} sum of {terms:,} terms is too long to compute its noise: at most "
+            f"{MOST_TERMS:,} terms and {MOST_PRODUCTS:,} products of them are. Use 'blt_cn', or "
+            "fewer rounds or bands."
+        )
 
 
 def _check_drop_root(name: str, rounds: int, drop_root: Any) -> None:

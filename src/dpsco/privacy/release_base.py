@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from .. import _validate
+from .. import _limits, _validate
 
 _BOUND_HINT = "It is the largest norm that one row can contribute, enforced by clipping."
 
@@ -21,7 +21,7 @@ class Release:
 
     def __post_init__(self) -> None:
         store(self, "rows", _validate.row_range("rows", self.rows))
-        store(self, "count", _validate.integer("count", self.count))
+        store(self, "count", _validate.integer("count", self.count, at_most=_limits.MOST_COUNT))
         for name in ("bound", "sensitivity", "sigma", "scale", "step"):
             if hasattr(self, name):
                 hint = _BOUND_HINT if name == "bound" else ""

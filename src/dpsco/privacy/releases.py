@@ -147,7 +147,7 @@ class PrefixSumRelease(Release):
         if not isinstance(self.mechanism, PrefixMechanism):
             raise ParameterError(
                 "mechanism must come from prefix_sums.mechanism(name, rounds=...), "
-                f"got {self.mechanism!r}."
+                f"got {_validate.shown(self.mechanism)}."
             )
         if self.mechanism.rounds > self.row_count:
             raise ParameterError(
@@ -247,7 +247,9 @@ def _walk(item: Any, times: int) -> Iterator[tuple[Release, int]]:
         for part in item:
             yield from _walk(part, times)
     else:
-        raise ParameterError(f"a release must be a record of dpsco.privacy.releases, got {item!r}.")
+        raise ParameterError(
+            f"a release must be a record of dpsco.privacy.releases, got {_validate.shown(item)}."
+        )
 
 
 KINDS: dict[str, type[Release]] = {
@@ -282,20 +284,28 @@ def to_json(release: Release) -> dict[str, Any]:
 def from_json(record: Any) -> Release:
     """Rebuild a record from :func:`to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in KINDS:
-        raise ParameterError(f"a release's kind must be one of {sorted(KINDS)}, got {record!r}.")
+        raise ParameterError(
+            f"a release's kind must be one of {sorted(KINDS)}, got {_validate.shown(record)}."
+        )
     kind = KINDS[record["kind"]]
     values = {name: value for name, value in record.items() if name != "kind"}
     if set(values) != {f.name for f in dataclasses.fields(kind)}:
-        raise ParameterError(f"this is not a {kind.kind} release: its fields are {sorted(values)}.")
+        raise ParameterError(
+            f"this is not a {kind.kind} release: its fields are {_validate.shown(sorted(values))}."
+        )
     if isinstance(values.get("mechanism"), dict):
         try:
             values["mechanism"] = PrefixMechanism(**values["mechanism"])
         except TypeError as problem:
-            raise ParameterError(f"this is not a prefix-sum mechanism: {problem}.") from None
+            raise ParameterError(
+                f"this is not a prefix-sum mechanism: {_validate.reason(problem)}."
+            ) from None
     if kind is RepeatedSelectionRelease:
         try:
             values["runs"] = Runs(**values["runs"])
             values["alternatives"] = [list(map(from_json, each)) for each in values["alternatives"]]
         except TypeError as problem:
-            raise ParameterError(f"this is not a repeated selection: {problem}.") from None
+            raise ParameterError(
+                f"this is not a repeated selection: {_validate.reason(problem)}."
+            ) from None
     return kind(**values)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .._validate import shown
 from ..errors import ParameterError
 from .release_base import Release, store
 from .repeated import Runs
@@ -36,7 +37,7 @@ class RepeatedSelectionRelease(Release):
         if not isinstance(self.runs, Runs):
             raise ParameterError(
                 "a repeated selection needs the law of its number of runs, for example "
-                f"Runs.named('geometric', 10.0); got {self.runs!r}."
+                f"Runs.named('geometric', 10.0); got {shown(self.runs)}."
             )
         store(self, "alternatives", tuple(tuple(each) for each in self.alternatives))
         if not 1 <= len(self.alternatives) <= _MOST_ALTERNATIVES or not all(self.alternatives):
@@ -47,8 +48,8 @@ class RepeatedSelectionRelease(Release):
         for inner in self.inner():
             if not isinstance(inner, Release) or isinstance(inner, RepeatedSelectionRelease):
                 raise ParameterError(
-                    f"the alternatives of a repeated selection are plain releases, got {inner!r}. "
-                    "Put all candidates into one selection."
+                    "the alternatives of a repeated selection are plain releases, got "
+                    f"{shown(inner)}. Put all candidates into one selection."
                 )
             if inner.rows[0] < self.rows[0] or inner.rows[1] > self.rows[1]:
                 raise ParameterError(

@@ -115,6 +115,7 @@ def sgd_sensitivity(
     shrink = min(1.0, shrink * (1 + 2.0**-50))
     if order == "fresh":  # a ridge only shrinks these
         return _fresh(steps, passes, hit, drift, output) * _UP
+    _check_work(passes, steps, shrink)
     distance = total = peak = 0.0
     for _ in range(passes):
         moved = _grown(distance, drift, 1) if batch > 1 and distance > 0 else distance
@@ -124,6 +125,13 @@ def sgd_sensitivity(
         distance = _end(after, drift, shrink, steps - 1)
     value = total / (passes * steps) if output == "average" else peak
     return value * _UP * (1 + passes * 2.0**-50)
+
+
+def _check_work(passes: int, steps: int, shrink: float) -> None:
+    """Refuse passes whose recursion would take more than about two seconds."""
+    terms, each = (_EXACT_TERMS, 2e-8) if shrink == 1.0 else (2 * _EXACT_TERMS, 1e-7)
+    if passes > (most := int(2.0 / (5e-5 + each * min(steps, terms)))):  # seconds of a pass
+        raise AssumptionError(f"the stability of {passes:,} passes takes long; at most {most:,}.")
 
 
 def _rest_of_pass(after: float, drift: float, shrink: float, steps: int) -> tuple[float, float]:
@@ -276,11 +284,8 @@ def iterate_norm_bound(
         )
     growth = 0.0
     if alpha < 1 and constant > 0:
-        growth = (
-            (1 - alpha)
-            / (1 + alpha)
-            * _exp(2 / (1 - alpha) * (math.log(constant) + math.log(step)))
-        )
+        power = 2 / (1 - alpha)
+        growth = (1 - alpha) / (1 + alpha) * _exp(power * (math.log(constant) + math.log(step)))
     start = 2 * step * _validate.non_negative("initial_loss", initial_loss)
     return math.sqrt(_validate.integer("steps", steps) * (growth + start)) * _UP
 

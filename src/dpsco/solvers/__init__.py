@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from functools import lru_cache
 
+from .._validate import shown
 from ..errors import ParameterError
 from ..plans import Solver
 
@@ -44,7 +45,7 @@ def get(key: str) -> Solver:
     known = registry()
     if not isinstance(key, str) or key not in known:
         raise ParameterError(
-            f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {key!r}. "
+            f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {shown(key)}. "
             "`dpsco solvers` says what each is for."
         )
     return known[key]

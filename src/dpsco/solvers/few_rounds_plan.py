@@ -43,7 +43,9 @@ class Plan(BatchPlan):
         check_limit("clip", self.clip)  # as the queries of a run do, but before anything is paid
         _validate.non_negative("smoothing", self.smoothing)
         if not isinstance(self.certified, bool):
-            raise ParameterError(f"certified must be True or False, got {self.certified!r}.")
+            raise ParameterError(
+                f"certified must be True or False, got {_validate.shown(self.certified)}."
+            )
         if isinstance(self.problem, Problem):
             descended(self.facts, self.smoothing)  # refuses losses that have no such envelope
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _validate
+from .._limits import MOST_ROUNDS
 from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
@@ -62,12 +63,18 @@ class Plan(BasePlan):
         """Refuse numbers that no schedule has: a file may hold any."""
         for name in ("step", "sharpening"):
             _validate.positive(name, getattr(self, name))
+        _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
         _validate.integer("tail", self.tail)
         checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums, one a round."""
         return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n), count=self.rounds),)
+
+    @property
+    def total_rounds(self) -> int:
+        """The number of full passes."""
+        return self.rounds
 
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds."""

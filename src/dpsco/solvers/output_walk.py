@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from .. import _validate
+from .._limits import MOST_COUNT
 from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError
@@ -52,8 +53,8 @@ class Plan(BasePlan):
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
-        for name in ("steps", "batch"):
-            _validate.integer(name, getattr(self, name))
+        _validate.integer("batch", self.batch)
+        _validate.integer("steps", self.steps, at_most=MOST_COUNT)
         for name in ("step", "clip", "sigma"):
             _validate.positive(name, getattr(self, name))
         _validate.non_negative("smoothing", self.smoothing)
@@ -118,7 +119,9 @@ class Plan(BasePlan):
 
     def step_at(self, k: int) -> float:
         """Return the first step size of pass ``k``."""
-        return float(self.step_sizes(k)[0]) if self.decay else self.step
+        if not self.decay:
+            return self.step
+        return float(np.minimum(self.step, 1.0 / (self.facts.ridge * (k * self.n + 1.0))))
 
     def step_sizes(self, k: int) -> Floats:
         """Return the step sizes of pass ``k`` that decay: min(step, 1/(ridge t))."""

@@ -40,6 +40,7 @@ from .envelopes import CutEnvelope, cut_envelope
 from .glm_objective import GlmObjective, gradient_rounding, steepness
 from .minimise import TRUSTED, certified_error, effort, minimise
 from .passes import smoothness_beyond
+from .phases import check_phases
 
 SLACK = 0.1  # c: more costs noise, less costs passes
 ENVELOPE_SHARE = 1e-3  # of the predicted risk: what an envelope may lie below a kinked loss
@@ -62,10 +63,7 @@ class Plan(BasePlan):
 
     def __post_init__(self) -> None:
         """Refuse phases that the table has no rows for: a file may hold any."""
-        if not self.sizes or min(self.sizes) < 1 or sum(self.sizes) > self.n:
-            raise ParameterError(
-                f"phases need at least one row each and {self.n} at most in all, got {self.sizes}."
-            )
+        check_phases(self.sizes, self.n)
         _validate.non_negative("smoothing", self.smoothing)
         if not math.isfinite(_curvature(self.facts, self.smoothing)):
             raise ParameterError(

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+from .. import _validate
+from .._limits import MOST_PHASES
 from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import ParameterError
@@ -82,6 +84,7 @@ class Plan(BasePlan):
 
     def __post_init__(self) -> None:
         """Refuse lists that do not fit together: a file may hold any."""
+        check_phases(self.sizes, self.n)
         lengths = (len(self.sizes), len(self.steps), len(self.sigmas))
         if lengths[0] != lengths[1] or lengths[2] not in (0, lengths[0]):  # 0: a draft
             raise ParameterError(
@@ -248,6 +251,15 @@ def phases(n: int, solver: str = "phased_sgd") -> tuple[int, ...]:
     if variant.fill:
         sizes[0] += n - sum(sizes)
     return tuple(size for size in sizes if size >= variant.shortest)
+
+
+def check_phases(sizes: tuple[int, ...], n: int) -> None:
+    """Refuse more phases than halving gives, and phases without rows: a file may hold any."""
+    if not 1 <= len(sizes) <= MOST_PHASES or min(sizes) < 1 or sum(sizes) > n:
+        raise ParameterError(
+            f"1 to {MOST_PHASES} phases need at least one row each and {n} at most in all, got "
+            f"{_validate.shown(sizes)}."
+        )
 
 
 def bound(

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import _validate
+from .._limits import MOST_BATCHES, MOST_RELEASES
 from ..data.queries import ClippedDifference, ClippedGradient
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
@@ -43,7 +44,10 @@ class BatchPlan(BasePlan):
     mechanism: PrefixMechanism | None = None  # of the prefix sums; None: independent noise
 
     def __post_init__(self) -> None:
-        """Refuse noise for another number of rounds: a file may hold any."""
+        """Refuse too many rounds, and noise for another number of them: a file may hold any."""
+        most = MOST_RELEASES if self.mechanism is None else MOST_BATCHES
+        hint = "Every round is a release of its own." if self.mechanism is None else ""
+        _validate.integer("rounds", self.rounds, at_most=most, hint=hint)
         if isinstance(self.mechanism, PrefixMechanism) and self.mechanism.rounds != self.rounds:
             raise ParameterError(
                 f"a plan of {self.rounds} rounds has noise for {self.mechanism.rounds} of them. "

@@ -11,6 +11,7 @@ import math
 from functools import lru_cache
 
 from .. import _validate
+from .._limits import MOST_ROUNDS as MOST_ROUNDS
 from ..errors import AssumptionError
 from ..privacy.accounting import cost
 from ..privacy.budget import Adjacency, ApproxDP, Budget
@@ -22,7 +23,6 @@ from ..privacy.releases import (
     Release,
 )
 
-MOST_ROUNDS = 10_000_000  # beyond, no privacy loss distribution is composed
 POISSON, FIXED_SIZE, FULL = "poisson", "fixed_size", "full"
 _CLOSE = 1e-3  # how much of epsilon may stay unspent
 _MOST_EVALUATIONS = 40

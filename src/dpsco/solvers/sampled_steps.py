@@ -46,6 +46,10 @@ class Plan(BasePlan):
     smoothing: float = 0.0  # of the Moreau envelope that is descended; 0: the loss itself
     pair: str = "proved"  # which bound pays for replace-one neighbours
 
+    def __post_init__(self) -> None:
+        """Refuse more rounds than any accountant composes."""
+        _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
+
     @property
     def loss(self) -> Loss:
         """The loss whose gradients are taken."""

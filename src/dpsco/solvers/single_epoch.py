@@ -252,7 +252,7 @@ def _step(key: str, step: float | None, theory: float, facts: Facts) -> float:
 
 def _flag(name: str, value: bool) -> None:
     if not isinstance(value, bool):
-        raise ParameterError(f"{name} must be True or False, got {value!r}.")
+        raise ParameterError(f"{name} must be True or False, got {_validate.shown(value)}.")
 
 
 def _tail(tail: int, rounds: int) -> None:
