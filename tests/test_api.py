@@ -396,3 +396,12 @@ def test_the_certificate_says_that_the_order_of_a_stream_is_trusted(checkpoint, 
         assert ("not chosen by looking at them" in str(certificate)) is bool(said)
         assert certificate.verify(second_witness=False).ok
     assert UNCHOSEN in dp.run(plan, source).certificate.trusted
+
+
+@pytest.mark.parametrize("solver", ["noisy_gd", "dp_ftrl"])
+def test_noise_beyond_every_lattice_is_refused_when_planned(solver):
+    """Not when it is drawn, which is after payment."""
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    budget = dp.ApproxDP(1e-12, 1e-15)
+    with pytest.raises(dp.errors.ParameterError, match="too small for float64"):
+        dp.plan(problem, n=100, d=3, budget=budget, solver=solver)

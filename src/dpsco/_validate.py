@@ -105,8 +105,8 @@ def flag(name: str, value: Any) -> bool:
 def row_range(name: str, value: Any) -> tuple[int, int]:
     """Return ``value`` as a non-empty half-open range of rows (start, stop)."""
     try:
-        if isinstance(value, np.ndarray):  # rows, perhaps, of which two numbers would be shown
-            raise TypeError
+        if isinstance(value, np.ndarray) and (value.shape != (2,) or value.dtype.kind not in "iu"):
+            raise TypeError  # rows, perhaps, of which two numbers would be shown
         start, stop = value
     except (TypeError, ValueError):
         raise ParameterError(

@@ -25,6 +25,7 @@ from .privacy.accounting import Cost, cost
 from .privacy.budget import Budget
 from .privacy.certificate import Certificate
 from .privacy.ledger import Ledger
+from .privacy.ledger_parts import check_lattice
 from .privacy.releases import Release, flatten
 from .problem import Facts, Problem
 
@@ -240,6 +241,7 @@ def check_cost(plan: BasePlan) -> BasePlan:
             f"{plan.solver} with calibration={plan.calibration!r} would cost {spent:.6g} of a "
             f"budget of {allowed:.6g}: {reason}"
         )
+    check_lattice(plan.releases(), plan.facts.size)
     return plan
 
 

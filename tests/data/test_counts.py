@@ -52,6 +52,18 @@ def test_entries_that_were_read_are_counted(sparse, intercept):
     assert source.sum(PresentRows()).tolist() == [4.0]
 
 
+def test_numbers_that_are_0_in_the_middle_of_their_range_are_not_counted():
+    """Counts of words are 0 nearly everywhere: that is no sign of entries that cannot be read."""
+    words = [Number("free", -1.0, 1.0), Number("win", -3.0, 3.0)]
+    alone = TableEncoder(Schema(words))
+    assert PresentRows.encoded(alone) == PresentRows()
+    encoder = TableEncoder(Schema([*words, Number("age", 0.0, 100.0)]))
+    assert encoder.symmetric == (0, 1)
+    X, _ = encoder.encode(table(free=[0.0, 0.0], win=[0.0, 2.0], age=[None, 30.0]))
+    counts = from_arrays(X).bounded(Bounds(2.0)).sum(PresentRows.encoded(encoder))
+    assert counts.tolist() == [2.0, 1.0]
+
+
 def test_a_null_row_adds_nothing():
     y = np.array([0.0, 1.0, np.nan, 7.0])
     source = from_arrays(np.ones((4, 3)), y).bounded(Bounds(1.0, label=(0.0, 5.0)))

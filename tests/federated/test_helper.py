@@ -10,6 +10,8 @@ import pytest
 import dpsco as dp
 from dpsco.errors import AssumptionError, LedgerError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, NoiseHelper, Trust, masked
+from dpsco.federated.fixed_point import needed_bits
+from dpsco.privacy.lattice import lattice_step
 
 WIDE = 12_000
 FIVE = 0.065  # standard errors of a variance estimated from so many numbers
@@ -58,6 +60,30 @@ def test_a_helper_gives_the_noise_of_a_whole_run(solver):
             np.abs(np.diag(found - wrong**2 * wanted)) > FIVE * wrong**2 * np.diag(wanted)
         ).all()
     assert helper.certificate().verify().ok
+
+
+def test_correlated_noise_has_no_lattice_of_its_own():
+    """Multiples of a step, times a number that is no power of two, would favour some integers."""
+    plan = wide_plan("acc_srgd")
+    _, (helper,), encoding = start(plan)
+    stream = dp.Randomness.seeded(0).child("prefix_sum")
+    normals = plan.mechanism.start(lambda: stream.normals(WIDE))
+    noise = helper._noise(0)
+    assert np.array_equal(noise, plan.sigma * normals.next())
+    spacing = np.diff(np.sort(noise)).min()
+    assert spacing < 0.2 * encoding.step
+    assert any("correlated noise" in line for line in helper._ledger._certificate.trusted)
+
+
+@pytest.mark.parametrize("finer", [1, 2, 8])
+def test_sums_finer_than_the_noise_are_refused(finer):
+    plan = wide_plan("dp_sgd_single_epoch")
+    step = lattice_step(plan.clip, WIDE)
+    fits = FixedPoint(step, needed_bits(plan, step, 1))
+    assert fits.check(plan, helpers=1) == fits
+    if finer > 1:
+        with pytest.raises(ParameterError, match="helpers' noise is a multiple"):
+            FixedPoint(step / finer, 53).check(plan, helpers=1)
 
 
 def test_what_the_coordinator_sees_holds_every_helpers_noise(setting):

@@ -127,9 +127,7 @@ TWICE = '{"schema": 1, "schema": 2}'
 )
 def test_what_is_no_model_is_refused(tmp_path, text):
     (tmp_path / "model.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(
-        DataError, match=r"no model file|cannot read the model .*: (it|a field)"
-    ):
+    with pytest.raises(DataError, match=r"no model file|cannot read the model .*: (it|a field)"):
         SavedModel.load(tmp_path / "model.json")
     with pytest.raises(DataError, match="cannot read"):
         SavedModel.load(tmp_path / "absent.json")

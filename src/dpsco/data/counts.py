@@ -115,7 +115,7 @@ class PresentRows(Query):
     """The number of rows that are present; with ``slots``, also the sum of their filled parts.
 
     An encoded row has one slot for each column. A slot is filled if a number in it differs from 0,
-    other than at ``indicators``, the places that say that an entry is missing. So an entry that is
+    other than at ``skipped`` places, such as those that say that an entry is missing. So what is
     missing, could not be read or was not declared leaves its slot empty; so does a number exactly
     in the middle of its range.
 
@@ -123,7 +123,7 @@ class PresentRows(Query):
         slots: columns of the table behind encoded rows; 0 for rows of plain numbers, where one
             unreadable entry makes the whole row null.
         width: numbers of an encoded row, without the intercept.
-        indicators: places in a row that say that an entry is missing.
+        skipped: places in a row that do not count.
 
     >>> from dpsco.data import Bounds, from_arrays
     >>> rows = from_arrays([[1.0, 0.0], [float("nan"), 1.0], [0.5, 0.5]]).bounded(Bounds(1.0))
@@ -133,12 +133,20 @@ class PresentRows(Query):
 
     slots: int = 0
     width: int = 0
-    indicators: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
 
     @classmethod
     def encoded(cls, encoder: TableEncoder) -> PresentRows:
-        """Return the query for rows of an encoder."""
-        return cls(encoder.slots, encoder.width, encoder.indicators)
+        """Return the query for rows of an encoder.
+
+        Numbers with a symmetric range are left out: where most entries are 0, as in counts of
+        words, their slots would look as empty as if nothing had been read.
+        """
+        skipped = encoder.symmetric
+        slots = encoder.slots - len(skipped)
+        if slots == 0:
+            return cls()
+        return cls(slots, encoder.width, tuple(sorted((*encoder.indicators, *skipped))))
 
     @property
     def size(self) -> int:
@@ -190,7 +198,7 @@ class PresentRows(Query):
         """Return how many slots of each row hold something."""
         counted = np.zeros(block.d, dtype=np.int64)
         counted[: self.width] = 1
-        counted[list(self.indicators)] = 0
+        counted[list(self.skipped)] = 0
         rows = block.rows
         if not isinstance(rows, SparseRows):
             return np.asarray((rows != 0.0) @ counted)

@@ -131,6 +131,15 @@ class TableEncoder:
         )
 
     @property
+    def symmetric(self) -> tuple[int, ...]:
+        """The places of numbers whose range has 0 in its middle: a 0 is encoded as 0 there."""
+        return tuple(
+            int(base)
+            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
+            if isinstance(column, Number) and column.low == -column.high
+        )
+
+    @property
     def feature_norm(self) -> float:
         """The largest Euclidean norm that any encoded row can have: sqrt(slots), rounded up."""
         return _root_up(self.slots)

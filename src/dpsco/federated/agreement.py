@@ -126,4 +126,9 @@ def trusted(plan: BatchPlan, trust: Trust, encoding: FixedPoint | None) -> tuple
             "answers are added by the coordinator, or else pairwise by an engine that leaves out "
             "those longer than a round's clipped sum can be: floats drown in larger ones"
         )
+    if trust is Trust.NOISE_HELPERS and plan.mechanism is not None:
+        sentences.append(
+            "towards the coordinator: the helpers' correlated noise is computed in float64 before "
+            "it is rounded to the integers of the sums; its law is exact up to rounding (no proof)"
+        )
     return tuple(sentences)

@@ -4,7 +4,9 @@ Each helper holds a root of its own and adds, as one more participant of the sec
 noise of a whole run: full variance, correlated over rounds as the plan's mechanism says. A sum of
 independent streams of noise holds each of them, so what the coordinator sees in all rounds is as
 private as the helper's own run, as long as one helper is honest. The noise is rounded to the grid
-of the integer sums, which is post-processing: rounding commutes with adding an integer.
+of the integer sums, which is post-processing: rounding commutes with adding an integer. Noise of a
+single sum is a multiple of a finer power of two, and exact. Correlated noise is continuous: if it
+were made of multiples, their spacing and that of the grid would favour some integers.
 
 Noise is not shared out among helpers, which would need all of them to be honest, nor made by the
 workers, who come and go: correlated noise needs the same source in every round.
@@ -66,10 +68,9 @@ class NoiseHelper(Unique):
         )
         self._size, self._batches = plan.facts.size, plan.batches()
         self._fingerprint = fingerprint(plan)
-        self._prefix = np.zeros(self._size)
         self._stream = None
         if plan.mechanism is not None:
-            self._stream = self._ledger.prefix_sum(
+            self._stream = self._ledger.prefix_noise(
                 self._size,
                 bound=plan.clip,
                 sigma=plan.sigma,
@@ -138,12 +139,12 @@ class NoiseHelper(Unique):
             )
 
     def _noise(self, t: int) -> Floats:
-        """Return the noise of a round: what a sum of zeros leaves the ledger as."""
-        plan, nothing, rows = self.plan, np.zeros(self._size), self._batches[t]
-        if self._stream is None:
-            return self._ledger.gaussian(nothing, bound=plan.clip, sigma=plan.sigma, rows=rows)
-        before, self._prefix = self._prefix, self._stream.add(nothing, rows=rows)
-        return self._prefix - before
+        """Return the noise of a round: of its sum, or what it adds to that of the prefix sums."""
+        if self._stream is not None:
+            return self._stream.next()
+        plan, nothing = self.plan, np.zeros(self._size)
+        rows = self._batches[t]
+        return self._ledger.gaussian(nothing, bound=plan.clip, sigma=plan.sigma, rows=rows)
 
     def __repr__(self) -> str:
         return f"<NoiseHelper {self.name!r}: round {self._round} of {self.plan.rounds}>"

@@ -41,6 +41,7 @@ __all__ = [
     "SLACK",
     "TILT_SHARE",
     "gaussian_steps",
+    "in_steps",
     "lattice_step",
     "on_lattice",
     "with_gaussian",
@@ -80,7 +81,7 @@ def with_gaussian(words: Words, exact: Array, sigma: float, step: float) -> Arra
     Raises:
         ParameterError: the noise is more than 2**48 steps; a public matter.
     """
-    scale = _scale(sigma, step)
+    scale = in_steps(sigma, step)
     flat, out = exact.reshape(-1), np.empty(exact.size)
     for start in range(0, out.size, CHUNK):  # within the cache
         part = slice(start, start + CHUNK)
@@ -92,7 +93,7 @@ def with_gaussian(words: Words, exact: Array, sigma: float, step: float) -> Arra
 
 def gaussian_steps(words: Words, size: int, sigma: float, step: float) -> Array:
     """Return N(0, sigma^2) noise rounded to whole numbers of steps."""
-    return rounded_normals(words, size, _scale(sigma, step))
+    return rounded_normals(words, size, in_steps(sigma, step))
 
 
 def with_steps(noise: Array, exact: Array, step: float) -> Array:
@@ -100,8 +101,8 @@ def with_steps(noise: Array, exact: Array, step: float) -> Array:
     return np.asarray((on_lattice(exact, step) + noise.reshape(exact.shape)) * step)
 
 
-def _scale(sigma: float, step: float) -> float:
-    """Return sigma in steps."""
+def in_steps(sigma: float, step: float) -> float:
+    """Return sigma in steps; refuse what the noise's integers have no room for."""
     scale = sigma / step
     if not 0.0 < scale <= MAX_SCALE:
         raise ParameterError(

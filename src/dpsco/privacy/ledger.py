@@ -28,7 +28,6 @@ from .accounting import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
 from .lattice import (
-    TILT_SHARE,
     gaussian_steps,
     lattice_step,
     on_lattice,
@@ -37,7 +36,8 @@ from .lattice import (
 )
 from .ledger_parts import Purse as Purse
 from .ledger_parts import RunPurse as RunPurse
-from .ledger_parts import Unique, floats
+from .ledger_parts import Unique, floats, output_step, tilt_step
+from .open_releases import PrefixNoise as PrefixNoise
 from .open_releases import PrefixSums as PrefixSums
 from .open_releases import SampledSum as SampledSum
 from .payment import pay
@@ -125,7 +125,7 @@ class Ledger(Unique):
             trusted=trusted,
         )
         self._due = {release.once(): release.count for release in self.planned}
-        self._open: list[PrefixSums | SampledSum] = []
+        self._open: list[PrefixSums | PrefixNoise | SampledSum] = []
         self._state = "open"
         self._lock = threading.RLock()  # a minimiser that calls back must meet an error, not wait
         self._process = os.getpid()
@@ -203,6 +203,20 @@ class Ledger(Unique):
 
         return self._execute(release, start)
 
+    def prefix_noise(
+        self, dimension: int, *, bound: float, sigma: float, mechanism: PrefixMechanism, rows: Rows
+    ) -> PrefixNoise:
+        """Open the noise of prefix sums that somebody else adds up; all rounds must be run."""
+        release = PrefixSumRelease(bound, sigma, mechanism, rows=rows)
+        length = _validate.integer("dimension", dimension)
+
+        def start(stream: Stream) -> PrefixNoise:
+            opened = PrefixNoise(release, length, stream, self)
+            self._open.append(opened)
+            return opened
+
+        return self._execute(release, start)
+
     def poisson(
         self, *, bound: float, sigma: float, rate: float, rows: Rows, pair: str = "proved"
     ) -> SampledSum:
@@ -267,7 +281,7 @@ class Ledger(Unique):
             self._state = "open"
             if found.shape != (length,):
                 raise ParameterError(f"a minimiser of shape {(length,)} was expected.")
-            step = lattice_step(release.distance, length, slack=TILT_SHARE)
+            step = output_step(release, length)
             return with_gaussian(second.words, found, release.output_sigma, step)
 
         return self._execute(release.once(), noisy)
@@ -362,5 +376,5 @@ def _tilt(stream: Stream, size: int, release: ObjectivePerturbationRelease) -> A
 
     The minimiser moves by at most 1/floor times as much, which its charge allows for.
     """
-    step = lattice_step(2 * release.distance * release.floor, size, slack=TILT_SHARE)
+    step = tilt_step(release, size)
     return gaussian_steps(stream.words, size, release.sigma, step) * step

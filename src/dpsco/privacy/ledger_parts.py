@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LedgerError, ParameterError
-from .releases import Release
+from .lattice import TILT_SHARE, in_steps, lattice_step
+from .releases import (
+    ObjectivePerturbationRelease,
+    PrefixSumRelease,
+    RandomHitsRelease,
+    Release,
+    StableGaussianRelease,
+)
 
 
 class Purse(Protocol):
@@ -49,3 +56,41 @@ def floats(total: ArrayLike) -> NDArray[np.float64]:
             return np.asarray(total, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ParameterError("a release takes an array of numbers.") from None
+
+
+def check_lattice(releases: Iterable[Release], size: int) -> None:
+    """Refuse noise that no lattice in float64 holds, for vectors of ``size`` numbers.
+
+    Of use before anybody pays: the ledger would refuse it when it is drawn.
+
+    Raises:
+        ParameterError: a release has a budget so small that its noise is beyond 2**48 steps.
+    """
+    for release in releases:
+        if isinstance(release, ObjectivePerturbationRelease):
+            in_steps(release.sigma, tilt_step(release, size))
+            in_steps(release.output_sigma, output_step(release, size))
+        elif isinstance(release, PrefixSumRelease):
+            in_steps(release.sigma, prefix_step(release, size))
+        elif isinstance(release, StableGaussianRelease):
+            in_steps(release.sigma, lattice_step(release.sensitivity, size))
+        elif isinstance(release, RandomHitsRelease):
+            in_steps(release.sigma, lattice_step(release.hit, size))
+        elif hasattr(release, "bound") and hasattr(release, "sigma"):
+            in_steps(release.sigma, lattice_step(release.bound, size))
+
+
+def prefix_step(release: PrefixSumRelease, size: int) -> float:
+    """Return the step of the rows of the encoder times batch sums: they move by its norm."""
+    mechanism = release.mechanism
+    return lattice_step(release.bound * mechanism.column_norm, mechanism.draws() * size)
+
+
+def tilt_step(release: ObjectivePerturbationRelease, size: int) -> float:
+    """Return the step of the tilt: half of one in each number moves the minimiser by a share."""
+    return lattice_step(2 * release.distance * release.floor, size, slack=TILT_SHARE)
+
+
+def output_step(release: ObjectivePerturbationRelease, size: int) -> float:
+    """Return the step of the minimiser that leaves."""
+    return lattice_step(release.distance, size, slack=TILT_SHARE)

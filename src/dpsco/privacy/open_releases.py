@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _validate
 from ..errors import LedgerError, ParameterError
 from .lattice import lattice_step, with_gaussian
-from .ledger_parts import Unique, floats
+from .ledger_parts import Unique, floats, prefix_step
 from .prefix_encoding import Encoding
 from .randomness import Stream
 from .releases import PrefixSumRelease
@@ -66,10 +66,7 @@ class PrefixSums(Unique):
     ) -> None:
         mechanism = release.mechanism
         self._release, self._ledger, self._stream = release, ledger, stream
-        # The rows of the encoder times the batch sums: what one row moves has the encoder's norm.
-        self._step = lattice_step(
-            release.bound * mechanism.column_norm, mechanism.draws() * dimension
-        )
+        self._step = prefix_step(release, dimension)
         self._encoding = Encoding(mechanism, dimension)
         self._noisy: list[Array] = []  # rows that have met their noise, for the decoder to take
         self._decoder = mechanism.start(lambda: self._noisy.pop(0))
@@ -152,3 +149,31 @@ class PrefixSums(Unique):
     def __repr__(self) -> str:
         rounds = self._release.mechanism.rounds
         return f"prefix sums at round {self._decoder.position} of {rounds}"
+
+
+class PrefixNoise(Unique):
+    """The noise of prefix sums, for integer sums that somebody else holds: one vector a round.
+
+    It must be fine against those integers, on which no lattice of its own may leave a pattern: it
+    is made of normals in float64, and so has its law up to rounding.
+    """
+
+    def __init__(
+        self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
+    ) -> None:
+        self._release, self._ledger = release, ledger
+        self._noise = release.mechanism.start(lambda: stream.normals(dimension))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds were run."""
+        return self._noise.position == self._release.mechanism.rounds
+
+    def next(self) -> Array:
+        """Return the noise that the next round adds to the sum of all batches so far."""
+        with self._ledger._step():
+            return np.asarray(self._release.sigma * self._noise.next())
+
+    def __repr__(self) -> str:
+        rounds = self._release.mechanism.rounds
+        return f"noise of prefix sums at round {self._noise.position} of {rounds}"
