@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import reason, shown
 from ..errors import DataError, MissingExtraError
 from .arrays import number_of
 from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema
@@ -110,7 +111,7 @@ def mismatches(
     kinds = dict(pairs)
     problems = (
         [
-            f"column {name!r} is in the table more than once"
+            f"column {shown(name)} is in the table more than once"
             for name in kinds
             if sum(other == name for other, _ in pairs) > 1
         ]
@@ -122,28 +123,29 @@ def mismatches(
         wanted.append(schema.label)
     for column in wanted:
         if column.name not in kinds:
-            problems.append(f"column {column.name!r} is missing; expected {_words(column)}")
+            problems.append(f"column {shown(column.name)} is missing; expected {_words(column)}")
         elif family(kinds[column.name]) not in accepted(column, schema.decimal):
             found_type = type_name(kinds[column.name])
             hint = _hint(column, family(kinds[column.name]))
             problems.append(wrong_type(column.name, _words(column), found_type) + hint)
     extra = [name for name in kinds if name not in schema.names]
     if extra:
-        listed = ", ".join(map(repr, extra))
+        listed = ", ".join(map(shown, extra))
         problems.append(f"not declared: {listed}; declare each, if only as kind 'ignore'")
     return problems
 
 
 def wrong_type(name: str, expected: str, found: str) -> str:
     """Return the sentence about a column of the wrong type."""
-    return f"column {name!r} must hold {expected}, its type is {found}"
+    return f"column {shown(name)} must hold {expected}, its type is {found}"
 
 
 def require(schema: Schema, found: Iterable[tuple[str, Any]], where: str, *, label: bool) -> None:
     """Raise unless a table's columns fit a schema."""
     problems = mismatches(schema, found, label=label)
     if problems:
-        raise DataError(f"{where} does not match the schema: {'; '.join(problems)}.")
+        why = reason("; ".join(problems), longest=1000)
+        raise DataError(f"{where} does not match the schema: {why}.")
 
 
 def _hint(column: Column | Label, found: str) -> str:

@@ -196,7 +196,7 @@ def checked_vector(vector: Any) -> Vector:
 
 def _check_identity(name: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) != 32 or not set(value) <= set("0123456789abcdef"):
-        raise ParameterError(f"{name} must be 32 hexadecimal digits, got {value!r}.")
+        raise ParameterError(f"{name} must be 32 hexadecimal digits, got {_validate.shown(value)}.")
 
 
 def _packed(vector: Vector) -> dict[str, str]:

@@ -8,6 +8,7 @@ from . import renyi
 from .charges import Charge
 
 _UP = 1 + 2.0**-50
+_MOST_TOGETHER = 10_000  # rows: laws of more directions take seconds, and hide nothing
 
 
 def together(charges: tuple[tuple[Charge, int], ...], k: int) -> tuple[tuple[Charge, int], ...]:
@@ -16,7 +17,7 @@ def together(charges: tuple[tuple[Charge, int], ...], k: int) -> tuple[tuple[Cha
     All of the rows must be touched by the same releases, or by fewer. The other releases cost k
     times their mu, k^2 times their rho (Bun, Steinke 2016, Prop 27), k times their pure epsilon.
     """
-    if all(item.together is None for item, _ in charges):
+    if k > _MOST_TOGETHER or all(item.together is None for item, _ in charges):
         return ()
     if any(item.together is None and item.rho is None for item, _ in charges):
         return ()
