@@ -1234,7 +1234,7 @@ def test_rounds_are_committed_in_order_and_once(tmp_path):
         with pytest.raises(LedgerError, match="round 2 is the next to be committed, not 3"):
             kept.commit(going)
         with pytest.raises(LedgerError, match="round 3 does not follow"):  # the file knows, too
-            kept._store.commit(3, going.state(), "digest")
+            kept._store.commit(3, going.state(), "digest", {})
     assert glance(path).round == 1
 
 

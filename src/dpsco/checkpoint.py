@@ -2,8 +2,8 @@
 
 All noise of a run follows from its root key, so the file holds that key, which is secret, and what
 is public: the plan, the round, and the vectors that the next rounds build on. Where noise is
-correlated, it also holds the exact sum of each round, which key and answers would tell as well:
-later rounds build on it, and it is erased with the key. A round is committed
+correlated, it also holds exact sums of earlier rounds, which key and answers would tell as well:
+later rounds build on them, and they are erased with the key. A round is committed
 when one transaction has brought them to the disk, before anybody hears of the round. A process that
 dies before that has shown nothing, and the round is done again with the same noise; a round that
 was committed is never done again. When the run is over the key is erased and the result stays.
@@ -183,9 +183,9 @@ class Checkpoint(Unique):
         """Bring a run that has not begun to where the file stands."""
         if self.round:
             try:
-                run.resume(self.round, self._state, self._store.secrets())
+                run.resume(self.round, self._state, self._store.secrets(self.run))
             except (LedgerError, ParameterError) as problem:
-                raise self._store.damaged(f"its sums do not give its state ({problem})") from None
+                raise self._store.damaged(f"its rounds cannot be read ({problem})") from None
             self._note(digest_of(self.run, self.round, self._state))
 
     def commit(self, run: RoundRun) -> None:
@@ -205,7 +205,7 @@ class Checkpoint(Unique):
         digest = digest_of(self.run, run.round, state)
         if self._used.get(run.round, digest) != digest:
             raise LedgerError(reused(self.run, run.round))
-        self._store.commit(run.round, state, digest, run.secret())
+        self._store.commit(run.round, state, digest, run.secrets())
         self.round, self._state = run.round, state
         self._note(digest)
 

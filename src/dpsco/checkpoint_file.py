@@ -45,7 +45,7 @@ _TABLES = (
     "origin TEXT)",
     "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
-    "CREATE TABLE secrets (round INTEGER PRIMARY KEY, numbers BLOB)",  # erased with the root
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY, numbers BLOB, digest TEXT)",  # erased with it
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
     "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
@@ -242,15 +242,18 @@ class Store:
             raise self.damaged("its key cannot be read")
         return secret
 
-    def secrets(self) -> list[Floats]:
-        """Return what the rounds so far have left for later ones, in order; not to be shown."""
-        query = "SELECT numbers FROM secrets ORDER BY round"
+    def secrets(self, run: str) -> dict[str, Floats]:
+        """Return what the rounds so far have left for later ones; not to be shown."""
         with self._explained():
-            rows = self._database.execute(query).fetchall()
+            rows = self._database.execute("SELECT name, numbers, digest FROM secrets").fetchall()
         try:
-            return [from_bytes(numbers) for (numbers,) in rows]
-        except (ValueError, TypeError):
-            raise self.damaged("its sums cannot be read") from None
+            found = {str(name): from_bytes(numbers) for name, numbers, _ in rows}
+            for name, _, digest in rows:
+                if digest != digest_of(run, 0, {name: found[name]}):
+                    raise ValueError("a digest does not match")
+        except (ValueError, TypeError) as problem:
+            raise self.damaged(f"what its rounds left cannot be read ({problem})") from None
+        return found
 
     def purse(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
@@ -275,19 +278,25 @@ class Store:
         return Ending(*found)
 
     def commit(
-        self, round: int, state: Mapping[str, Floats], digest: str, secret: Floats | None = None
+        self, round: int, state: Mapping[str, Floats], digest: str, secrets: Mapping[str, Floats]
     ) -> None:
         """Put a round and its vectors in the place of those of the round before it.
 
-        A ``secret`` is kept beside those of the rounds before.
+        ``secrets`` are kept beside those of the rounds before, or in the place of their namesakes.
 
         Raises:
             LedgerError: the file does not stand at the round before; it is left as it is.
         """
         with self._transaction() as database:
             write(database, state)
-            if secret is not None:
-                database.execute("INSERT INTO secrets VALUES (?, ?)", (round, exact_bytes(secret)))
+            (run,) = self._row("SELECT run FROM about")
+            database.executemany(
+                "INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)",
+                [
+                    (name, exact_bytes(numbers), digest_of(run, 0, {name: numbers}))
+                    for name, numbers in secrets.items()
+                ],
+            )
             query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
             if database.execute(query, (round, digest, round - 1)).rowcount != 1:
                 raise LedgerError(

@@ -297,12 +297,12 @@ def test_plans_whose_noise_has_another_horizon_return_nothing(key, rounds):
 
 
 def secrets_of(run, source, rounds):
-    """Do some rounds, and return what a run that goes on in their place must know of each."""
-    found = []
+    """Do some rounds, and return what a run that goes on in their place must know of them."""
+    found = {}
     for _ in range(rounds):
         go(run, source, 1)
-        found.append(run.secret())
-    return [each for each in found if each is not None]
+        found |= run.secrets()
+    return found
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -358,13 +358,14 @@ def test_resumed_runs_cannot_repeat_a_round(key):
     ledger.close()
 
 
-def test_correlated_noise_goes_on_from_all_sums_or_not_at_all():
+def test_correlated_noise_goes_on_from_all_it_knew_or_not_at_all():
     plan = make("acc_srgd", rounds=4)
     source, (first, _), (second, _) = opened(plan), begun(plan), begun(plan)
-    kept = secrets_of(first, source, 2)
-    with pytest.raises(ParameterError, match="exact sums of 2 rounds"):
-        second.resume(2, first.state(), kept[:1])
-    assert begun(make("acc_independent", rounds=4))[0].secret() is None
+    found = secrets_of(first, source, 2)
+    del found["exact 1"]
+    with pytest.raises(LedgerError, match="cannot go on at round 2"):
+        second.resume(2, first.state(), found)
+    assert begun(make("acc_independent", rounds=4))[0].secrets() == {}
 
 
 @pytest.mark.parametrize("round", [-1, 5])

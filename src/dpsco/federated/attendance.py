@@ -8,7 +8,8 @@ is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,10 @@ class AttendedRun(RoundRun):
         return {**super().state(), _FIELD: np.array(sorted(self._marks))}
 
     def resume(
-        self, round: int, state: Mapping[str, Floats], secrets: Sequence[Floats] = ()
+        self,
+        round: int,
+        state: Mapping[str, Floats],
+        secrets: Mapping[str, Floats] = MappingProxyType({}),
     ) -> None:
         """Go on after rounds that another process has committed.
 

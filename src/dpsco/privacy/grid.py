@@ -35,7 +35,7 @@ class Grid:
 
     >>> grid = Grid(2.0**-10, 1.0, 3)
     >>> grid.encode(np.array([[3.0, 4.0, 0.0], [0.5, 0.25, np.nan], [0.5, 0.25, 0.0]])).tolist()
-    [[614, 818, 0], [0, 0, 0], [512, 256, 0]]
+    [[614, 819, 0], [0, 0, 0], [512, 256, 0]]
     """
 
     step: float  # grid spacing in the units of the rows, a power of two

@@ -98,7 +98,8 @@ def gaussian_steps(words: Words, size: int, sigma: float, step: float) -> Array:
 
 def with_steps(noise: Array, exact: Array, step: float) -> Array:
     """Return the exact values on the lattice plus noise in whole numbers of steps."""
-    return np.asarray((on_lattice(exact, step) + noise.reshape(exact.shape)) * step)
+    total = on_lattice(exact.reshape(-1), step) + noise.reshape(-1)
+    return np.asarray(total * step).reshape(exact.shape)
 
 
 def in_steps(sigma: float, step: float) -> float:
@@ -107,6 +108,7 @@ def in_steps(sigma: float, step: float) -> float:
     if not 0.0 < scale <= MAX_SCALE:
         raise ParameterError(
             f"noise of standard deviation {sigma!r} is more than 2**48 steps of {step!r}: the "
-            "budget of this release is too small for float64. Plan fewer releases."
+            "budget of this release is too small for float64. Plan fewer releases, or more budget "
+            "(for objective perturbation: a larger distance)."
         )
     return scale

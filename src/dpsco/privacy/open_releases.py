@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,52 +99,78 @@ class PrefixSums(Unique):
 
     def _advance(self, exact: Array) -> Array:
         """Let the rows that this batch completes leave, and return the prefix sum they give."""
+        limit = 2.0**40 * self._release.row_count * self._release.bound  # far beyond any sum
+        finite = np.clip(np.nan_to_num(exact), -limit, limit)
         self._noisy = [
             with_gaussian(self._stream.words, row, self._release.sigma, self._step)
-            for row in self._encoding.rows(np.nan_to_num(exact))  # a sum of bounded rows is finite
+            for row in self._encoding.rows(self._decoder.position, finite)
         ]
         self._prefix = self._prefix + self._decoder.next()
         return np.array(self._prefix)
 
-    def resume(self, totals: Sequence[ArrayLike], *, row: int, prefix: ArrayLike) -> None:
+    def changed(self) -> dict[str, Array]:
+        """Return what the last round has changed of all that later ones build on, by name.
+
+        Some of it are exact sums: as secret as the rows.
+        """
+        held = {"exact": self._encoding.memory, "noisy": self._decoder.memory}
+        rows = self._release.mechanism.changed_rows(self._decoder.position - 1)
+        found = {f"{part} {k}": np.array(held[part][k]) for part in held for k in rows}
+        return {**found, "drawn": np.array([float(self._decoder.drawn)])}
+
+    def resume(
+        self, rounds: int, changed: Mapping[str, ArrayLike], *, row: int, prefix: ArrayLike
+    ) -> None:
         """Go on after rounds that this run has committed in another process; nothing leaves.
 
-        The ledger must draw from the randomness of that process, restored: those rounds are done
-        again with the same noise, because later ones build on them.
+        The ledger must draw from the randomness of that process, restored: the noise of those
+        rounds is drawn again, and dropped.
 
         Args:
-            totals: the exact batch sums of the rounds that are over.
+            rounds: how many rounds are over.
+            changed: what `changed` returned after each of them, later values in place of earlier.
             row: where the rows of the next round may begin.
             prefix: the noisy prefix sum that the last of these rounds has released.
 
         Raises:
-            LedgerError: a round was run here already, the numbers do not fit the planned stream, or
-                they are not those that ``prefix`` was made of.
+            LedgerError: a round was run here already, or the numbers do not fit the planned stream.
         """
-        sums, first = [floats(total) for total in totals], _validate.integer("row", row)
+        count, first = _validate.integer("rounds", rounds), _validate.integer("row", row)
         start, stop = self._release.rows
-        released = floats(prefix)
+        released, mechanism = floats(prefix), self._release.mechanism
         with self._ledger._step():
-            shapes = {each.shape for each in (*sums, released)}
+            due = {
+                k for t in range(min(count, mechanism.rounds)) for k in mechanism.changed_rows(t)
+            }
+            state = {name: floats(value) for name, value in changed.items()}
+            names = {f"{part} {k}" for part in ("exact", "noisy") for k in due} | {"drawn"}
+            shapes = {state[name].shape for name in names & set(state) - {"drawn"}}
             if (
                 self._decoder.position
-                or len(sums) > self._release.mechanism.rounds
+                or count > mechanism.rounds
                 or not start <= first <= stop
-                or shapes != {self._prefix.shape}
+                or names != set(state)
+                or shapes | {released.shape} != {self._prefix.shape}
+                or not 0 <= state["drawn"].sum() <= mechanism.draws()
             ):
                 raise LedgerError(
-                    f"{self!r} over rows {(start, stop)} cannot go on at round {len(sums)} and row "
+                    f"{self!r} over rows {(start, stop)} cannot go on at round {count} and row "
                     f"{first}, from a prefix of shape {released.shape}: it was resumed before, or "
                     "this is another run's state."
                 )
-            for total in sums:
-                self._advance(total)
-            if not np.array_equal(self._prefix, released):
-                raise LedgerError(
-                    "the stored batch sums and the stored noise do not give the prefix sum that "
-                    "was released: the state is damaged, or another machine's arithmetic differs."
-                )
-            self._next_row = first
+            self._restore(count, due, state)
+            self._next_row, self._prefix = first, released.copy()
+
+    def _restore(self, rounds: int, due: set[int], state: Mapping[str, Array]) -> None:
+        """Put the vectors that are held in their places, and use up the noise of the rounds."""
+        noisy = np.zeros_like(self._encoding.memory)
+        for k in due:
+            self._encoding.memory[k] = state[f"exact {k}"]
+            noisy[k] = state[f"noisy {k}"]
+        drawn, nothing = int(state["drawn"].sum()), np.zeros(len(self._prefix))
+        for _ in range(drawn):
+            with_gaussian(self._stream.words, nothing, self._release.sigma, self._step)
+        self._decoder.restore(rounds, drawn, noisy)
 
     def __repr__(self) -> str:
         rounds = self._release.mechanism.rounds

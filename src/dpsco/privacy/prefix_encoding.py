@@ -35,14 +35,11 @@ class Encoding:
 
     def __init__(self, mechanism: PrefixMechanism, dimension: int) -> None:
         self._encode = _ENCODERS[mechanism.name](mechanism)
-        self._memory = np.zeros((mechanism.memory_vectors(), dimension))
-        self._position = 0
+        self.memory = np.zeros((mechanism.memory_vectors(), dimension))
 
-    def rows(self, total: Array) -> list[Array]:
-        """Return the rows of C x that this round completes, in the order of the draws."""
-        rows = self._encode(self._position, total, self._memory)
-        self._position += 1
-        return rows
+    def rows(self, t: int, total: Array) -> list[Array]:
+        """Return the rows of C x that round t completes, in the order of the draws."""
+        return self._encode(t, total, self.memory)
 
 
 def encoding_slack(mechanism: PrefixMechanism, rows: int) -> float:

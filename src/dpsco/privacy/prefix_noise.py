@@ -68,6 +68,22 @@ class NoiseStream:
         self._busy = False
         return increment
 
+    @property
+    def drawn(self) -> int:
+        """Vectors drawn so far."""
+        return self._drawn
+
+    @property
+    def memory(self) -> Array:
+        """The vectors that are held, not copied; of no columns before the first round."""
+        empty = np.zeros((self.mechanism.memory_vectors(), 0))
+        return empty if self._memory is None else self._memory
+
+    def restore(self, position: int, drawn: int, memory: Array) -> None:
+        """Go on after so many rounds and draws, from what was held then."""
+        self._check_usable()
+        self._position, self._drawn, self._memory = position, drawn, memory
+
     def state(self) -> dict[str, int | Array]:
         """Return copies of all that changes: position, draws used, memory. Secret."""
         empty = np.zeros((self.mechanism.memory_vectors(), 0))

@@ -62,6 +62,7 @@ Array = NDArray[np.float64]
 
 _TREES = ("tree", "tree_honaker")
 _BANDED = ("banded", "bisr")
+_APPENDING = ("toeplitz", "toeplitz_cn", "power")  # all vectors are held, one more a round
 _NORMALISED = ("toeplitz_cn", "blt_cn")
 MECHANISMS = (*_TREES, "toeplitz", "toeplitz_cn", *_BANDED, "blt", "blt_cn", "power")
 NEEDS = {"banded": "bands", "bisr": "bands", "power": "exponent"}  # what a name alone leaves open
@@ -127,6 +128,13 @@ class PrefixMechanism:
             return self._terms - 1
         buffered = self.name in ("blt", "blt_cn")
         return matrices.blt_design(self.rounds)[0].size if buffered else self.rounds
+
+    def changed_rows(self, t: int) -> range:
+        """Return which of the vectors that are held round t may change."""
+        held = self.memory_vectors()
+        if self.name in _BANDED:  # a ring
+            return range(t % held, t % held + 1) if held else range(0)
+        return range(t, t + 1) if held == self.rounds and self.name in _APPENDING else range(held)
 
     def prefix_std(self) -> Array:
         """Return the exact standard deviation of the noise on each prefix, in units of sigma."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,7 +141,6 @@ class RoundRun:
         self.plan, self._stepper, self._ledger = plan, stepper, ledger
         self._batches, self._size = plan.batches(), plan.facts.size
         self._released = np.zeros(self._size)  # the last noisy prefix sum
-        self._last_sum: Floats | None = None  # exact, of the last round
         self._stream = None
         if plan.mechanism is not None:
             self._stream = ledger.prefix_sum(
@@ -190,28 +190,30 @@ class RoundRun:
         else:
             prefix = self._stream.add(total, rows=rows)
             noisy, self._released = prefix - self._released, prefix
-            self._last_sum = np.array(total, dtype=float)
         self._stepper.take(noisy / (stop - start))
 
     def state(self) -> dict[str, Floats]:
         """Return all that the next rounds build on, besides the noise; nothing of it is secret."""
         return {**self._stepper.state(), "released": np.array(self._released)}
 
-    def secret(self) -> Floats | None:
-        """Return the exact sum of the last round, if later ones build on it, else None.
+    def secrets(self) -> dict[str, Floats]:
+        """Return what the last round has changed of what later ones build on, besides the state.
 
-        It is as secret as the rows.
+        There is nothing where noise is independent. Exact sums are among it: as secret as the rows.
         """
-        return self._last_sum
+        return {} if self._stream is None else self._stream.changed()
 
     def resume(
-        self, round: int, state: Mapping[str, Floats], secrets: Sequence[Floats] = ()
+        self,
+        round: int,
+        state: Mapping[str, Floats],
+        secrets: Mapping[str, Floats] = MappingProxyType({}),
     ) -> None:
         """Go on after ``round`` rounds that another process has committed.
 
         The ledger must draw from the randomness of that process, as it was when it began: the noise
-        of the rounds that are over is used up here without anything leaving. ``secrets`` are what
-        `secret` returned after each of them.
+        of the rounds that are over is used up here without anything leaving. ``secrets`` is what
+        `secrets` returned after each of them, later values in place of earlier ones.
         """
         if self.round or not 0 <= round <= self.plan.rounds:
             raise LedgerError(f"a run at round {self.round} cannot go on at round {round}.")
@@ -224,9 +226,7 @@ class RoundRun:
         self._released = released
         done = self._batches[:round]
         if self._stream is not None and done:
-            if len(secrets) != round:
-                raise ParameterError(f"the exact sums of {round} rounds were expected.")
-            self._stream.resume(secrets, row=done[-1][1], prefix=self._released)
+            self._stream.resume(round, secrets, row=done[-1][1], prefix=self._released)
         elif self._stream is None:
             for rows in done:
                 self._ledger.skip(GaussianRelease(self.plan.clip, self.plan.sigma, rows=rows))
