@@ -163,6 +163,10 @@ def test_devices_and_pipes_are_neither_replaced_nor_read(refused, home, model, t
     refused("predict", model, tmp_path / "pipe.parquet", "-o", tmp_path / "p.csv")
     refused(*fit, *out, "--odometer", pipe)
     refused(*fit, *out, "--solver", "acc_srgd", "--checkpoint", pipe)
+    refused("fit", home / "people.csv", "--schema", pipe, "--epsilon", 1, *out)
+    refused(*fit[:2], "--plan", pipe, *out)
+    refused("predict", pipe, home / "people.csv", "-o", tmp_path / "p.csv")
+    refused("verify", pipe)
 
 
 HALF_WAY = """
