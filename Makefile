@@ -37,8 +37,9 @@ types: $(DEV)
 layers: $(DEV)
 	$(BIN)/lint-imports
 
+# One thread for each worker: two that spin for each other take ten times as long.
 unit: $(DEV)
-	$(BIN)/python -m pytest -n 2 -q
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 # Every dependency at its lower bound: each "name>=bound" of pyproject.toml becomes name==bound.
 $(OLDEST): pyproject.toml
@@ -49,7 +50,7 @@ $(OLDEST): pyproject.toml
 	@touch $@
 
 oldest: $(OLDEST)  ## all tests that are not slow, with every dependency at its lower bound
-	DPSCO_OLDEST=1 $(OLD)/bin/python -m pytest -n 2 -q --no-header -m 'not slow' \
+	OPENBLAS_NUM_THREADS=1 DPSCO_OLDEST=1 $(OLD)/bin/python -m pytest -n 2 -q --no-header -m 'not slow' \
 	    --ignore=tests/docs --ignore=tests/report/test_browser.py
 
 docs: $(DEV)  ## build the documentation; a warning is an error

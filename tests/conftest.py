@@ -52,7 +52,7 @@ FAULTS = """
         from dpsco import demo
         from dpsco.models import SavedModel
         saved = SavedModel.load(sys.argv[4])
-        outcome = demo.Outcome(saved, {}, (1, 1), 0.0)
+        outcome = demo.Outcome(saved, {}, (1, 1))
         demo.Outcome._report = lambda self: "report"
         home = home / "a"
         files = ("model.json", "certificate.json", "report.html", "schema.json",

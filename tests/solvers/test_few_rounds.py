@@ -302,8 +302,8 @@ def test_realizable_schedule_is_refused_with_its_numbers():
         make("acc_srgd", schedule="paper_realizable")
     with pytest.raises(AssumptionError, match=r"39,4\d\d"):
         make("acc_srgd", n=10**6, schedule="paper_realizable")
-    large = make("acc_srgd", n=10**8, schedule="paper_realizable", noise="blt")
-    assert large.rounds < 10**8
+    with pytest.raises(ParameterError, match=r"rounds must be at most 1,000,000, got 6551529"):
+        make("acc_srgd", n=10**8, schedule="paper_realizable", noise="blt")
     with pytest.raises(AssumptionError, match=r"\(epsilon, delta\) budget"):
         make("acc_srgd", n=10**8, schedule="paper_realizable", budget=GDP(1.0))
     for schedule in ("paper_general", "paper_realizable"):
