@@ -177,7 +177,8 @@ def test_replay_on_neighbours(solver, adjacency):
         assert compare(first, second) == []
         assert again == count
         moved.append(float(abs(first.events[0].inputs[0] - second.events[0].inputs[0])[0]))
-    assert max(moved) == made.count.release.sensitivity == 1.0  # as far as declared, no farther
+    declared = made.count.release.sensitivity  # which allows for rounding
+    assert max(moved) == 1.0 < declared < 1.0 + 1e-11
 
 
 def test_a_plan_whose_count_was_not_run_returns_nothing():

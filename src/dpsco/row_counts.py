@@ -72,7 +72,8 @@ class CountPlan:
         """What is released: neighbours move it by the query's diameter, under any adjacency."""
         kind = StableGammaRelease if self.pure else StableGaussianRelease
         where = self.budget.adjacency.value
-        return kind(self.query.diameter, self.noise, where, _THEOREM, rows=(0, self.n))
+        apart = self.query.diameter * (1 + self.n * 2.0**-50)  # the parts of entries are rounded
+        return kind(apart, self.noise, where, _THEOREM, rows=(0, self.n))
 
     @property
     def share(self) -> float:

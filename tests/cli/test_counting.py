@@ -55,7 +55,7 @@ def test_a_fit_on_nothing_is_loud(dpsco, files, adjacency):
         code, out, err = fit(dpsco, files, table, "plain", "--adjacency", adjacency)
         assert code == 0
         assert "WARNING: only about " in err
-        assert "of 1,500 rows had a usable label" in err
+        assert "of 1,500 rows counted" in err
         assert "schema check SCHEMA SAMPLE --rows --public" in err
         assert "of 1,500 rows counted (+- " in out
         saved = SavedModel.load(files / "model.json")
@@ -66,7 +66,7 @@ def test_a_fit_on_nothing_is_loud(dpsco, files, adjacency):
 def test_numbers_that_are_not_read_are_loud(dpsco, files):
     code, _, err = fit(dpsco, files, "commas", "plain")
     assert code == 0
-    assert "of the entries were read" in err
+    assert "of the entries were read as declared" in err
     assert "decimal comma" in err
 
 

@@ -167,3 +167,29 @@ def test_draft_into_an_impossible_place(public, tmp_path, place, capsys):
     command = ["schema", "draft", str(public), "--label", "y", "--public", "-o"]
     assert cli.main([*command, str(tmp_path / place)]) == 2
     assert capsys.readouterr().err.startswith(f"dpsco schema draft: cannot write {tmp_path}")
+
+
+def test_a_draft_reads_all_numbers_in_one_way(tmp_path):
+    """Where thousands are grouped by points, 123.456 is no fraction."""
+    rows = [f'"{k}.062,92",{k}23.456,{"no" if k % 2 else "yes"}' for k in range(1, 10)]
+    path, schema = tmp_path / "amounts.csv", tmp_path / "schema.json"
+    path.write_text("amount,people,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    command = ["schema", "draft", str(path), "--label", "y", "--public", "-o", str(schema)]
+    assert cli.main(command) == 0
+    people = json.loads(schema.read_text(encoding="utf-8"))["columns"][1]
+    assert people["range"][1] >= 923_456
+    assert cli.main(["schema", "check", str(schema), str(path), "--rows", "--public"]) == 0
+
+
+def test_commas_that_may_group_or_separate_are_said_to_be_either(tmp_path, capsys):
+    path, schema = tmp_path / "sums.csv", tmp_path / "schema.json"
+    path.write_text('a,y\n"2,143",no\n"10,635",yes\n', encoding="utf-8")
+    record = {
+        "version": 1,
+        "columns": [{"name": "a", "kind": "number", "range": [0, 99999]}],
+        "label": {"name": "y", "kind": "classes", "values": ["no", "yes"]},
+    }
+    schema.write_text(json.dumps(record), encoding="utf-8")
+    assert cli.main(["schema", "check", str(schema), str(path), "--rows", "--public"]) == 1
+    out = capsys.readouterr().out
+    assert '"thousands": ","; if they begin fractions, "decimal": ","' in out

@@ -45,23 +45,27 @@ def encoded(sparse):
 @pytest.mark.parametrize("intercept", [None, 0.5])
 def test_entries_that_were_read_are_counted(sparse, intercept):
     encoder, X = encoded(sparse)
-    assert encoder.indicators == (2,)
+    assert encoder.readable == (3, (1, 2))
     source = from_arrays(X).bounded(Bounds(2.0, intercept=intercept))
     counts = source.sum(PresentRows.encoded(encoder))
-    assert counts.tolist() == [4.0, (4 + 0 + 3 + 2) / 4]
+    assert counts.tolist() == [4.0, pytest.approx((3 + 0 + 3 + 2) / 3)]
     assert source.sum(PresentRows()).tolist() == [4.0]
 
 
-def test_numbers_that_are_0_in_the_middle_of_their_range_are_not_counted():
+def test_a_number_in_the_middle_of_its_range_was_read():
     """Counts of words are 0 nearly everywhere: that is no sign of entries that cannot be read."""
     words = [Number("free", -1.0, 1.0), Number("win", -3.0, 3.0)]
-    alone = TableEncoder(Schema(words))
-    assert PresentRows.encoded(alone) == PresentRows()
-    encoder = TableEncoder(Schema([*words, Number("age", 0.0, 100.0)]))
-    assert encoder.symmetric == (0, 1)
-    X, _ = encoder.encode(table(free=[0.0, 0.0], win=[0.0, 2.0], age=[None, 30.0]))
+    encoder = TableEncoder(Schema(words))
+    X, _ = encoder.encode(table(free=[0.0, None], win=[0.0, 2.0]))
     counts = from_arrays(X).bounded(Bounds(2.0)).sum(PresentRows.encoded(encoder))
-    assert counts.tolist() == [2.0, 1.0]
+    assert counts.tolist() == [2.0, 1.5]
+    assert np.abs(X).max() <= 1.0
+    assert 0.0 < X[0, 0] < 1e-15
+
+
+def test_columns_with_a_rule_for_missing_entries_do_not_show_what_was_read():
+    declared = [Number("a", 0.0, 1.0, missing="indicator"), Number("b", 0.0, 1.0, missing=0.2)]
+    assert PresentRows.encoded(TableEncoder(Schema(declared))) == PresentRows()
 
 
 def test_a_null_row_adds_nothing():
@@ -104,11 +108,11 @@ def test_a_count_in_words():
     assert RowCount(-40.0, 20.0, 1500).nearest == 0
     assert RowCount(1570.0, 20.0, 1500).nearest == 1500
     cells = RowCount(1490.0, 20.0, 1500, 1350.0)
-    assert str(cells).endswith("(+- 40), and about 90% of all entries were read")
+    assert str(cells).endswith("of all entries were read as declared")
     assert not cells.warning
     assert "decimal comma" in RowCount(1490.0, 20.0, 1500, 500.0).warning
     empty = RowCount(3.0, 20.0, 1500, 8.0)
-    assert empty.warning.startswith("only about 3 of 1,500 rows had a usable label")
+    assert empty.warning.startswith("only about 3 of 1,500 rows counted")
     assert "entries" not in str(empty)
 
 

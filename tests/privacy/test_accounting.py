@@ -19,7 +19,13 @@ from scipy.stats import binom, norm
 
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.privacy import gaussian, pld
-from dpsco.privacy.accounting import Cost, compose, cost, randomised_response_delta
+from dpsco.privacy.accounting import (
+    Cost,
+    _least_epsilon,
+    compose,
+    cost,
+    randomised_response_delta,
+)
 from dpsco.privacy.amplification import sampled_delta
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP, Unit
 from dpsco.privacy.lattice import SLACK
@@ -662,3 +668,7 @@ def test_remembered_costs_hold_no_distributions():
     # type(), not isinstance(): a dead weak reference among the objects would raise
     kept = (a for a in gc.get_objects() if issubclass(type(a), PrivacyLossDistribution))
     assert sum(1 for _ in kept) <= 2
+
+
+def test_a_curve_that_is_no_number_costs_everything():
+    assert _least_epsilon(lambda epsilon: math.nan, 1e-6) == math.inf

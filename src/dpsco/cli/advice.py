@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arrow import family, places, pyarrow, reads_numbers, written_numbers
-from ..data.guess import WRITINGS
+from ..data.guess import WRITINGS, shows_fraction
 from ..data.schema import Category, ClassLabel, Column, Hashed, Label, Schema
 from ..data.written import number_in, numbers_in
 from .tables import TableFile, open_text
@@ -141,6 +141,11 @@ def _numbers_advice(texts: list[str], schema: Schema) -> str:
     best = max(read, key=lambda writing: read[writing])
     if not texts or 2 * read[best] < len(texts):
         return "Are these numbers? Declare another kind, or what is missing."
+    if best == (",", None) and read[".", ","] == read[best] and not shows_fraction(array):
+        return (
+            'If commas group digits by three, give the schema "decimal": "." and "thousands": ","; '
+            'if they begin fractions, "decimal": ",".'
+        )
     groups = "" if best[1] is None else f' and "thousands": {json.dumps(best[1])}'
     return f'Give the schema "decimal": {json.dumps(best[0])}{groups}.'
 
@@ -154,7 +159,7 @@ def _list_advice(column: Category | ClassLabel, texts: list[str], public: bool) 
         return f'Give the column "labels": {json.dumps(pairs, ensure_ascii=False)}.'
     numbers = sorted({number for text in texts if (number := number_in(text)) is not None})
     if numbers and 2 * len(numbers) >= len(texts) and isinstance(column.values[0], str):
-        keys = [f"{number:g}" for number in numbers] if public else ["0", "1"]
+        keys = sorted(set(texts)) if public else ["0", "1"]
         pairs = dict.fromkeys(keys[: len(column.values)], "...")
         return (
             f'Numbers stand for the values: say which, "labels": {json.dumps(pairs)} with the '

@@ -102,7 +102,7 @@ def _add_draft(actions: Any) -> None:
 
 
 def _draft(options: argparse.Namespace) -> int:
-    from ..data.draft import draft, read_public, require_public
+    from ..data.draft import draft, read_for_draft, require_public
     from .outputs import Outputs
     from .tables import check_kind
 
@@ -111,7 +111,7 @@ def _draft(options: argparse.Namespace) -> int:
         place = outputs.reserve(options.output)
         check_kind(options.file)
         found = draft(
-            read_public(options.file),
+            read_for_draft(options.file),
             label=options.label,
             public=True,
             rounded=options.round,

@@ -69,16 +69,15 @@ class RowCount:
         """What is wrong if most rows, or most entries, were of no use; empty if all is well."""
         if self.count < FEW * self.rows:
             return (
-                f"only about {self.nearest:,} of {self.rows:,} rows had a usable label and counted "
-                f"(+- {self._margin:,}): the model has learnt from those alone. Are labels written "
-                "as they are declared?"
+                f"only about {self.nearest:,} of {self.rows:,} rows counted (+- {self._margin:,}), "
+                f"and the model has learnt from those alone. The others had {self._lacking}. Are "
+                "they written as declared?"
             )
         if self.filled is not None and self.filled < FEW:
             return (
-                f"only about {self.filled:.0%} of the entries were read (+- "
-                f"{2 * self.sigma / self.rows:.0%}); the others are missing, written otherwise "
-                "than declared, or exactly in the middle of their range. Do numbers have a decimal "
-                "comma?"
+                f"only about {self.filled:.0%} of the entries were read as declared (+- "
+                f"{self._spread:.0%}); the others are missing, written otherwise or not among the "
+                "declared values. Do numbers have a decimal comma?"
             )
         return ""
 
@@ -99,6 +98,16 @@ class RowCount:
         return cls(**record)
 
     @property
+    def _lacking(self) -> str:
+        """What a row that did not count lacked; of an encoded one only the label can be missing."""
+        return "no usable label" + (", or an entry that is no number" * (self.entries is None))
+
+    @property
+    def _spread(self) -> float:
+        """Twice the standard deviation of the noise on the part of entries."""
+        return 2.0 * self.sigma / self.rows
+
+    @property
     def _margin(self) -> int:
         """Twice the standard deviation of the noise, in rows."""
         return math.ceil(2.0 * self.sigma)
@@ -107,7 +116,8 @@ class RowCount:
         text = f"about {self.nearest:,} of {self.rows:,} rows counted (+- {self._margin:,})"
         if self.filled is None or self.count < FEW * self.rows:  # entries of no row say nothing
             return text
-        return f"{text}, and about {self.filled:.0%} of all entries were read"
+        share = f"{self.filled:.0%} (+- {self._spread:.0%})"
+        return f"{text}, and about {share} of all entries were read as declared"
 
 
 @dataclass(frozen=True)
@@ -115,9 +125,8 @@ class PresentRows(Query):
     """The number of rows that are present; with ``slots``, also the sum of their filled parts.
 
     An encoded row has one slot for each column. A slot is filled if a number in it differs from 0,
-    other than at ``skipped`` places, such as those that say that an entry is missing. So what is
-    missing, could not be read or was not declared leaves its slot empty; so does a number exactly
-    in the middle of its range.
+    other than at ``skipped`` places, which do not tell. So an entry that is missing, could not be
+    read or is not among the declared values leaves its slot empty.
 
     Args:
         slots: columns of the table behind encoded rows; 0 for rows of plain numbers, where one
@@ -137,16 +146,9 @@ class PresentRows(Query):
 
     @classmethod
     def encoded(cls, encoder: TableEncoder) -> PresentRows:
-        """Return the query for rows of an encoder.
-
-        Numbers with a symmetric range are left out: where most entries are 0, as in counts of
-        words, their slots would look as empty as if nothing had been read.
-        """
-        skipped = encoder.symmetric
-        slots = encoder.slots - len(skipped)
-        if slots == 0:
-            return cls()
-        return cls(slots, encoder.width, tuple(sorted((*encoder.indicators, *skipped))))
+        """Return the query for rows of an encoder; of the rows alone if no column shows more."""
+        slots, hidden = encoder.readable
+        return cls(slots, encoder.width, hidden) if slots else cls()
 
     @property
     def size(self) -> int:

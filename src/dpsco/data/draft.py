@@ -303,17 +303,42 @@ def read_public(path: str | Path) -> Any:
     Raises:
         DataError: it cannot be read, or the files of a folder have columns of different types.
     """
-    pa = pyarrow()
+    pyarrow()  # says what to install, if it is not there
     if not is_csv(path):
         return _concatenated([(file, read_whole(file)) for file in parquet_files(path)])
-    import pyarrow.compute as pc
+    return _without_empty(_public_csv(path))
+
+
+def read_for_draft(path: str | Path) -> Any:
+    """Return a file as `read_public` does, with numbers as text where some are written with commas.
+
+    A schema has one way to write numbers, and what the reader of CSV files takes for a decimal
+    point may be a separator of thousands.
+    """
+    table = read_public(path)
+    if not is_csv(path) or guess_writing(table).writing is None:
+        return table
+    text = pyarrow().string()
+    numeric = [f.name for f in table.schema if family(f.type) in ("integer", "real")]
+    return _without_empty(_public_csv(path, dict.fromkeys(numeric, text)))
+
+
+def _public_csv(path: str | Path, types: dict[str, Any] | None = None) -> Any:
+    """Return a CSV file of public rows, with the types that its reader guesses, or those given."""
     from pyarrow import csv
 
     require_file(path)
     try:
-        table = csv.read_csv(str(path))
+        return csv.read_csv(str(path), convert_options=csv.ConvertOptions(column_types=types))
     except (OSError, ValueError) as problem:  # the rows are public: the reason may be told
         raise DataError(f"cannot read {path}: {problem}") from None
+
+
+def _without_empty(table: Any) -> Any:
+    """Return a table in which an empty text is missing."""
+    import pyarrow.compute as pc
+
+    pa = pyarrow()
     columns = [
         pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
         if family(column.type) == "text"

@@ -122,22 +122,21 @@ class TableEncoder:
         return len(self.schema.encoded)
 
     @property
-    def indicators(self) -> tuple[int, ...]:
-        """The places of a row that are 1 where an entry is missing, and else 0."""
-        return tuple(
-            int(base) + 1
-            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
-            if isinstance(column, Number) and column.missing == "indicator"
-        )
+    def readable(self) -> tuple[int, tuple[int, ...]]:
+        """How many columns show whether an entry was read as declared, and the places that do not.
 
-    @property
-    def symmetric(self) -> tuple[int, ...]:
-        """The places of numbers whose range has 0 in its middle: a 0 is encoded as 0 there."""
-        return tuple(
-            int(base)
-            for base, column in zip(self._offsets, self.schema.encoded, strict=False)
-            if isinstance(column, Number) and column.low == -column.high
-        )
+        Such a column has a number other than 0 at one of its places just if an entry was read.
+        Not so numbers with a rule for missing entries; a value that is not declared is not read.
+        """
+        count, hidden = 0, list[int]()
+        for base, column in zip(self._offsets, self.schema.encoded, strict=False):
+            if isinstance(column, Number) and column.missing is not None:
+                hidden += range(int(base), int(base) + _width(column))
+                continue
+            count += 1
+            if isinstance(column, Category) and column.other:
+                hidden.append(int(base) + len(column.values))
+        return count, tuple(hidden)
 
     @property
     def feature_norm(self) -> float:
@@ -281,14 +280,18 @@ def check_encoder(encoder: Any) -> None:
 _Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there
 
 
+_MIDDLE = 2.0**-60  # for 0, which says that nothing was read; no weight makes it matter
+
+
 def _number(column: Number, array: Any, schema: Schema) -> _Slot:
-    """Scale to [-1, 1]; what is missing or not finite follows the public rule."""
+    """Scale to [-1, 1]; what is missing or not finite follows the public rule, and is 0 without."""
     raw = written_numbers(array, schema).astype(np.float64)
     middle = 0.5 * column.low + 0.5 * column.high
     half = 0.5 * column.high - 0.5 * column.low
     absent = ~np.isfinite(raw)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.clip((raw - middle) / half, -1.0, 1.0)
+    scaled[scaled == 0.0] = _MIDDLE
     if column.missing == "indicator":
         return absent.astype(np.int64), np.where(absent, 1.0, scaled)
     rest = 0.0 if column.missing is None else (float(column.missing) - middle) / half

@@ -74,7 +74,11 @@ def guess_writing(table: Any) -> Guess:
         )
         if len(read) > len(columns):
             best, columns = writing, read
-    return Guess(best, columns, plain)
+    if best is None:
+        return Guess(None, (), plain)
+    # One way to write for the whole schema: what has no separators, or others, is read by it, too.
+    more = tuple(name for name in plain if _all_read(texts[name], best))
+    return Guess(best, columns + more, tuple(name for name in plain if name not in more))
 
 
 def as_written(column: Any, writing: Writing) -> Any:
@@ -109,9 +113,16 @@ def _shows(entries: Any, writing: Writing) -> bool:
     decimal, thousands = writing
     if not _all_read(entries, writing):
         return False
-    shown = decimal == "." or pc.any(pc.match_substring_regex(entries, _FRACTION)).as_py()
+    shown = decimal == "." or shows_fraction(entries)
     grouped = thousands is not None and pc.any(pc.match_substring(entries, thousands)).as_py()
     return bool(shown or grouped)
+
+
+def shows_fraction(entries: Any) -> bool:
+    """Return whether the comma of an entry is followed by other than three digits."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(entries, _FRACTION)).as_py())
 
 
 def _is_plain(entries: Any) -> bool:

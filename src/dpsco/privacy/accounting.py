@@ -317,7 +317,7 @@ def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     if above <= delta:
         return 0.0
     high, below = 1.0, delta_of(1.0)
-    while below > delta:
+    while not below <= delta:
         low, above, high = high, below, 2 * high
         below = delta_of(high)
         if high > 1e9:

@@ -54,6 +54,7 @@ def chi_law(s: int, cells: int = _CELLS) -> ChiLaw:
         log_density = (s - 1) * np.log(points) - 0.5 * points**2
     log_density -= (0.5 * s - 1) * math.log(2.0) + float(gammaln(0.5 * s))
     masses = half * _WEIGHTS * np.exp(log_density)
+    masses /= min(1.0, float(masses.sum()))  # in many dimensions the logarithms lose some
     right = 0.5 * (_NODES + 1.0)
     weights = np.zeros(count + 1)
     weights[1:] += masses @ right

@@ -149,7 +149,12 @@ def log_moment_chi(slopes: Array, s: int) -> Array:
     return np.asarray(np.minimum(exact + slack, concentrated))
 
 
+_MANY = 100_000
+
+
 def mean_chi(s: int) -> float:
     """Return E[chi_s] = sqrt(2) Gamma((s+1)/2)/Gamma(s/2), rounded up, at most sqrt(s)."""
+    if s > _MANY:  # a difference of two large logarithms loses more than _UP gives back
+        return math.sqrt(s)
     log_ratio = float(gammaln((s + 1) / 2) - gammaln(s / 2))
     return min(math.sqrt(2.0) * math.exp(log_ratio) * _UP, math.sqrt(s))
