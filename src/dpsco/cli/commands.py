@@ -23,8 +23,9 @@ exit codes:
   0    done
   1    a certificate or model does not hold, or a file does not match its schema
   2    wrong use, a missing extra, or a file that cannot be read or written
+  3    verify: consistent, but not tied to weights and a plan
   70   an error of dpsco's own
-  130  interrupted
+  129  ended by SIGHUP; 130 interrupted; 143 ended by SIGTERM
   141  the reader of the output, such as head, went away
 """
 

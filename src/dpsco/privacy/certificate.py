@@ -222,7 +222,12 @@ class Certificate:
             return certificate
         except DpscoError as problem:
             raise CertificateError(f"this certificate is not valid: {problem}") from None
-        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
+        except KeyError as problem:
+            field = _validate.shown(problem.args[0])
+            raise CertificateError(
+                f"this is not a certificate: its field {field} is missing."
+            ) from None
+        except (AttributeError, TypeError, ValueError, ArithmeticError) as problem:
             why = _validate.shown(problem)
             raise CertificateError(f"this is not a certificate: {why}.") from None
 
