@@ -269,7 +269,7 @@ class RowCost:
         if len(losses) < len(self.charges) or (mixed and sampled):
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
-                "privacy loss distribution, and generalized or discrete Gaussian ones have none; "
+                "privacy loss distribution, and generalized Gaussian ones have none; "
                 "an average over random hits goes with Gaussian releases, once. Let them touch "
                 "different rows, or use Gaussian noise throughout."
             )

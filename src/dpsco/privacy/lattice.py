@@ -57,14 +57,14 @@ TILT_SHARE = 2.0**-6
 
 
 def lattice_step(bound: float, size: int, *, slack: float = SLACK) -> float:
-    """Return the largest power of two h with h sqrt(size) <= slack bound.
+    """Return the largest power of two h with h sqrt(size) <= slack bound, but for rounding.
 
     >>> lattice_step(1.5, 1) == 2.0**-20, lattice_step(1.5, 5) == 2.0**-21
     (True, True)
     """
     largest = slack * bound / math.sqrt(max(size, 1)) * (1 - 2.0**-50)  # whatever was rounded
     step = math.ldexp(0.5, math.frexp(largest)[1])
-    if not 2.0**-960 <= step <= 2.0**900:  # an int64 times the step is then a finite float
+    if not 2.0**-960 <= step <= 2.0**900:  # 2^62 steps are then a finite float
         raise ParameterError(f"a bound of {bound!r} for {size} numbers does not suit float64.")
     return step
 

@@ -64,6 +64,7 @@ from .selection import noisy_argmin
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
 T = TypeVar("T")
+P = TypeVar("P", PrefixSums, PrefixNoise)
 
 
 class Ledger(Unique):
@@ -194,28 +195,14 @@ class Ledger(Unique):
     ) -> PrefixSums:
         """Open a stream of noisy prefix sums; all of its rounds must be run before the close."""
         release = PrefixSumRelease(bound, sigma, mechanism, rows=rows)
-        length = _validate.integer("dimension", dimension)
-
-        def start(stream: Stream) -> PrefixSums:
-            opened = PrefixSums(release, length, stream, self)
-            self._open.append(opened)
-            return opened
-
-        return self._execute(release, start)
+        return self._prefix(PrefixSums, release, dimension)
 
     def prefix_noise(
         self, dimension: int, *, bound: float, sigma: float, mechanism: PrefixMechanism, rows: Rows
     ) -> PrefixNoise:
         """Open the noise of prefix sums that somebody else adds up; all rounds must be run."""
         release = PrefixSumRelease(bound, sigma, mechanism, rows=rows)
-        length = _validate.integer("dimension", dimension)
-
-        def start(stream: Stream) -> PrefixNoise:
-            opened = PrefixNoise(release, length, stream, self)
-            self._open.append(opened)
-            return opened
-
-        return self._execute(release, start)
+        return self._prefix(PrefixNoise, release, dimension)
 
     def poisson(
         self, *, bound: float, sigma: float, rate: float, rows: Rows, pair: str = "proved"
@@ -318,6 +305,17 @@ class Ledger(Unique):
                 )
             self._due[release] -= 1
             return draw(self._randomness.child(release.kind))
+
+    def _prefix(self, kind: type[P], release: PrefixSumRelease, dimension: int) -> P:
+        """Open prefix sums, or their noise, on a stream of their own."""
+        length = _validate.integer("dimension", dimension)
+
+        def start(stream: Stream) -> P:
+            opened = kind(release, length, stream, self)
+            self._open.append(opened)
+            return opened
+
+        return self._execute(release, start)
 
     def _sampled(
         self,
