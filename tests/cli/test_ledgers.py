@@ -247,9 +247,9 @@ def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid,
         running.kill()
         running.communicate()
     assert running.returncode == 128 + getattr(signal, name)
-    assert (
-        f"dpsco fit: ended by {name}. No model was written, but the ledger {path} has been" in err
-    )
+    assert f"dpsco fit: ended by {name}. No model was written, but the ledger {path} " in err
+    # The spend can be seen a moment before the fit hears that it was recorded.
+    assert "has been charged" in err or "may have been charged" in err
     assert "Traceback" not in err
     assert sorted(tmp_path.iterdir()) == before
 
