@@ -11,13 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from dpsco.privacy import (
-    ApproxDP,
-    GaussianRelease,
-    Ledger,
-    cost,
-    gaussian_sigma,
-)
+from dpsco.privacy import ApproxDP, GaussianRelease, Ledger, cost, gaussian_sigma
 
 ROWS = (0, 10_000)
 

@@ -1,7 +1,7 @@
 """How far measured excess lies from a forecast of rounds, and the factors of forecasts.
 
 Runs every solver of one pass for 1 to 128 rounds on made-up problems, with and without a hint of
-the population's smoothness, fits the factors of `dpsco.forecast_terms`, and prints predicted
+the population's smoothness, fits the factors of `dpsco.fit.forecast_terms`, and prints predicted
 over measured: each problem is predicted with factors that were fitted without it. Takes from ten
 to twenty minutes.
 
@@ -20,9 +20,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import dpsco as dp
-from dpsco.forecast_terms import SOLVERS, Factors, Terms, terms
+from dpsco.fit.forecast_terms import SOLVERS, Factors, Terms, terms
 from dpsco.solvers import get
-from dpsco.solvers.few_rounds_plan import default_smoothing, public_scales
+from dpsco.solvers.recursive_gradient.plan import default_smoothing, public_scales
 
 from . import made_up
 from .rates.few_round_instances import x4

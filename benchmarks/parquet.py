@@ -63,7 +63,7 @@ def defaults(path: str) -> int:
 
 def _source(path: str):
     from dpsco.data.bounds import Bounds
-    from dpsco.data.parquet import from_parquet
+    from dpsco.data.tables.parquet import from_parquet
 
     bounds = Bounds(feature_norm=4.0, label="sign")  # two rows in three are longer
     return from_parquet(path, label="y").bounded(bounds, order="stream")

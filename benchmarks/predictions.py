@@ -1,7 +1,7 @@
 """How far measured excess lies from each solver's formula, on made-up tables.
 
 Prints the geometric mean of measured over predicted for every solver, for smooth and for kinked
-losses: the factors that `dpsco.select.MEASURED` holds; and how much worse the first choice is than
+losses: the factors that `dpsco.fit.choose.MEASURED` holds; and how much worse the first choice is than
 the best.
 
     python -m benchmarks.predictions [--tables 12] [--only KEY]
@@ -16,7 +16,8 @@ from collections import defaultdict
 import numpy as np
 
 import dpsco as dp
-from dpsco import select, solvers
+from dpsco import solvers
+from dpsco.fit import choose as select
 
 from . import made_up
 

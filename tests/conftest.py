@@ -13,8 +13,8 @@ import pytest
 FAULTS = """
     import errno, itertools, json, os, signal, sys
     from pathlib import Path
-    from dpsco._commits import recover
-    from dpsco._writing import write_files
+    from dpsco.files.journal import recover
+    from dpsco.files.writing import write_files
     from dpsco.errors import DataError
 
     CALLS = ("open", "write", "fsync", "link", "replace", "unlink", "lseek", "ftruncate", "chmod")

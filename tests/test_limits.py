@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco import _limits
-from dpsco.checkpoint import glance
 from dpsco.data import Hashed, Number, Schema, TableEncoder
 from dpsco.errors import (
     AssumptionError,
@@ -20,11 +18,13 @@ from dpsco.errors import (
     ParameterError,
 )
 from dpsco.federated import Answer, Task
+from dpsco.files import limits as _limits
+from dpsco.fit.checkpoint.checkpoint import glance
 from dpsco.models import SavedModel, setup_for
-from dpsco.privacy import stability
-from dpsco.privacy.accounting import cost
-from dpsco.privacy.prefix_sums import mechanism
-from dpsco.privacy.releases import (
+from dpsco.privacy.accounting import stability
+from dpsco.privacy.accounting.composition import cost
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
+from dpsco.privacy.mechanisms.releases import (
     GaussianRelease,
     PoissonGaussianRelease,
     SelectionRelease,

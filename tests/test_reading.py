@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from dpsco._limits import JsonLimits
-from dpsco._reading import parse_json, read_bytes, read_json
 from dpsco._validate import reason, shown
 from dpsco.data import Classes
 from dpsco.errors import DataError
+from dpsco.files.limits import JsonLimits
+from dpsco.files.reading import parse_json, read_bytes, read_json
 
 LIMITS = JsonLimits(size=10_000, values=1000, containers=100, depth=8)
 

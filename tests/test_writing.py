@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsco._commits import claim_of, recover
-from dpsco._writing import Draft, commit, write_files, write_text
 from dpsco.errors import DataError
+from dpsco.files.journal import claim_of, recover
+from dpsco.files.writing import Draft, commit, write_files, write_text
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals, devices, locks")
 
@@ -62,7 +62,7 @@ def test_a_file_beyond_the_limit_of_the_process(tmp_path):
     """The system itself refuses, in the middle of a write."""
     program = """
         import resource, sys
-        from dpsco._writing import write_text
+        from dpsco.files.writing import write_text
         from dpsco.errors import DataError
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         try:
@@ -133,7 +133,7 @@ def test_four_files_whatever_happens_at_any_call(tmp_path, faults, how):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "full"])
 def test_the_five_files_of_the_demonstration(tmp_path, faults, how):
-    from dpsco import demo
+    from dpsco.cli import demo
     from dpsco.privacy.randomness import Randomness
 
     demo.run(randomness=Randomness.seeded(1)).saved.save(tmp_path / "saved.json")

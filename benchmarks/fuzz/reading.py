@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import dpsco as dp
-from dpsco.checkpoint import glance
 from dpsco.data import Schema, TableEncoder
 from dpsco.federated import Answer, Task, Worker
+from dpsco.fit.checkpoint.checkpoint import glance
 from dpsco.models import SavedModel
-from dpsco.privacy.prefix_sums import MECHANISMS
-from dpsco.privacy.releases import KINDS, GaussianRelease
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
+from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease
 from dpsco.solvers import registry
 
 from . import samples

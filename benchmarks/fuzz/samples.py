@@ -13,23 +13,14 @@ from typing import Any
 import numpy as np
 
 import dpsco as dp
-from dpsco.data import (
-    Category,
-    ClassLabel,
-    Flag,
-    Hashed,
-    Ignore,
-    Number,
-    NumberLabel,
-    Schema,
-)
+from dpsco.data import Category, ClassLabel, Flag, Hashed, Ignore, Number, NumberLabel, Schema
 from dpsco.errors import DpscoError
 from dpsco.federated import Answer, FixedPoint, Task, fingerprint
 from dpsco.models import SavedModel, setup_for
-from dpsco.privacy.accounting import cost
+from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
-from dpsco.privacy.prefix_sums import mechanism
-from dpsco.privacy.releases import (
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
+from dpsco.privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -41,7 +32,7 @@ from dpsco.privacy.releases import (
     ShuffledRelease,
     StableGammaRelease,
 )
-from dpsco.privacy.repeated import Runs
+from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 from dpsco.solvers import registry
 
 N, D = 240, 3

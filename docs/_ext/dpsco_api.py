@@ -29,11 +29,11 @@ PACKAGES = (
     "dpsco.geometry.domains",
     "dpsco.geometry",
     "dpsco.solvers",
-    "dpsco.private_bounds",
+    "dpsco.models.private_bounds",
     "dpsco.federated",
-    "dpsco.plans",
-    "dpsco.select",
-    "dpsco.forecasts",
+    "dpsco.solvers.base",
+    "dpsco.fit.choose",
+    "dpsco.fit.forecast",
     "dpsco.problem",
     "dpsco.audit",
     "dpsco.errors",
@@ -41,12 +41,12 @@ PACKAGES = (
 )
 # Modules without a list of their own, of which users meet these names.
 PARTS = {
-    "dpsco.plans": ("BasePlan", "Round", "Solver"),
-    "dpsco.select": ("Recommendation", "Candidate"),
-    "dpsco.forecasts": ("Forecast", "Expected"),
+    "dpsco.solvers.base": ("BasePlan", "Round", "Solver"),
+    "dpsco.fit.choose": ("Recommendation", "Candidate"),
+    "dpsco.fit.forecast": ("Forecast", "Expected"),
     "dpsco.problem": ("Facts",),
 }
-INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.demo"}  # not promised to anybody
+INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo"}  # not promised to anybody
 # scikit-learn adds these to every class, with docstrings in a form of its own
 _ROUTING = "set_fit_request, set_score_request, set_predict_request, get_metadata_routing"
 SHOWN = {"dpsco.geometry.domains": "dpsco.domains"}  # what users call a package

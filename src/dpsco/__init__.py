@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         report,
         solvers,
     )
-    from .api import load_plan, plan, run, solve
     from .data import Bounds
     from .estimators import (
         PrivateAbsoluteRegressor,
@@ -36,9 +35,10 @@ if TYPE_CHECKING:
         PrivateSVC,
         PrivateSVR,
     )
-    from .forecasts import forecast
+    from .fit.choose import recommend
+    from .fit.forecast import forecast
+    from .fit.run import load_plan, plan, run, solve
     from .geometry import domains
-    from .plans import Result
     from .privacy import (
         GDP,
         ZCDP,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Unit,
     )
     from .problem import Problem
-    from .select import recommend
+    from .solvers.base import Result
 
 # Where each public name lives; "." is a module of its own.
 _MODULES = (
@@ -76,10 +76,10 @@ _HOMES = {
     "domains": ".geometry",
     "Bounds": ".data",
     "Problem": ".problem",
-    "Result": ".plans",
-    "recommend": ".select",
-    "forecast": ".forecasts",
-    **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".api"),
+    "Result": ".solvers.base",
+    "recommend": ".fit.choose",
+    "forecast": ".fit.forecast",
+    **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".fit.run"),
 }
 
 __all__ = [

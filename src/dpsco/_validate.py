@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ._limits import MOST_ROWS
 from .errors import ParameterError
+from .files.limits import MOST_ROWS
 
 _LONGEST = 80  # characters of a value that a message quotes
 _LONGEST_SHOWN = 60  # characters of text that a message shows

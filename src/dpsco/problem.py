@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _limits, _validate
+from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
-from .data.lengths import check_limit
+from .data.row_norms import check_limit
 from .errors import AssumptionError, ParameterError
+from .files import limits as _limits
 from .geometry.domains import Domain, WholeSpace
 from .geometry.norms import Lp
 from .losses.base import Constants, Hoelder, MarginLoss

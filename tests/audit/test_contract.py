@@ -9,10 +9,9 @@ import pytest
 
 import dpsco as dp
 from dpsco.audit import contract
-from dpsco.codec import encode
-from dpsco.plans import Round
-from dpsco.privacy import lattice, prefix_sums
-from dpsco.privacy.releases import (
+from dpsco.privacy import lattice
+from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
+from dpsco.privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -20,6 +19,8 @@ from dpsco.privacy.releases import (
     StableGaussianRelease,
 )
 from dpsco.solvers import registry
+from dpsco.solvers.base import Round
+from dpsco.solvers.serialization import encode
 
 N = 50
 PROBLEM = dp.Problem(

@@ -10,8 +10,9 @@ import dpsco as dp
 from dpsco.audit import Event, compare, noise, reach, record, replay
 from dpsco.audit.replay import RecordingLedger
 from dpsco.errors import LedgerError
-from dpsco.privacy import Adjacency, prefix_sums
-from dpsco.privacy.releases import (
+from dpsco.privacy import Adjacency
+from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
+from dpsco.privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,

@@ -6,7 +6,7 @@ import pytest
 
 from dpsco.errors import MissingExtraError
 from dpsco.models.file import _digest as model_digest
-from dpsco.privacy import pld
+from dpsco.privacy.accounting import pld
 from dpsco.privacy.certificate import _digest
 
 

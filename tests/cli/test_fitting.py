@@ -17,7 +17,7 @@ import dpsco as dp
 from dpsco.cli import fitting, parser, tables
 from dpsco.data.counts import PresentRows
 from dpsco.models import SavedModel
-from dpsco.row_counts import plan_with_count, run_with_count
+from dpsco.models.row_counts import plan_with_count, run_with_count
 
 QUICK = ["--solver", "noisy_gd", "--option", "rounds=4"]
 
@@ -435,7 +435,7 @@ def test_the_verdict_comes_before_the_fit(command, dpsco, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpsco.api.run", stop)
+    monkeypatch.setattr("dpsco.fit.run.run", stop)
     code, _, err = dpsco(*command[:-1], 0.001, *QUICK)
     assert code == 130
     assert err.index("HOPELESS") < err.index("interrupted")

@@ -12,8 +12,8 @@ import time
 import pytest
 
 import dpsco as dp
-from dpsco import api
 from dpsco.cli import fitting, ledgers, metrics
+from dpsco.fit import run as api
 
 
 def test_create_and_show(dpsco, tmp_path):
@@ -165,7 +165,9 @@ def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, proble
 
 def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monkeypatch):
     path, command = paid
-    monkeypatch.setattr("dpsco.privacy.odometer.Odometer.spend", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(
+        "dpsco.privacy.odometer.odometer.Odometer.spend", raising(KeyboardInterrupt())
+    )
     text = refused(*command, code=130)
     assert f"the ledger {path} may have been charged: look with dpsco ledger show" in text
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dpsco as dp
 from dpsco.cli import metrics
-from dpsco.data.schema import ClassLabel, NumberLabel, SignLabel
+from dpsco.data.schema.schema import ClassLabel, NumberLabel, SignLabel
 from dpsco.models import LinearModel
 
 BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))

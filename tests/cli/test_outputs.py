@@ -172,7 +172,7 @@ def test_devices_and_pipes_are_neither_replaced_nor_read(refused, home, model, t
 HALF_WAY = """
 import os, signal, sys
 from pathlib import Path
-from dpsco._writing import write_files
+from dpsco.files.writing import write_files
 real, done = os.replace, []
 def replace(*arguments):
     if done:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpsco import cli
-from dpsco.row_counts import plan_with_count
+from dpsco.models.row_counts import plan_with_count
 
 
 def test_solvers_lists_every_one_within_100_columns(capsys):

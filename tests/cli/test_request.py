@@ -7,7 +7,7 @@ import pytest
 
 import dpsco as dp
 from dpsco.cli import request
-from dpsco.data.schema import ClassLabel, NumberLabel, Schema, SignLabel
+from dpsco.data.schema.schema import ClassLabel, NumberLabel, Schema, SignLabel
 from dpsco.models import KINDS
 
 COLUMNS = (dp.data.Number("a", 0, 1), dp.data.Flag("b"))

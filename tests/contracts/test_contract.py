@@ -11,7 +11,7 @@ import pytest
 import dpsco as dp
 from dpsco.audit import contract
 from dpsco.data.source import Source
-from dpsco.data.table import Table
+from dpsco.data.tables.table import Table
 from dpsco.solvers import registry
 
 DOCS = Path(__file__).parents[2] / "docs" / "solvers"
@@ -149,7 +149,7 @@ def test_milestones_are_stated(solver, planned):
 @pytest.mark.parametrize("bug", ["rounds", "tries"])
 def test_early_exits_are_seen(key, bug, planned, monkeypatch):
     """A minimisation that ends when it can: between its rounds, or within one."""
-    from dpsco.solvers import minimise as module
+    from dpsco.solvers.common import minimise as module
 
     monkeypatch.setattr(module, "PARTS", (1,))
     if bug == "rounds":

@@ -6,7 +6,7 @@ import scipy.sparse
 
 from dpsco.data import Block, Bounds, from_arrays
 from dpsco.data.block import join, take_rows
-from dpsco.data.lengths import upper_lengths
+from dpsco.data.row_norms import upper_lengths
 from dpsco.geometry.norms import L1, L2, LINF, Lp
 
 

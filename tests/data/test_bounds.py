@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpsco.data import Bounds, Classes, Scaled, from_arrays
-from dpsco.data.lengths import FLOOR, clip_rows, lengths, upper_lengths
+from dpsco.data.row_norms import FLOOR, clip_rows, lengths, upper_lengths
 from dpsco.errors import DataError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
 from dpsco.kernels.rows import SparseRows

@@ -12,15 +12,7 @@ import pytest
 from scipy import sparse
 
 import dpsco as dp
-from dpsco.data import (
-    Category,
-    ClassLabel,
-    Number,
-    NumberLabel,
-    Schema,
-    SignLabel,
-    TableEncoder,
-)
+from dpsco.data import Category, ClassLabel, Number, NumberLabel, Schema, SignLabel, TableEncoder
 from dpsco.errors import DataError, ParameterError
 from dpsco.estimators.inputs import training_table
 

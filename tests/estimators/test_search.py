@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from dpsco.cli.entry import main
 from dpsco.data.bounds import Bounds
 from dpsco.data.labels import Classes, Scaled
-from dpsco.data.table import from_arrays
+from dpsco.data.tables.table import from_arrays
 from dpsco.errors import AssumptionError, BudgetError, ParameterError
 from dpsco.estimators import (
     PrivateLinearRegression,
@@ -32,9 +32,9 @@ from dpsco.estimators.search import PrivateGridSearch
 from dpsco.models import SavedModel
 from dpsco.models.linear import LinearModel
 from dpsco.privacy.budget import ApproxDP
-from dpsco.privacy.odometer import Odometer
+from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.privacy.odometer.odometer import Odometer
 from dpsco.privacy.randomness import Randomness
-from dpsco.privacy.repeated import Runs
 
 N, D = 400, 3
 GRID = {"alpha": [0.0, 0.1, 1000.0]}

@@ -8,7 +8,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, NoiseHelper, Worker, fingerprint, protected
 from dpsco.losses import CustomLoss
-from dpsco.privacy.prefix_sums import mechanism
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 
 
 def test_every_side_checks_the_plan(setting):

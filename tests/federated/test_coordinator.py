@@ -18,16 +18,7 @@ from dpsco.errors import (
     ParameterError,
     RandomnessError,
 )
-from dpsco.federated import (
-    Answer,
-    Coordinator,
-    FixedPoint,
-    Task,
-    Trust,
-    Worker,
-    fits_clip,
-    masked,
-)
+from dpsco.federated import Answer, Coordinator, FixedPoint, Task, Trust, Worker, fits_clip, masked
 from dpsco.federated import collection as module
 from dpsco.federated.trust import CAVEAT
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco.data.table import MemoryTable
+from dpsco.data.tables.table import MemoryTable
 from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, Task, Worker
 from dpsco.federated import worker as module

@@ -18,9 +18,9 @@ from dpsco.kernels.slope import TwoArgument
 from dpsco.kernels.sums import slope_sum
 from dpsco.losses.base import Hoelder
 from dpsco.losses.custom import CustomLoss, PerRowLoss
+from dpsco.losses.epsilon_insensitive import Insensitive
 from dpsco.losses.hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from dpsco.losses.huber import Huber, PseudoHuber
-from dpsco.losses.insensitive import Insensitive
 from dpsco.losses.logistic import Logistic
 from dpsco.losses.nonconvex import GemanMcClure, Ramp, Sigmoid, Tukey, Welsch
 from dpsco.losses.poisson import Poisson

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.kernels.slope import Slope
 from dpsco.losses.custom import CustomLoss
+from dpsco.losses.epsilon_insensitive import Insensitive
 from dpsco.losses.hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from dpsco.losses.huber import Huber, PseudoHuber
-from dpsco.losses.insensitive import Insensitive
 from dpsco.losses.logistic import Logistic
 from dpsco.losses.nonconvex import Sigmoid, Tukey
 from dpsco.losses.poisson import Poisson

@@ -1,6 +1,6 @@
 """One example of every prefix-sum mechanism, whatever it needs besides its name."""
 
-from dpsco.privacy.prefix_sums import NEEDS, PrefixMechanism, mechanism
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import NEEDS, PrefixMechanism, mechanism
 
 EXAMPLES = {"bands": 3, "exponent": 0.75}
 

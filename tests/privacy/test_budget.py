@@ -12,16 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.privacy import gaussian, renyi
-from dpsco.privacy.budget import (
-    GDP,
-    ZCDP,
-    Adjacency,
-    ApproxDP,
-    PureDP,
-    Unit,
-    budget_from_json,
-)
+from dpsco.privacy.accounting import gaussian, renyi
+from dpsco.privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, PureDP, Unit, budget_from_json
 
 NOT_NUMBERS = ["1", b"1", True, None, [1.0], np.array([1.0]), np.zeros((1, 1)), 1j, math.nan, {}]
 NOT_POSITIVE = [0, 0.0, -0.0, -1, -1e-300, math.inf, -math.inf]

@@ -19,13 +19,13 @@ import pytest
 from dpsco import __version__
 from dpsco.errors import CertificateError, MissingExtraError
 from dpsco.privacy import certificate as module
-from dpsco.privacy.accounting import Cost, cost
+from dpsco.privacy.accounting.composition import Cost, cost
 from dpsco.privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import CURVE_DELTAS, Certificate, Claims
+from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.prefix_sums import MECHANISMS, mechanism
-from dpsco.privacy.randomness import Randomness
-from dpsco.privacy.releases import (
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, mechanism
+from dpsco.privacy.mechanisms.releases import (
     KINDS,
     SELECTION_NOISES,
     FixedSizeGaussianRelease,
@@ -42,8 +42,8 @@ from dpsco.privacy.releases import (
     StableGaussianRelease,
     flatten,
 )
-from dpsco.privacy.repeated import Runs
-from dpsco.privacy.statement import rounded_up
+from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.privacy.randomness import Randomness
 
 ROWS = (10, 60)
 PERSON = Unit(3, "person")

@@ -16,7 +16,7 @@ import dpsco as dp
 from dpsco.privacy import Ledger, Randomness, mechanism
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.lattice import SLACK, lattice_step, on_lattice, with_gaussian
-from dpsco.privacy.releases import (
+from dpsco.privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,

@@ -25,15 +25,14 @@ from scipy import stats
 from dpsco.errors import BudgetError, DpscoError, LedgerError, ParameterError, RandomnessError
 from dpsco.privacy import ledger as ledgers
 from dpsco.privacy import open_releases
-from dpsco.privacy.accounting import Cost, cost
+from dpsco.privacy.accounting.calibration import gaussian_sigma, prefix_sum_sigma
+from dpsco.privacy.accounting.composition import Cost, cost
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP
-from dpsco.privacy.calibration import gaussian_sigma, prefix_sum_sigma
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.lattice import lattice_step
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.prefix_sums import MECHANISMS, mechanism
-from dpsco.privacy.randomness import Randomness
-from dpsco.privacy.releases import (
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, mechanism
+from dpsco.privacy.mechanisms.releases import (
     Composition,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -43,6 +42,7 @@ from dpsco.privacy.releases import (
     SelectionRelease,
     ShuffledRelease,
 )
+from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.rounded_normals import rounded_normals
 
 from .conftest import described as example

@@ -11,10 +11,10 @@ from dpsco.privacy import open_releases
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.lattice import lattice_step, with_gaussian
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.prefix_encoding import Encoding, encoding_slack
-from dpsco.privacy.prefix_sums import MECHANISMS
+from dpsco.privacy.mechanisms.prefix_sum.encoding import Encoding, encoding_slack
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
+from dpsco.privacy.mechanisms.releases import PrefixSumRelease
 from dpsco.privacy.randomness import Randomness
-from dpsco.privacy.releases import PrefixSumRelease
 
 from .conftest import described
 

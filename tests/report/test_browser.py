@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpsco import report
-from dpsco.select import Candidate, Recommendation
+from dpsco.fit.choose import Candidate, Recommendation
 
 from .conftest import page, solved
 

@@ -17,17 +17,18 @@ import dpsco as dp
 from dpsco import report
 from dpsco.data.counts import RowCount
 from dpsco.errors import MissingExtraError, ParameterError
+from dpsco.fit.choose import Candidate, Recommendation
 from dpsco.models import LinearModel, SavedModel
-from dpsco.plans import BasePlan, Round
 from dpsco.privacy import certificate as certificates
 from dpsco.privacy.certificate import Certificate, Claims
-from dpsco.privacy.releases import KINDS, GaussianRelease, RepeatedSelectionRelease
-from dpsco.privacy.repeated import Runs
-from dpsco.privacy.statement import rounded_up, sentence
-from dpsco.report import charts, view, words
-from dpsco.report.figures import claim, percent
-from dpsco.report.odds import Odds
-from dpsco.select import Candidate, Recommendation
+from dpsco.privacy.certificate_text import rounded_up, sentence
+from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease, RepeatedSelectionRelease
+from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.report import charts, view
+from dpsco.report import text as words
+from dpsco.report.attack_roc import Odds
+from dpsco.report.formatting import claim, percent
+from dpsco.solvers.base import BasePlan, Round
 
 from .conftest import CASES, CREATED, SEEDED, UTILITY, Page, page, solved
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsco.report import svg
-from dpsco.report.figures import plain
+from dpsco.report.formatting import plain
 from dpsco.report.svg import Bar, bar_chart, line_chart, linear, logarithmic
 
 EVIL = "<script>alert('1')</script>&\"\x00\u202e"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.errors import ParameterError
 from dpsco.solvers import noisy_gd
-from dpsco.solvers.envelopes import blurred, kinked, sharpest, smoothed
+from dpsco.solvers.common.smoothing import blurred, kinked, sharpest, smoothed
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 

@@ -9,16 +9,7 @@ import pytest
 
 import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.losses import (
-    Absolute,
-    CustomLoss,
-    Hinge,
-    Huber,
-    L2Penalty,
-    Logistic,
-    Sigmoid,
-    Smoothed,
-)
+from dpsco.losses import Absolute, CustomLoss, Hinge, Huber, L2Penalty, Logistic, Sigmoid, Smoothed
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP, Unit
 from dpsco.solvers import get, phased_erm
 

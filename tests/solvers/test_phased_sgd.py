@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.losses import Absolute, Hinge, Huber, Logistic, QPower, Smoothed, Squared
-from dpsco.privacy import stability
+from dpsco.privacy.accounting import stability
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.solvers import get
-from dpsco.solvers.passes import Pass
-from dpsco.solvers.phases import phases
+from dpsco.solvers.common.passes import Pass
+from dpsco.solvers.common.phases import phases
 
 SGD, GLL, FREE = "phased_sgd", "phased_sgd_gll", "phased_dp_sgd_unconstrained"
 KEYS = (SGD, GLL, FREE)

@@ -11,7 +11,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.losses import Absolute, Huber, L2Penalty, Logistic
 from dpsco.privacy.budget import GDP, ApproxDP, PureDP
-from dpsco.privacy.prefix_sums import MECHANISMS, NEEDS, mechanism
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, NEEDS, mechanism
 from dpsco.solvers import get
 
 KEYS = ("dp_sgd_single_epoch", "dp_ftrl")

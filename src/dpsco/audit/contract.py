@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from scipy.special import chdtrc, gammaln, log_ndtr, ndtr, xlog1py, xlogy
 
-from ..api import load_plan
-from ..data.table import from_arrays
+from ..data.tables.table import from_arrays
 from ..errors import DpscoError, LedgerError
+from ..fit.run import load_plan
 from ..kernels.rows import SparseRows
-from ..plans import BasePlan
-from ..privacy.accounting import cost
+from ..privacy.accounting.composition import cost
 from ..privacy.budget import Adjacency, ApproxDP
-from ..privacy.releases import (
+from ..privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -29,6 +28,7 @@ from ..privacy.releases import (
     StableGaussianRelease,
     flatten,
 )
+from ..solvers.base import BasePlan
 from .replay import FACTORS, Data, Recording, compare, noise, record, replay
 from .work import counted
 

@@ -21,14 +21,15 @@ from .. import _validate
 from ..data.block import Block
 from ..data.bounds import Bounds
 from ..data.source import Source
-from ..plans import Progress
-from ..privacy import lattice, mechanisms
+from ..privacy import lattice
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
+from ..privacy.mechanisms import float_laws as mechanisms
 from ..privacy.randomness import Randomness, Stream
 from ..privacy.rounded_normals import Words, rounded_normals
 from ..problem import Facts
 from ..solvers import get, registry
+from ..solvers.base import Progress
 
 Floats = NDArray[np.float64]
 Run = Callable[[Any, Source, Ledger, Progress], Floats]

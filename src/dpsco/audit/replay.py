@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainc, ndtri
 
-from ..data.table import Table, from_arrays
+from ..data.tables.table import Table, from_arrays
 from ..errors import LedgerError
-from ..plans import BasePlan
 from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum
-from ..privacy.randomness import Randomness
-from ..privacy.releases import (
+from ..privacy.mechanisms.releases import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -40,7 +38,9 @@ from ..privacy.releases import (
     StableGammaRelease,
     StableGaussianRelease,
 )
+from ..privacy.randomness import Randomness
 from ..solvers import get
+from ..solvers.base import BasePlan
 
 Floats = NDArray[np.float64]
 Rows = tuple[int, int]

@@ -15,8 +15,8 @@ from unittest import mock
 from ..data.objective import Objective
 from ..data.source import MemorySource, Source
 from ..kernels.steps import Job
-from ..solvers import quadratic
-from ..solvers.glm_objective import GlmObjective
+from ..solvers.common import quadratic
+from ..solvers.common.glm_objective import GlmObjective
 
 _CALLS: tuple[tuple[type, str, str], ...] = (
     (Source, "sum", "sums"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..data.arrow import family, places, pyarrow, reads_numbers, written_numbers
-from ..data.guess import WRITINGS, shows_fraction
-from ..data.schema import Category, ClassLabel, Column, Hashed, Label, Schema
-from ..data.written import number_in, numbers_in
+from ..data.schema.guess import WRITINGS, shows_fraction
+from ..data.schema.schema import Category, ClassLabel, Column, Hashed, Label, Schema
+from ..data.tables.arrow import family, places, pyarrow, reads_numbers, written_numbers
+from ..data.tables.written import number_in, numbers_in
 from .tables import TableFile, open_text
 from .tally import FAULTS, Tally, declared
 

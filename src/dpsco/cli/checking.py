@@ -67,7 +67,7 @@ def add(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from .. import demo
+    from . import demo
 
     outcome = demo.run(epsilon=options.epsilon)
     verification = outcome.saved.verify(second_witness=not options.single)
@@ -107,7 +107,7 @@ def _verified(record: dict[str, Any], *, second: bool) -> Verification:
 
 
 def _verdict_record(found: Verification) -> dict[str, Any]:
-    from ..privacy.statement import point
+    from ..privacy.certificate_text import point
 
     epsilon, delta = point(found.certificate)
     return {
@@ -127,8 +127,8 @@ def report_text(
     saved: SavedModel, metrics: Metrics | None = None, *, title: str | None = None
 ) -> str:
     """Return the HTML report of a model, with how good it is if that was measured."""
+    from ..fit.choose import recommend
     from ..report import Utility, render
-    from ..select import recommend
     from .metrics import quantile_of
 
     plan = saved.plan

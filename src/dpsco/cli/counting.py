@@ -12,11 +12,11 @@ from ..errors import AssumptionError, ParameterError
 
 if TYPE_CHECKING:
     from ..data.counts import PresentRows, RowCount
-    from ..data.encoder import TableEncoder
-    from ..data.schema import Schema
-    from ..data.table import Table
-    from ..plans import BasePlan, Result
-    from ..row_counts import CountedPlan
+    from ..data.schema.encoder import TableEncoder
+    from ..data.schema.schema import Schema
+    from ..data.tables.table import Table
+    from ..models.row_counts import CountedPlan
+    from ..solvers.base import BasePlan, Result
     from .request import Request
 
 _LOOK = "Look with `dpsco schema check SCHEMA SAMPLE --rows --public` at a public sample."
@@ -38,7 +38,7 @@ class Planned:
 
     def run(self, table: Table, run: Callable[..., Result], **how: Any) -> tuple[Result, Any]:
         """Carry it out; ``run`` does so without a count."""
-        from ..row_counts import run_with_count
+        from ..models.row_counts import run_with_count
 
         if self.whole is None:
             return run(self.fit, table, **how), None
@@ -79,7 +79,7 @@ def make_planned(
     Raises:
         ParameterError: a count is asked for, and there cannot be one.
     """
-    from ..row_counts import count_beside, plan_with_count
+    from ..models.row_counts import count_beside, plan_with_count
     from .request import make_plan
 
     make = partial(make_plan, options, request, rows, one_pass=one_pass)
@@ -106,7 +106,7 @@ def _counter(
 ) -> PresentRows | None:
     """Return what can be counted: entries too, rows alone, or nothing."""
     from ..data.counts import PresentRows
-    from ..row_counts import plan_count
+    from ..models.row_counts import plan_count
     from .request import budget
 
     whole = budget(options, rows) if loaded is None else loaded.budget
@@ -141,7 +141,7 @@ def count_record(counted: RowCount | None) -> dict[str, Any] | None:
 
 def rules(schema: Schema | None) -> list[str]:
     """Return what happens to entries outside a schema, without looking whether there are any."""
-    from ..data.schema import Category, Number, NumberLabel
+    from ..data.schema.schema import Category, Number, NumberLabel
 
     if schema is None:
         return []

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._commits import recover
 from ..errors import DpscoError
+from ..files.journal import recover
 from .commands import parser
 
 _WRONG_USE = 2

@@ -13,25 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
 from . import arguments
-from .counting import (
-    Planned,
-    add_count,
-    alarm,
-    count_lines,
-    count_record,
-    make_planned,
-    rules,
-)
+from .counting import Planned, add_count, alarm, count_lines, count_record, make_planned, rules
 from .ledgers import add_odometer
 
 if TYPE_CHECKING:
-    from ..checkpoint_file import Glance
     from ..data.counts import RowCount
-    from ..data.encoder import TableEncoder
-    from ..data.schema import Schema
-    from ..data.table import Table
+    from ..data.schema.encoder import TableEncoder
+    from ..data.schema.schema import Schema
+    from ..data.tables.table import Table
+    from ..fit.checkpoint.file import Glance
     from ..models import SavedModel
-    from ..plans import BasePlan, Result
+    from ..solvers.base import BasePlan, Result
     from .ledgers import Paying
     from .metrics import Metrics
     from .outputs import Outputs
@@ -110,7 +102,7 @@ def add(commands: Any) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from ..data.schema import Schema
+    from ..data.schema.schema import Schema
     from .outputs import Outputs
 
     started = time.perf_counter()
@@ -143,7 +135,7 @@ def _fit(options: argparse.Namespace) -> int:
 def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Metrics | None]:
     """Carry out the fit; nothing of its messages depends on a row."""
     from .._validate import integer
-    from ..data.encoder import TableEncoder
+    from ..data.schema.encoder import TableEncoder
     from ..models import SavedModel
     from .ledgers import open_purse
     from .request import from_plan, from_schema
@@ -181,7 +173,7 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
 
 def _found(checkpoint: Path | None) -> Glance | None:
     """Return how far the run of the checkpoint is, if there is one."""
-    from ..checkpoint import glance
+    from ..fit.checkpoint.checkpoint import glance
 
     return None if checkpoint is None else glance(checkpoint)
 
@@ -215,7 +207,7 @@ def _run(
     """Carry out the plan; what a warning would say of a fit that is over, the summary says."""
     import warnings
 
-    from ..api import run
+    from ..fit.run import run
     from ..privacy.randomness import Randomness
     from .progress import Bar
 
@@ -283,7 +275,7 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
 
 def _test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
     """Return public rows with their labels, read before anything is paid for."""
-    from ..data.encoder import TableEncoder
+    from ..data.schema.encoder import TableEncoder
     from .metrics import label_places
     from .tables import encoded, open_file
 
@@ -335,7 +327,7 @@ def _record(
     options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None
 ) -> dict[str, Any]:
     """Return the outcome as JSON values."""
-    from ..privacy.statement import point
+    from ..privacy.certificate_text import point
     from .request import predicted, warnings
 
     plan, (epsilon, delta) = saved.plan, point(saved.certificate)
@@ -366,7 +358,7 @@ def _record(
 
 def _summary(options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None) -> str:
     """Return the outcome in a few lines."""
-    from ..privacy.statement import owner, spent
+    from ..privacy.certificate_text import owner, spent
     from .request import rows_of
 
     plan = saved.plan

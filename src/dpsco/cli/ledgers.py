@@ -11,7 +11,7 @@ from ..errors import BudgetError, OdometerError, ParameterError
 from .arguments import add_json, command
 
 if TYPE_CHECKING:
-    from ..privacy.odometer import Entry
+    from ..privacy.odometer.odometer import Entry
 
 _EXAMPLES = """
 dpsco ledger create patients.ledger --epsilon 3 --delta 1e-9
@@ -74,8 +74,8 @@ def open_ledger(path: Path, expected: int | None = None) -> Any:
         OdometerError: there is none, it cannot be read, or it is an old copy.
     """
     from .. import _validate
-    from ..privacy.odometer import Odometer
-    from ..privacy.odometer_counter import check_absent
+    from ..privacy.odometer.counter import check_absent
+    from ..privacy.odometer.odometer import Odometer
 
     if expected is not None:
         _validate.integer("--expect-at-least", expected, at_least=0)
@@ -148,7 +148,7 @@ def open_purse(options: argparse.Namespace) -> Paying | None:
 
 def _create(options: argparse.Namespace) -> int:
     from ..privacy.budget import ApproxDP, Unit
-    from ..privacy.odometer import Odometer
+    from ..privacy.odometer.odometer import Odometer
     from .request import in_flags
 
     with in_flags():

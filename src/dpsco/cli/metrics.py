@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.schema import Label, SignLabel
+from ..data.schema.schema import Label, SignLabel
 from ..errors import AssumptionError, ParameterError
 from ..losses.quantile import Pinball
 from ..models.linear import LinearModel
-from ..plans import BasePlan
+from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.budget import Adjacency, Budget
-from ..privacy.calibration import gaussian_sigma
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, Purse
+from ..privacy.mechanisms.releases import GaussianRelease
 from ..privacy.randomness import Randomness
-from ..privacy.releases import GaussianRelease
 from ..privacy.summation import sum_rows
+from ..solvers.base import BasePlan
 
 Floats = NDArray[np.float64]
 Values = dict[str, float]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import _limits
-from .._reading import read_json
 from ..errors import DataError
+from ..files import limits as _limits
+from ..files.reading import read_json
 from ..models import SavedModel
 from ..models.file import SCHEMA as MODEL
 from ..privacy.certificate import SCHEMA as CERTIFICATE

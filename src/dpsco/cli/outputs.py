@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .._commits import recover
-from .._writing import Draft, check_regular, commit, drop, explained
 from ..errors import DataError
+from ..files.journal import recover
+from ..files.writing import Draft, check_regular, commit, drop, explained
 
 
 class Outputs:

@@ -23,7 +23,7 @@ from .arguments import (
 from .counting import add_count, make_planned
 
 if TYPE_CHECKING:
-    from ..plans import BasePlan
+    from ..solvers.base import BasePlan
 
 _FACTS = """
 dpsco {0} --schema schema.json --n 50000 --epsilon 1
@@ -166,7 +166,7 @@ def _spread(values: Iterable[float]) -> dict[str, float] | None:
 
 
 def _recommend(options: argparse.Namespace) -> int:
-    from ..select import recommend
+    from ..fit.choose import recommend
     from .request import budget, from_options, prospects
 
     request = from_options(options)
@@ -191,7 +191,7 @@ def _recommend(options: argparse.Namespace) -> int:
 
 
 def _rounds(options: argparse.Namespace) -> int:
-    from ..forecasts import forecast
+    from ..fit.forecast import forecast
     from .request import budget, from_options, in_flags
 
     request = from_options(options)
@@ -216,7 +216,7 @@ def _rows(options: argparse.Namespace) -> int:
         raise ParameterError("give the number of rows with --n, or a table with --data; not both.")
     if options.data is None:
         return int(options.n)
-    from ..data.schema import Schema
+    from ..data.schema.schema import Schema
     from .tables import open_file
 
     if options.schema is None:

@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import _limits, api
-from .._reading import read_bytes
 from .._validate import choice, integer
-from ..data.encoder import TableEncoder
-from ..data.schema import ClassLabel, Label, NumberLabel, Schema
+from ..data.schema.encoder import TableEncoder
+from ..data.schema.schema import ClassLabel, Label, NumberLabel, Schema
 from ..errors import AssumptionError, DataError, ParameterError
-from ..models.kinds import KINDS
-from ..models.setup import Setup, setup_for
-from ..plans import BasePlan
+from ..files import limits as _limits
+from ..files.reading import read_bytes
+from ..fit import run as api
+from ..fit.choose import choose, choose_one_pass, recommend
+from ..models.config import Setup, setup_for
+from ..models.spec import KINDS
 from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
 from ..problem import Problem
-from ..select import choose, choose_one_pass, recommend
 from ..solvers import registry
+from ..solvers.base import BasePlan
 
 _WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
 

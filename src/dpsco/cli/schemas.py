@@ -102,7 +102,7 @@ def _add_draft(actions: Any) -> None:
 
 
 def _draft(options: argparse.Namespace) -> int:
-    from ..data.draft import draft, read_for_draft, require_public
+    from ..data.schema.draft import draft, read_for_draft, require_public
     from .outputs import Outputs
     from .tables import check_kind
 
@@ -130,8 +130,8 @@ def _draft(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from ..data.draft import check_file
-    from ..data.schema import Schema
+    from ..data.schema.draft import check_file
+    from ..data.schema.schema import Schema
     from .tables import check_kind
 
     if options.public and options.not_private:

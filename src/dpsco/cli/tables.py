@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._commits import recover
 from ..data.block import join_rows
 from ..data.bounds import Bounds
-from ..data.csvfile import CsvFile
-from ..data.draft import read_public
-from ..data.encoder import TableEncoder
-from ..data.files import csv_header, is_csv, parquet_files, read_footers, stamp
-from ..data.origin import origin_of
-from ..data.parquet import ParquetFiles, from_parquet
-from ..data.schema import Category, Ignore, Label, Schema
+from ..data.schema.draft import read_public
+from ..data.schema.encoder import TableEncoder
+from ..data.schema.schema import Category, Ignore, Label, Schema
 from ..data.source import Source
-from ..data.stream import EncodedColumns, Files, StreamTable
-from ..data.table import Order, Table, from_arrays
+from ..data.tables.csvfile import CsvFile
+from ..data.tables.files import csv_header, is_csv, parquet_files, read_footers, stamp
+from ..data.tables.origin import origin_of
+from ..data.tables.parquet import ParquetFiles, from_parquet
+from ..data.tables.stream import EncodedColumns, Files, StreamTable
+from ..data.tables.table import Order, Table, from_arrays
 from ..errors import DataError
+from ..files.journal import recover
 from ..kernels.rows import SparseRows
 from ..privacy.randomness import Randomness
 from .progress import Bar

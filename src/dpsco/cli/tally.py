@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.arrow import family, places, reads_numbers, written_numbers
-from ..data.schema import (
+from ..data.schema.schema import (
     Category,
     ClassLabel,
     Column,
@@ -24,6 +23,7 @@ from ..data.schema import (
     Schema,
     SignLabel,
 )
+from ..data.tables.arrow import family, places, reads_numbers, written_numbers
 from .tables import TableFile, open_text
 
 Tally = dict[str, dict[str, int]]  # column -> what is unusual -> how many entries

@@ -77,7 +77,7 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from ..data.arrow import pyarrow
+    from ..data.tables.arrow import pyarrow
     from .modelfile import read_model
     from .outputs import Outputs
     from .tally import sentences, summary
@@ -125,7 +125,7 @@ def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], Tall
         return iter([X]), {}
     from dataclasses import replace
 
-    from ..data.encoder import TableEncoder
+    from ..data.schema.encoder import TableEncoder
     from .tables import matrix, open_file
     from .tally import tally
 
@@ -207,7 +207,7 @@ def _rows_to_measure(
     Raises:
         DataError: the file's columns are not the model's.
     """
-    from ..data.files import is_csv
+    from ..data.tables.files import is_csv
 
     if saved.schema is None:
         if column is None:
@@ -220,7 +220,7 @@ def _rows_to_measure(
         return (*_plain_rows(saved, path, column), [])
     if column is not None:
         raise ParameterError("the model's schema names the label: leave --label out.")
-    from ..data.encoder import TableEncoder
+    from ..data.schema.encoder import TableEncoder
     from .metrics import label_places
     from .request import require_label
     from .tables import encoded, open_file
@@ -236,7 +236,7 @@ def _plain_rows(saved: SavedModel, path: Path, column: str | None) -> tuple[Any,
     """Return rows and labels of a file of plain numbers, for a model without a schema."""
     import numpy as np
 
-    from ..data.columns import number_rows, open_frame
+    from ..data.schema.columns import number_rows, open_frame
     from .tables import whole_table
 
     table = whole_table(path)
@@ -259,7 +259,7 @@ def _plain_labels(column: Any, saved: SavedModel) -> Any:
     """Return labels as numbers, or as places among the model's classes."""
     import numpy as np
 
-    from ..data.arrow import codes, family, numbers
+    from ..data.tables.arrow import codes, family, numbers
 
     parts, classes = column.chunks, saved.model.classes
     wanted = "text" if classes is not None and isinstance(classes[0], str) else "numbers"

@@ -20,18 +20,14 @@
 | objective         | `Objective`: the mean loss for a deterministic optimiser           |
 """
 
-from .batches import from_batches
 from .block import Block
 from .bounds import Bounds
-from .csvfile import from_csv
-from .draft import draft_schema
-from .encoder import TableEncoder
-from .frames import from_frame
 from .labels import Classes, Scaled
 from .objective import Objective
-from .parquet import from_parquet
 from .queries import ClippedDifference, ClippedGradient, Query, VertexScores
-from .schema import (
+from .schema.draft import draft_schema
+from .schema.encoder import TableEncoder
+from .schema.schema import (
     Category,
     ClassLabel,
     Flag,
@@ -43,7 +39,11 @@ from .schema import (
     SignLabel,
 )
 from .source import MemorySource, Source
-from .table import Table, from_arrays
+from .tables.batches import from_batches
+from .tables.csvfile import from_csv
+from .tables.frames import from_frame
+from .tables.parquet import from_parquet
+from .tables.table import Table, from_arrays
 from .vertices import VertexSet
 
 __all__ = [

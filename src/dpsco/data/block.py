@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..geometry.norms import L2, Norm
 from ..kernels.rows import Rows, SparseRows
-from .lengths import upper_lengths
+from .row_norms import upper_lengths
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

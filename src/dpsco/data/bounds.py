@@ -19,15 +19,8 @@ from ..geometry.norms import L2, Lp, Norm, WeightedLp
 from ..kernels.rescale import as_columns, prepared, scale, shrink, worthwhile
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Floats, Mask, take_rows
-from .labels import (
-    LabelRule,
-    check_rule,
-    clean_labels,
-    default_label,
-    describe_rule,
-    label_bound,
-)
-from .lengths import (
+from .labels import LabelRule, check_rule, clean_labels, default_label, describe_rule, label_bound
+from .row_norms import (
     FLOOR,
     HUGE,
     check_limit,

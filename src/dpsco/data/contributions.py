@@ -19,8 +19,8 @@ from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
-from .lengths import chunks, clip_rows
 from .queries import ClippedDifference, ClippedGradient, Term
+from .row_norms import chunks, clip_rows
 from .source import Source
 
 

@@ -24,7 +24,7 @@ from .block import Block, Floats
 from .queries import Query
 
 if TYPE_CHECKING:
-    from .encoder import TableEncoder
+    from .schema.encoder import TableEncoder
     from .source import Source
 
 FAINTEST = 0.125

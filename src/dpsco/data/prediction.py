@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..kernels.rows import SparseRows
-from .table import raw_rows
+from .tables.table import raw_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -34,7 +34,7 @@ from ..losses.vector import VectorLoss
 from .block import Block, Floats
 from .bounds import describe_norm
 from .labels import require_labels
-from .lengths import check_limit, chunks, clip_rows, upper_lengths
+from .row_norms import check_limit, chunks, clip_rows, upper_lengths
 from .vertices import VertexSet, vertex_set
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..kernels.sums import worthwhile
 from ..privacy.summation import SUM_LEAF, PairwiseSum
 from .block import Block, Floats, Indices, join
 from .bounds import Bounds
-from .leaves import Group, leaf_sums
+from .parallel_sum import Group, leaf_sums
 
 if TYPE_CHECKING:
     from .objective import Objective
@@ -168,7 +168,7 @@ class Source(ABC):
         raise TypeError(f"{self!r} holds private rows and is not pickled.")
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
-        """Yield a range in groups of whole leaves; see `dpsco.data.leaves`.
+        """Yield a range in groups of whole leaves; see `dpsco.data.parallel_sum`.
 
         A subclass whose rows can be fetched by several threads at once overrides it.
         """

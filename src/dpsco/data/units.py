@@ -17,7 +17,7 @@ from ..errors import ParameterError
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Indices
 from .bounds import Bounds
-from .lengths import FLOOR
+from .row_norms import FLOOR
 from .source import MemorySource, Source
 
 

@@ -17,7 +17,7 @@ from .._validate import integer
 from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import MAX_VERTEX_ENTRIES, Domain, LpBall, Simplex
 from ..geometry.norms import Norm
-from .lengths import LARGEST_LIMIT, chunks
+from .row_norms import LARGEST_LIMIT, chunks
 
 Floats = NDArray[np.float64]
 

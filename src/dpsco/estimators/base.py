@@ -18,24 +18,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
-from ..api import plan, run
-from ..data.batches import BatchTable
 from ..data.counts import RowCount
 from ..data.labels import Scaled
-from ..data.table import Order, Table
+from ..data.tables.batches import BatchTable
+from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
+from ..fit.choose import ONE_PASS, choose_one_pass
+from ..fit.run import plan, run
+from ..models.config import Setup, setup_for
 from ..models.file import SavedModel
-from ..models.kinds import KINDS
 from ..models.linear import LinearModel
-from ..models.setup import Setup, setup_for
-from ..plans import Result, warn_of_notes
+from ..models.private_bounds import fit_with_private_bounds
+from ..models.row_counts import plan_with_count, run_with_count
+from ..models.spec import KINDS
 from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
-from ..privacy.odometer import Odometer
+from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..private_bounds import fit_with_private_bounds
-from ..row_counts import plan_with_count, run_with_count
-from ..select import ONE_PASS, choose_one_pass
 from ..solvers import get
+from ..solvers.base import Result, warn_of_notes
 from .inputs import given_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
@@ -64,7 +64,7 @@ solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk; of one 
 calibration: "tight", "conjectured" or "paper".
 options: settings of the solver's own, such as {"rounds": 50}.
 count_rows: whether a small part of the budget, 1 % at most, buys a noisy count of the rows that had
-    a usable label and usable entries: `rows_counted_`. See `dpsco.row_counts`.
+    a usable label and usable entries: `rows_counted_`. See `dpsco.models.row_counts`.
 """
 _FITTED = """certificate_: what the fit cost, to be handed on with the model.
 plan_: everything that was decided before a row was read.

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
-from ..data.arrays import as_array, label_array, numbers_of, words_of
-from ..data.columns import from_library, open_frame
 from ..data.labels import LONGEST_CLASS, Classes, label_kind
 from ..data.prediction import PredictionRows, prediction_rows
-from ..data.table import Table, labelled_rows, raw_labels, raw_rows
+from ..data.schema.columns import from_library, open_frame
+from ..data.tables.arrays import as_array, label_array, numbers_of, words_of
+from ..data.tables.table import Table, labelled_rows, raw_labels, raw_rows
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
-from ..models.setup import declared as declared_classes
+from ..models.config import declared as declared_classes
 
 _LEAST_ROWS = 2  # of a fit; their number is public
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
-from ..api import plan, run
 from ..data.bounds import Bounds
 from ..errors import ParameterError
+from ..fit.run import plan, run
 from ..losses.vector import SquaredDistance
-from ..private_bounds import fit_with_private_bounds
+from ..models.private_bounds import fit_with_private_bounds
 from ..problem import Problem
 from .base import PrivateEstimator, described
 from .inputs import training_table

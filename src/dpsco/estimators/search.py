@@ -2,7 +2,7 @@
 
 Every run draws a candidate, fits it on one part of the rows, and scores it on the rest with noise;
 the run with the best noisy score is what leaves. How many runs there were stays secret, which is
-what makes it cheap (Liu, Talwar 2019; Papernot, Steinke 2022): see `dpsco.privacy.repeated`.
+what makes it cheap (Liu, Talwar 2019; Papernot, Steinke 2022): see `dpsco.privacy.mechanisms.repeated_selection.profile`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..data.labels import Scaled
 from ..errors import ParameterError
 from ..models.linear import LinearModel
 from ..privacy.budget import ApproxDP, Budget
-from ..privacy.odometer import Odometer
-from ..privacy.payment import told
-from ..privacy.repeated import Runs
-from ..privacy.repeated_ledger import Best, best_of_runs
+from ..privacy.mechanisms.repeated_selection.ledger import Best, best_of_runs
+from ..privacy.mechanisms.repeated_selection.profile import Runs
+from ..privacy.odometer.odometer import Odometer
+from ..privacy.odometer.payment import told
 from .base import PrivateEstimator, PrivateLinearModel
 from .inputs import training_table
 from .repeated import warn_if_repeated

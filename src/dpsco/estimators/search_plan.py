@@ -9,25 +9,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ..api import execute, plan
 from ..data.bounds import Bounds
 from ..data.labels import Classes, Scaled
 from ..data.source import MemorySource
-from ..data.table import Table
+from ..data.tables.table import Table
 from ..errors import AssumptionError
+from ..fit.run import execute, plan
+from ..models.config import Setup
 from ..models.linear import LinearModel
-from ..models.setup import Setup
-from ..plans import BasePlan
-from ..privacy import gaussian
-from ..privacy.accounting import cost
+from ..privacy.accounting import gaussian
+from ..privacy.accounting.calibration import calibrate, gaussian_sigma
+from ..privacy.accounting.composition import cost
 from ..privacy.budget import ApproxDP
-from ..privacy.calibration import calibrate, gaussian_sigma
 from ..privacy.ledger import Ledger
-from ..privacy.odometer import Odometer
+from ..privacy.mechanisms.releases import GaussianRelease, RepeatedSelectionRelease, flatten
+from ..privacy.mechanisms.repeated_selection.ledger import Attempt
+from ..privacy.mechanisms.repeated_selection.profile import Runs
+from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..privacy.releases import GaussianRelease, RepeatedSelectionRelease, flatten
-from ..privacy.repeated import Runs
-from ..privacy.repeated_ledger import Attempt
+from ..solvers.base import BasePlan
 from .base import PrivateLinearModel
 from .held_out import HeldOutErrors, scoring_bounds
 

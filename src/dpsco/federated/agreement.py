@@ -10,12 +10,12 @@ import hashlib
 from typing import Any
 
 from .. import _validate
-from ..checkpoint import identity
 from ..errors import AssumptionError, ParameterError
-from ..plans import check_cost
+from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
 from ..solvers import get
-from ..solvers.rounds import BatchPlan, Stepper
+from ..solvers.base import check_cost
+from ..solvers.engine import BatchPlan, Stepper
 from .fixed_point import FixedPoint
 from .protection import ROW, WORKER, batch_plan, protected, solver_plan
 from .trust import Trust

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
-from ..solvers.rounds import RoundRun
+from ..solvers.engine import RoundRun
 
 Floats = NDArray[np.float64]
 

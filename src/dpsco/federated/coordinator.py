@@ -26,15 +26,15 @@ from typing import Any, cast
 import numpy as np
 
 from .. import _validate
-from ..api import check_helpers
-from ..checkpoint import Checkpoint
 from ..data.queries import ClippedGradient
 from ..errors import LedgerError, ParameterError
-from ..plans import Result
+from ..fit.checkpoint.checkpoint import Checkpoint
+from ..fit.run import check_helpers
 from ..privacy.ledger import Ledger, Purse, RunPurse
 from ..privacy.ledger_parts import Unique
 from ..privacy.randomness import Randomness, fresh_name
-from ..solvers.rounds import BatchPlan
+from ..solvers.base import Result
+from ..solvers.engine import BatchPlan
 from . import collection
 from .agreement import checked, enforced, fingerprint, helped_encoding, stepper_of, trusted
 from .attendance import AttendedRun

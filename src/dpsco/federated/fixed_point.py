@@ -1,7 +1,7 @@
 """Contributions as integers, and sums modulo a power of two: what secure aggregation can add.
 
 A contribution is clipped and rounded to integer multiples of ``step``, so that its norm is at most
-clip / step as a statement about integers (`dpsco.privacy.grid.Grid`). Integers are added modulo
+clip / step as a statement about integers (`dpsco.federated.grid.Grid`). Integers are added modulo
 2^bits, in any order and behind any masks that cancel, and the sum comes out exactly as long as it
 lies within a quarter of the modulus: that of B contributions does if 2^(bits - 2) > B clip / step
 + 1. So two neighbouring sums differ by no more than their sensitivity, without any allowance for
@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _validate
 from ..errors import ParameterError
-from ..privacy.grid import Grid
 from ..privacy.lattice import lattice_step
-from ..solvers.rounds import BatchPlan
+from ..solvers.engine import BatchPlan
+from .grid import Grid
 from .protection import batch_plan
 
 Floats = NDArray[np.float64]

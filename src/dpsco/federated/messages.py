@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _limits, _validate
-from .._reading import parse_json
+from .. import _validate
 from ..data.queries import ClippedDifference, ClippedGradient, Loss, weight_vector
 from ..errors import ParameterError
-from ..solvers.rounds import BatchQuery
+from ..files import limits as _limits
+from ..files.reading import parse_json
+from ..solvers.engine import BatchQuery
 from .fixed_point import FixedPoint
 from .protection import ROW, WORKER
 from .trust import Trust

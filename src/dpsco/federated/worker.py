@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from .. import _validate
-from ..api import as_table
 from ..data.contributions import contribution_pieces
-from ..data.lengths import LARGEST_LIMIT, clip_rows
+from ..data.row_norms import LARGEST_LIMIT, clip_rows
 from ..data.source import Source
-from ..data.table import Table
+from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
+from ..fit.run import as_table
 from ..geometry.norms import L2
 from ..kernels.sums import worthwhile
 from ..privacy.ledger_parts import Unique
-from ..solvers.rounds import BatchPlan
+from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, fingerprint, stepper_of
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, check_name

@@ -17,17 +17,7 @@ from .domains import (
     WholeSpace,
 )
 from .mirror import Entropy, MirrorMap, PNormMap
-from .norms import (
-    L1,
-    L2,
-    LINF,
-    GroupNorm,
-    Lp,
-    Norm,
-    WeightedLp,
-    equivalence,
-    operator_norm,
-)
+from .norms import L1, L2, LINF, GroupNorm, Lp, Norm, WeightedLp, equivalence, operator_norm
 from .regularity import Regularity
 from .width import (
     Width,

@@ -21,14 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validate import integer, non_negative, positive, real
 from ..errors import AssumptionError, ParameterError
-from ._potentials import (
-    duality,
-    entropy_bregman,
-    half_square_bregman,
-    threshold,
-    total,
-    vectors,
-)
+from ._potentials import duality, entropy_bregman, half_square_bregman, threshold, total, vectors
 from .norms import L1, Lp, Norm, equivalence
 
 if TYPE_CHECKING:

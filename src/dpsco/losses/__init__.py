@@ -17,9 +17,9 @@
 from .base import Constants, Hoelder, MarginLoss
 from .constraints import AffineSet, HalfSpace, Within, WithinBall, WithinBox
 from .custom import CustomLoss
+from .epsilon_insensitive import Insensitive
 from .hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from .huber import Huber, PseudoHuber
-from .insensitive import Insensitive
 from .logistic import Logistic
 from .nonconvex import GemanMcClure, PhaseRetrieval, Ramp, Sigmoid, Tukey, Welsch
 from .one_versus_rest import OneVersusRest

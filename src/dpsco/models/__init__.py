@@ -8,9 +8,9 @@
 | file   | `SavedModel`: a model with its certificate and schema, as a JSON file   |
 """
 
+from .config import Setup, setup_for
 from .file import SavedModel
-from .kinds import KINDS, Kind
 from .linear import LinearModel
-from .setup import Setup, setup_for
+from .spec import KINDS, Kind
 
 __all__ = ["KINDS", "Kind", "LinearModel", "SavedModel", "Setup", "setup_for"]

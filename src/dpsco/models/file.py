@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _limits, _validate
-from .._reading import read_json
-from .._writing import write_text
-from ..api import load_plan
-from ..data.columns import from_library, number_rows, open_frame
+from .. import _validate
 from ..data.counts import RowCount
-from ..data.encoder import TableEncoder
 from ..data.prediction import PredictionRows, prediction_rows
-from ..data.schema import Schema
+from ..data.schema.columns import from_library, number_rows, open_frame
+from ..data.schema.encoder import TableEncoder
+from ..data.schema.schema import Schema
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
-from ..plans import BasePlan
+from ..files import limits as _limits
+from ..files.reading import read_json
+from ..files.writing import write_text
+from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
-from ..privacy.releases import flatten
+from ..privacy.mechanisms.releases import flatten
+from ..solvers.base import BasePlan
 from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"

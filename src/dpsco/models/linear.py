@@ -12,7 +12,7 @@ from .._validate import shown
 from ..data.labels import Classes
 from ..data.prediction import prediction_rows
 from ..errors import DataError, ParameterError
-from .kinds import KINDS
+from .spec import KINDS
 
 Floats = NDArray[np.float64]
 

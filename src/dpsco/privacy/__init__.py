@@ -27,15 +27,13 @@
 | odometer                            | several runs under one budget                             |
 """
 
-from .accounting import Cost, cost
+from .accounting.calibration import calibrate, gaussian_sigma, prefix_sum_sigma
+from .accounting.composition import Cost, cost
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
-from .calibration import calibrate, gaussian_sigma, prefix_sum_sigma
 from .certificate import Certificate, Verification
 from .ledger import Ledger
-from .odometer import Odometer
-from .prefix_sums import PrefixMechanism, mechanism
-from .randomness import Randomness
-from .releases import (
+from .mechanisms.prefix_sum.mechanism import PrefixMechanism, mechanism
+from .mechanisms.releases import (
     Composition,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -51,7 +49,9 @@ from .releases import (
     StableGammaRelease,
     StableGaussianRelease,
 )
-from .repeated import Runs
+from .mechanisms.repeated_selection.profile import Runs
+from .odometer.odometer import Odometer
+from .randomness import Randomness
 from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
 __all__ = [

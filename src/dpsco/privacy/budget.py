@@ -13,9 +13,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from .. import _limits, _validate
+from .. import _validate
 from ..errors import AssumptionError, ParameterError
-from . import gaussian, renyi
+from ..files import limits as _limits
+from .accounting import gaussian, renyi
 
 _EPSILON_HINT = "Common choices lie between 0.1 and 10; smaller is more private."
 _DELTA_HINT = "Choose it well below 1/n, for example 1/n**2; pure privacy is PureDP(epsilon)."

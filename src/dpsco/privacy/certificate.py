@@ -17,15 +17,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .. import _limits, _validate
-from .._reading import read_json
+from .. import _validate
 from .._version import __version__
-from .._writing import write_text
 from ..errors import CertificateError, DpscoError, MissingExtraError
-from . import releases, statement
-from .accounting import Cost, cost
+from ..files import limits as _limits
+from ..files.reading import read_json
+from ..files.writing import write_text
+from . import certificate_text as statement
+from .accounting.composition import Cost, cost
+from .accounting.cross_check import second_opinion
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
-from .releases import (
+from .mechanisms import releases
+from .mechanisms.releases import (
     FixedSizeGaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
@@ -34,7 +37,6 @@ from .releases import (
     RepeatedSelectionRelease,
     StableGammaRelease,
 )
-from .witness import second_opinion
 
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)

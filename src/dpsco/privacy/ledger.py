@@ -23,27 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _validate
 from ..errors import BudgetError, LedgerError, ParameterError
-from . import mechanisms
-from .accounting import Cost, cost
+from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
-from .lattice import (
-    gaussian_steps,
-    lattice_step,
-    on_lattice,
-    with_gaussian,
-    with_steps,
-)
+from .lattice import gaussian_steps, lattice_step, on_lattice, with_gaussian, with_steps
 from .ledger_parts import Purse as Purse
 from .ledger_parts import RunPurse as RunPurse
 from .ledger_parts import Unique, floats, output_step, tilt_step
-from .open_releases import PrefixNoise as PrefixNoise
-from .open_releases import PrefixSums as PrefixSums
-from .open_releases import SampledSum as SampledSum
-from .payment import pay
-from .prefix_sums import PrefixMechanism
-from .randomness import Randomness, Stream
-from .releases import (
+from .mechanisms import float_laws as mechanisms
+from .mechanisms.prefix_sum.mechanism import PrefixMechanism
+from .mechanisms.releases import (
     Composition,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -59,7 +48,12 @@ from .releases import (
     StableGaussianRelease,
     flatten,
 )
-from .selection import noisy_argmin
+from .mechanisms.selection import noisy_argmin
+from .odometer.payment import pay
+from .open_releases import PrefixNoise as PrefixNoise
+from .open_releases import PrefixSums as PrefixSums
+from .open_releases import SampledSum as SampledSum
+from .randomness import Randomness, Stream
 
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
@@ -71,7 +65,7 @@ class Ledger(Unique):
     """Planned and executed releases of one run.
 
     >>> from dpsco.privacy.budget import ApproxDP
-    >>> from dpsco.privacy.calibration import gaussian_sigma
+    >>> from dpsco.privacy.accounting.calibration import gaussian_sigma
     >>> budget = ApproxDP(1.0, 1e-6)
     >>> sigma = gaussian_sigma(budget, bound=1.0, rows=(0, 1000))
     >>> ledger = Ledger([GaussianRelease(1.0, sigma, rows=(0, 1000))], budget)

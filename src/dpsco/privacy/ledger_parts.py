@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LedgerError, ParameterError
 from .lattice import TILT_SHARE, in_steps, lattice_step
-from .releases import (
+from .mechanisms.releases import (
     ObjectivePerturbationRelease,
     PrefixSumRelease,
     RandomHitsRelease,

@@ -15,9 +15,9 @@ from .. import _validate
 from ..errors import LedgerError, ParameterError
 from .lattice import lattice_step, with_gaussian
 from .ledger_parts import Unique, floats, prefix_step
-from .prefix_encoding import Encoding
+from .mechanisms.prefix_sum.encoding import Encoding
+from .mechanisms.releases import PrefixSumRelease
 from .randomness import Stream
-from .releases import PrefixSumRelease
 
 if TYPE_CHECKING:
     from .ledger import Ledger

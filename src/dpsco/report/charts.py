@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ..plans import Round
-from ..select import Candidate
-from .figures import claim, percent, plain
-from .odds import Odds
+from ..fit.choose import Candidate
+from ..solvers.base import Round
+from .attack_roc import Odds
+from .formatting import claim, percent, plain
 from .svg import Bar, Drawing, Point, bar_chart, line_chart, linear, logarithmic
 
 _RATES = tuple(k / 1000 for k in range(10)) + tuple(k / 100 for k in range(1, 101))

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from .._writing import write_text
 from ..errors import MissingExtraError, ParameterError
+from ..files.writing import write_text
+from ..fit.choose import Recommendation
 from ..models import LinearModel, SavedModel
-from ..plans import BasePlan
 from ..privacy.certificate import Certificate
-from ..select import Recommendation
+from ..solvers.base import BasePlan
 from . import view
-from .figures import safe
+from .formatting import safe
 from .view import Utility
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from .figures import plain, safe
+from .formatting import plain, safe
 
 WIDTH, HEIGHT = 340.0, 240.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 14.0, 26.0, 42.0

@@ -12,20 +12,21 @@ from typing import Any
 
 from .. import _validate
 from ..data.counts import RowCount
-from ..data.schema import Schema
+from ..data.schema.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
+from ..fit.choose import Recommendation
 from ..models import KINDS, LinearModel, SavedModel
-from ..plans import BasePlan, Round
-from ..privacy import statement
+from ..privacy import certificate_text as statement
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
 from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
-from ..privacy.releases import Release, RepeatedSelectionRelease, flatten
-from ..select import Recommendation
+from ..privacy.mechanisms.releases import Release, RepeatedSelectionRelease, flatten
 from ..solvers import get
-from . import charts, words
-from .declared import declared, minimised
-from .figures import about, claim, one_in, percent, plain, safe
-from .odds import Odds
+from ..solvers.base import BasePlan, Round
+from . import charts
+from . import text as words
+from .assumptions import declared, minimised
+from .attack_roc import Odds
+from .formatting import about, claim, one_in, percent, plain, safe
 
 MOST_ROUNDS = 100_000  # of a schedule that are read
 _MOST_RELEASES = 12  # that are listed one by one

@@ -10,18 +10,17 @@ from functools import lru_cache
 
 from .._validate import shown
 from ..errors import ParameterError
-from ..plans import Solver
+from .base import Solver
 
 _MODULES = (
     "noisy_gd",
     "phased_sgd",
-    "output_sgd",
+    "output_perturbation",
     "objective_perturbation",
     "phased_erm",
     "single_epoch",
-    "few_rounds",
+    "recursive_gradient",
     "sampled_sgd",
-    "noisy_sgd",
 )
 
 __all__ = ["get", "registry"]

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ..plans import Solver
 from . import get, registry
+from .base import Solver
 
 WIDTH = 100  # columns of a terminal
 _TITLES = ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost")

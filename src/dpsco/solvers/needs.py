@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..losses.penalties import L2Penalty, NoPenalty
 from ..privacy.budget import Adjacency, Budget, PureDP
 from ..problem import Facts
-from .envelopes import kinked
+from .common.smoothing import kinked
 
 Unmet = Callable[[Facts, Budget], str]
 

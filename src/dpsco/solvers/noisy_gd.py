@@ -19,20 +19,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _validate
-from .._limits import MOST_ROUNDS
 from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
+from ..files.limits import MOST_ROUNDS
 from ..kernels.sums import worthwhile
-from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.budget import Budget
-from ..privacy.calibration import gaussian_sigma
 from ..privacy.ledger import Ledger
-from ..privacy.releases import GaussianRelease
+from ..privacy.mechanisms.releases import GaussianRelease
 from ..problem import Facts, Problem
 from . import needs
-from .clips import cautious_clip, default_clip, descent_clip, finite
-from .envelopes import descended, kinked, sharpest, walkable
+from .base import BasePlan, Floats, Progress, Round, Solver
+from .common.clips import cautious_clip, default_clip, descent_clip, finite
+from .common.smoothing import descended, kinked, sharpest, walkable
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones

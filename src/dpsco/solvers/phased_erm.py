@@ -28,19 +28,19 @@ from ..data.source import MemorySource, Source
 from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import Box, Domain, WholeSpace
 from ..losses.base import MarginLoss
-from ..plans import BasePlan, Floats, Progress, Round, Solver
+from ..privacy.accounting.calibration import calibrate
+from ..privacy.accounting.stability import regularised_minimiser
 from ..privacy.budget import ApproxDP, Budget
-from ..privacy.calibration import calibrate
 from ..privacy.ledger import Ledger
-from ..privacy.releases import StableGaussianRelease
-from ..privacy.stability import regularised_minimiser
+from ..privacy.mechanisms.releases import StableGaussianRelease
 from ..problem import Facts, Problem, is_ball
 from . import needs
-from .envelopes import CutEnvelope, cut_envelope
-from .glm_objective import GlmObjective, gradient_rounding, steepness
-from .minimise import TRUSTED, certified_error, effort, minimise
-from .passes import smoothness_beyond
-from .phases import check_phases
+from .base import BasePlan, Floats, Progress, Round, Solver
+from .common.glm_objective import GlmObjective, gradient_rounding, steepness
+from .common.minimise import TRUSTED, certified_error, effort, minimise
+from .common.passes import smoothness_beyond
+from .common.phases import check_phases
+from .common.smoothing import CutEnvelope, cut_envelope
 
 SLACK = 0.1  # c: more costs noise, less costs passes
 ENVELOPE_SHARE = 1e-3  # of the predicted risk: what an envelope may lie below a kinked loss

@@ -22,12 +22,12 @@ from collections.abc import Callable
 
 from .. import _validate
 from ..errors import AssumptionError, ParameterError
-from ..plans import Solver
-from ..privacy import stability
+from ..privacy.accounting import stability
 from ..privacy.budget import ApproxDP, Budget
 from ..problem import Facts, Problem
 from . import needs
-from .phases import VARIANTS, Plan, best_step, bound, phases, run, stepped, with_noise
+from .base import Solver
+from .common.phases import VARIANTS, Plan, best_step, bound, phases, run, stepped, with_noise
 
 _DOWN = 1 - 1e-12  # a step or a smoothing stays below its limit after rounding
 _SGD, _GLL, _FREE = VARIANTS

@@ -24,15 +24,15 @@ import numpy as np
 from .. import _validate
 from ..data.queries import ClippedGradient
 from ..errors import ParameterError
-from ..plans import Floats, Round, Solver
+from ..privacy.accounting.calibration import gaussian_sigma, prefix_sum_sigma
 from ..privacy.budget import Budget
-from ..privacy.calibration import gaussian_sigma, prefix_sum_sigma
-from ..privacy.prefix_sums import PrefixMechanism
+from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..problem import Facts, Problem
 from . import needs
-from .clips import gradient_clip
-from .few_rounds_schedules import landau, largest_error
-from .rounds import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
+from .base import Floats, Round, Solver
+from .common.clips import gradient_clip
+from .engine import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
+from .recursive_gradient.rates import landau, largest_error
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise

@@ -1,0 +1,385 @@
+"""Schemas: what is publicly known of a table's columns, written down in a JSON file.
+
+A schema names every column in order and says what the column may hold: a range of numbers, a list
+of categories, text of any kind that is hashed, a flag, or something to leave alone. It holds public
+facts only. Nothing here reads a table; `dpsco.data.schema.draft` does, and only public or synthetic rows.
+
+    {"version": 1,
+     "columns": [
+       {"name": "age",   "kind": "number",   "range": [0, 100], "missing": "indicator"},
+       {"name": "work",  "kind": "category", "values": ["private", "state"], "other": true},
+       {"name": "town",  "kind": "hashed",   "buckets": 256},
+       {"name": "owner", "kind": "flag"},
+       {"name": "id",    "kind": "ignore"}],
+     "label": {"name": "income", "kind": "classes", "values": ["<=50K", ">50K"],
+               "labels": {"0": "<=50K", "1": ">50K"}}}
+
+How entries are written is declared, too: ``labels`` of a label or category, ``"decimal": ","`` and
+``"thousands": "."`` of the whole schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..._validate import integer, real, shown
+from ...errors import DataError, ParameterError
+from ...files import limits as _limits
+from ...files.reading import parse_json, read_json
+from ...files.writing import write_text
+from .checks import (
+    Labels,
+    Value,
+    check_bool,
+    check_labels,
+    check_range,
+    check_values,
+    check_writing,
+    encodable,
+)
+
+VERSION = 1
+"""The version of the file format that this module reads and writes."""
+
+MOST_BUCKETS = 1 << 24
+_WRITING = ("decimal", "thousands")  # how numbers are written as text
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What every column and label has."""
+
+    name: str
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not encodable(self.name):
+            raise ParameterError(f"a column's field 'name' must be text, got {shown(self.name)}.")
+        if not (self.name or self.kind == "ignore"):
+            raise ParameterError("the field 'name' may be empty for kind 'ignore' alone.")
+
+
+@dataclass(frozen=True)
+class Number(_Named):
+    """A number in the public range [low, high]: clipped to it and scaled to [-1, 1].
+
+    Missing, NaN and infinite entries become the middle of the range, which is 0 after scaling; or
+    the public value ``missing``, which is in the range; or, with ``missing="indicator"``, 0 and a 1
+    in a second column.
+    """
+
+    kind: ClassVar[str] = "number"
+    low: float
+    high: float
+    missing: float | str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self)
+        if self.missing is None or self.missing == "indicator":
+            return
+        field = f"column {shown(self.name)}, field 'missing'"
+        value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
+        if not self.low <= value <= self.high:
+            raise ParameterError(
+                f"{field} must lie in [{self.low}, {self.high}], got {shown(value)}."
+            )
+        object.__setattr__(self, "missing", value)
+
+
+@dataclass(frozen=True)
+class Category(_Named):
+    """One of the declared values, which are all text or all numbers: a column for each.
+
+    Missing entries are all zeros; so are values that were not declared, unless ``other`` gives
+    them a column of their own. ``labels`` says what else stands for a value, see `ClassLabel`.
+    """
+
+    kind: ClassVar[str] = "category"
+    values: tuple[Value, ...]
+    other: bool = False
+    labels: Labels | Mapping[str, Value] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "values", check_values(self.name, self.values, at_least=1))
+        check_bool(self.name, "other", self.other)
+        object.__setattr__(self, "labels", check_labels(self.name, self.values, self.labels))
+
+
+@dataclass(frozen=True)
+class Hashed(_Named):
+    """Text or numbers of an open vocabulary, hashed into a public number of columns.
+
+    The hash depends on the column's name and the value (a number's digits) alone, so that it is the
+    same everywhere. With ``signed`` it also chooses between 1 and -1. Missing entries: all zeros.
+    """
+
+    kind: ClassVar[str] = "hashed"
+    buckets: int
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        field = f"column {shown(self.name)}, field 'buckets'"
+        buckets = integer(field, self.buckets)
+        if buckets > MOST_BUCKETS:
+            raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
+        object.__setattr__(self, "buckets", buckets)
+        check_bool(self.name, "signed", self.signed)
+
+
+@dataclass(frozen=True)
+class Flag(_Named):
+    """Yes or no: 1 and -1, and 0 where missing. In a column of numbers, all but 0 is yes."""
+
+    kind: ClassVar[str] = "flag"
+
+
+@dataclass(frozen=True)
+class Ignore(_Named):
+    """A column that may be in the table and is never read; the one kind that may have no name."""
+
+    kind: ClassVar[str] = "ignore"
+
+
+@dataclass(frozen=True)
+class NumberLabel(_Named):
+    """A label in the public range [low, high]; it is clipped, not scaled."""
+
+    kind: ClassVar[str] = "number"
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self)
+
+
+@dataclass(frozen=True)
+class ClassLabel(_Named):
+    """A label that is one of two or more declared values.
+
+    ``labels`` says what else may stand in the table for a value: ``{"0": "no", "1": "yes"}`` reads
+    columns of text, and of numbers by those of the texts that are numbers.
+    """
+
+    kind: ClassVar[str] = "classes"
+    values: tuple[Value, ...]
+    labels: Labels | Mapping[str, Value] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "values", check_values(self.name, self.values, at_least=2))
+        object.__setattr__(self, "labels", check_labels(self.name, self.values, self.labels))
+
+
+@dataclass(frozen=True)
+class SignLabel(_Named):
+    """A label that is -1 or 1; anything else makes a row that counts for nothing."""
+
+    kind: ClassVar[str] = "sign"
+
+
+Column = Number | Category | Hashed | Flag | Ignore
+Label = NumberLabel | ClassLabel | SignLabel
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table in the order in which they are encoded, and its label.
+
+    Args:
+        columns: the columns, with distinct names; at least one is not ignored.
+        label: the label, not among the columns, or None.
+        decimal: "," or ".", how numbers are written as text. Where it is given, columns of text
+            are read as numbers, too, if numbers are declared; in a CSV file it is "." by default.
+        thousands: what stands between groups of three digits, such as "."; needs ``decimal``.
+
+    Raises:
+        ParameterError: a name appears twice, or nothing is left to encode.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 100), Flag("owner")), SignLabel("y"))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+    """
+
+    columns: tuple[Column, ...]
+    label: Label | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        check_writing(self.decimal, self.thousands)
+        for item in self.columns:
+            if not isinstance(item, Column):
+                raise ParameterError(f"columns must be schema columns, got {type(item).__name__}.")
+        if self.label is not None and not isinstance(self.label, Label):
+            raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise ParameterError(f"column {shown(name)} is declared more than once.")
+        if not self.encoded:
+            raise ParameterError("a schema needs at least one column that is not 'ignore'.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every declared name, the label's last."""
+        names = tuple(column.name for column in self.columns)
+        return names if self.label is None else (*names, self.label.name)
+
+    @property
+    def encoded(self) -> tuple[Column, ...]:
+        """The columns that become features."""
+        return tuple(column for column in self.columns if not isinstance(column, Ignore))
+
+    def to_json(self) -> str:
+        """Return the text of the schema file, one column a line."""
+        columns = ",\n".join(f"    {_dump(_record(column))}" for column in self.columns)
+        label = "null" if self.label is None else _dump(_record(self.label))
+        given = {"decimal": self.decimal, "thousands": self.thousands}
+        lines = "".join(f'  "{k}": {json.dumps(v)},\n' for k, v in given.items() if v is not None)
+        head = f'{{\n  "version": {VERSION},\n{lines}  "columns": [\n{columns}\n  ],\n'
+        return f'{head}  "label": {label}\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Read a schema from its text.
+
+        Raises:
+            ParameterError: the text is no schema; the message names the column and the field.
+        """
+        return cls._from_record(
+            parse_json(text, what="this schema", limits=_limits.SCHEMA, error=ParameterError)
+        )
+
+    @classmethod
+    def _from_record(cls, record: Any) -> Schema:
+        """Return the schema that JSON values describe."""
+        _check_keys("the schema", record, {"version", "columns"}, {"label", *_WRITING})
+        if record["version"] != VERSION or isinstance(record["version"], bool):
+            raise ParameterError(
+                f"the schema's field 'version' must be {VERSION}, got {shown(record['version'])}."
+            )
+        if not isinstance(record["columns"], list):
+            raise ParameterError("the schema's field 'columns' must be a list of columns.")
+        columns = tuple(
+            _read(entry, f"column {k}", _COLUMNS) for k, entry in enumerate(record["columns"])
+        )
+        label = record.get("label")
+        rule = None if label is None else _read(label, "the label", _LABELS)
+        return cls(columns, rule, *map(record.get, _WRITING))
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema file whole; a DataError says that it cannot be written."""
+        write_text(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema file.
+
+        Raises:
+            DataError: it cannot be read or is no schema; the message names the file.
+        """
+        try:
+            return cls._from_record(
+                read_json(path, what="the schema", limits=_limits.SCHEMA, error=DataError)
+            )
+        except ParameterError as problem:
+            raise DataError(f"the schema {path} is not valid: {problem}") from None
+
+
+def _record(item: Column | Label) -> dict[str, Any]:
+    """Return a column or label as it stands in the file, without what is left at its default."""
+    record: dict[str, Any] = {"name": item.name, "kind": item.kind}
+    for field in fields(item)[1:]:
+        value = getattr(item, field.name)
+        if field.name in ("low", "high"):
+            record.setdefault("range", []).append(_plain(value))
+        elif field.name == "labels":
+            record |= {"labels": dict(value)} if value else {}
+        elif isinstance(value, tuple):
+            record[field.name] = list(value)
+        elif value != field.default:
+            record[field.name] = _plain(value)
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return whole numbers as integers, which read better; they compare equal."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value
+
+
+_Reader = tuple[Callable[..., Any], frozenset[str], frozenset[str]]  # make, required, optional
+
+
+def _pair(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a constructor that takes the two ends of "range" apart."""
+
+    def build(name: Any, range: Any, **rest: Any) -> Any:
+        if not isinstance(range, list) or len(range) != 2:
+            raise ParameterError(f"column {shown(name)}, field 'range' must be a list [low, high].")
+        return make(name, range[0], range[1], **rest)
+
+    return build
+
+
+def _reader(make: Callable[..., Any], required: str = "", optional: str = "") -> _Reader:
+    """Return how one kind of column is read: its constructor and its fields."""
+    return make, frozenset({"name", "kind", *required.split()}), frozenset(optional.split())
+
+
+_COLUMNS: dict[str, _Reader] = {
+    "number": _reader(_pair(Number), "range", "missing"),
+    "category": _reader(Category, "values", "other labels"),
+    "hashed": _reader(Hashed, "buckets", "signed"),
+    "flag": _reader(Flag),
+    "ignore": _reader(Ignore),
+}
+_LABELS: dict[str, _Reader] = {
+    "number": _reader(_pair(NumberLabel), "range"),
+    "classes": _reader(ClassLabel, "values", "labels"),
+    "sign": _reader(SignLabel),
+}
+
+
+def _read(entry: Any, where: str, readers: Mapping[str, _Reader]) -> Any:
+    """Return the column or label that ``entry`` describes."""
+    if not isinstance(entry, dict):
+        raise ParameterError(f"{where} of the schema must be an object with 'name' and 'kind'.")
+    if isinstance(entry.get("name"), str):
+        where = f"{'label' if where == 'the label' else 'column'} {shown(entry['name'])}"
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in readers:
+        words = ", ".join(sorted(readers))
+        raise ParameterError(f"{where}, field 'kind' must be one of {words}; got {shown(kind)}.")
+    make, required, optional = readers[kind]
+    _check_keys(where, entry, required, optional)
+    return make(**{key: value for key, value in entry.items() if key != "kind"})
+
+
+def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
+    """Refuse a record with a field too many or too few."""
+    if not isinstance(record, dict):
+        raise ParameterError(f"{where} must be an object, got {type(record).__name__}.")
+    missing = sorted(set(required) - set(record))
+    unknown = sorted(set(record) - set(required) - set(optional))
+    if missing:
+        raise ParameterError(f"{where} lacks the field {missing[0]!r}.")
+    if unknown:
+        known = ", ".join(sorted({*required, *optional}))
+        raise ParameterError(
+            f"{where} has the unknown field {shown(unknown[0])}; known are {known}."
+        )
+
+
+def _dump(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,363 @@
+"""Raw tables. Their rows cannot be read: `Table.bounded` is the only door, and it clips.
+
+`from_arrays` takes NumPy arrays, lists, SciPy's sparse matrices and data frames; `from_frame` and
+`from_parquet` say more about columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._validate import choice
+from ...errors import DataError, ParameterError
+from ...kernels.rows import Rows, SparseRows
+from ...privacy.randomness import Randomness
+from ..block import Block, Indices, Mask, take_rows
+from ..bounds import Bounds
+from ..labels import (
+    EncodedLabels,
+    LabelRule,
+    check_declared,
+    check_kind,
+    check_type,
+    label_kind,
+    reads_text,
+)
+from ..source import MemorySource, Source
+from .arrays import (
+    as_array,
+    dense_rows,
+    is_sparse,
+    label_array,
+    list_rows,
+    numbers_of,
+    sparse_rows,
+    words_of,
+)
+
+Order = Literal["secret", "stream"]
+LabelKind = Literal["none", "number", "text", "list"]
+
+UNCHOSEN = (
+    "the rows come in an order that was not chosen by looking at them: no row decides where "
+    "another one stands"
+)
+_REMEDY: dict[type, str] = {dict: "pandas.DataFrame(X)"}  # how else to pass what is no table
+_PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
+
+
+def trusted_order(order: Order) -> tuple[str, ...]:
+    """Return what a run takes on trust about the order of the rows, for its certificate."""
+    return (UNCHOSEN,) if order == "stream" else ()
+
+
+class Table(ABC):
+    """Raw rows with a public shape. A subclass calls ``super().__init__`` and writes `_source`."""
+
+    def __init__(self, n: int, d: int, dtype: np.dtype[Any], labels: LabelKind) -> None:
+        if n < 1 or d < 1:
+            raise DataError(f"a table needs at least one row and one column, got {n} x {d}.")
+        self._n, self._d, self._dtype, self._labels = n, d, dtype, labels
+        self._encoded: EncodedLabels | None = None  # what an encoder has made of labels
+        self._origin: str | None = None
+
+    def declare(
+        self,
+        rule: LabelRule,
+        *,
+        classes: tuple[Any, ...] | None = None,
+        origin: str | None = None,
+    ) -> Table:
+        """Say how the labels were encoded; bounds that would misread them are refused.
+
+        Args:
+            rule: of the encoder.
+            classes: of its schema, whose places the labels then are.
+            origin: of the rows, where they were read from files (`dpsco.data.tables.origin`).
+        """
+        self._encoded = EncodedLabels(rule, classes)
+        self._origin = self._origin if origin is None else origin
+        return self
+
+    @property
+    def n(self) -> int:
+        """The number of rows, which is public."""
+        return self._n
+
+    @property
+    def d(self) -> int:
+        """The number of feature columns."""
+        return self._d
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the feature columns, where they are columns of a file."""
+        return None
+
+    @property
+    def once(self) -> bool:
+        """Whether the rows can be read only once, so that several passes are impossible."""
+        return False
+
+    @property
+    def origin(self) -> str | None:
+        """Which files the rows lie in, and how those are read; None for arrays and iterators.
+
+        It is another text for other files, and after any change of these. A run with a checkpoint
+        goes on with rows of the same origin only.
+        """
+        return self._origin
+
+    @property
+    def encoded(self) -> EncodedLabels | None:
+        """What an encoder has made of the labels; None where there was none."""
+        return self._encoded
+
+    @property
+    def shuffle(self) -> str:
+        """How ``order="secret"`` shuffles; from one key, two ways make two different orders."""
+        return "secret"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the features."""
+        return self._dtype
+
+    @property
+    def labels(self) -> LabelKind:
+        """What the labels are: "none", "number", "text", or "list": what the bounds declare."""
+        return self._labels
+
+    def bounded(
+        self,
+        bounds: Bounds,
+        *,
+        order: Order = "secret",
+        randomness: Randomness | None = None,
+    ) -> Source:
+        """Return the rows clipped to ``bounds``, in an order that does not depend on them.
+
+        Args:
+            bounds: public bounds on a row.
+            order: "secret" shuffles uniformly; "stream" keeps the given order, which must then not
+                have been chosen by looking at the rows.
+            randomness: where the shuffle comes from; by default a secure root of its own.
+
+        Raises:
+            DataError: the bounds do not fit the table's labels or width.
+            ParameterError: an argument has the wrong type.
+        """
+        self.check(bounds, order=order)
+        if randomness is not None and not isinstance(randomness, Randomness):
+            raise ParameterError(
+                f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
+                "Randomness.secure(), or leave it out."
+            )
+        if order == "stream":
+            return self._source(bounds, None)
+        return self._source(bounds, randomness or Randomness.secure())
+
+    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+        """Refuse bounds that do not fit, and unknown orders, from public facts: no row is read.
+
+        Raises:
+            DataError: the bounds do not fit the table's labels or width.
+            ParameterError: an argument has the wrong type.
+        """
+        if not isinstance(bounds, Bounds):
+            raise ParameterError(
+                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
+            )
+        choice("order", order, ("secret", "stream"))
+        if self._encoded is not None:
+            check_declared(bounds.label, self._encoded)
+        listed = "text" if reads_text(bounds.label) else "number"
+        named = self._encoded is not None and self._encoded.named_by(bounds.label)
+        check_kind(bounds.label, listed if named or self._labels == "list" else self._labels)
+        bounds.width(self._d)
+
+    @abstractmethod
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        """Return the rows clipped; in a uniformly random order drawn from ``shuffle`` if given."""
+
+    def __getstate__(self) -> Any:
+        raise TypeError(f"{self!r} holds raw rows and is not pickled; send what it was made from.")
+
+    def __repr__(self) -> str:
+        labels = "no labels" if self._labels == "none" else f"labels: {self._labels}"
+        return f"<{type(self).__name__}: {self._n} x {self._d}, {self._dtype}, {labels}>"
+
+
+class MemoryTable(Table):
+    """Raw rows in memory, dense or sparse; shares them with the caller until they are bounded."""
+
+    def __init__(
+        self,
+        X: Rows,
+        y: NDArray[Any] | tuple[Any, ...] | None = None,
+        missing: Mask | None = None,
+        label_type: np.dtype[Any] | None = None,  # of the column that became floats
+    ) -> None:
+        n, d = X.shape
+        super().__init__(n, d, X.dtype, "list" if isinstance(y, tuple) else label_kind(y))
+        self._X, self._y, self._missing = X, y, missing
+        self._label_type = label_type if label_type is not None else getattr(y, "dtype", None)
+
+    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+        """Refuse as every table does, and labels whose type cannot hold the declared classes."""
+        super().check(bounds, order=order)
+        check_type(bounds.label, self._label_type)
+
+    def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
+        if isinstance(self._y, tuple):
+            text = reads_text(bounds.label)
+            labels = words_of(self._y) if text else (numbers_of(self._y), None)
+            return MemoryTable(self._X, *labels)._source(bounds, shuffle)
+        if (
+            self._encoded is not None
+            and self._y is not None
+            and self._encoded.named_by(bounds.label)
+        ):
+            named = self._encoded.read(bounds.label, self._y)
+            return MemoryTable(self._X, *named)._source(bounds, shuffle)
+        order = None
+        if shuffle is not None:
+            order = shuffle.child("order of the rows").permutation(self._n)
+        sparse = isinstance(self._X, SparseRows)
+        whole = self._sparse(bounds, order) if sparse else self._dense(bounds, order)
+        return MemorySource(whole, bounds)
+
+    def _pieces(self, order: Indices | None, width: int) -> Iterator[tuple[slice, Any]]:
+        """Yield ranges of rows, and what to take for each from the raw arrays."""
+        step = max(1, _PIECE // width)
+        for start in range(0, self._n, step):
+            part = slice(start, min(start + step, self._n))
+            yield part, part if order is None else order[part]
+
+    def _raw(self, which: Any) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
+        """Return some raw rows: a slice of them shares memory, a choice is a copy."""
+        X = self._X[which] if isinstance(which, slice) else take_rows(self._X, which)
+        y = self._y[which] if isinstance(self._y, np.ndarray) else None
+        return X, y, None if self._missing is None else self._missing[which]
+
+    def _dense(self, bounds: Bounds, order: Indices | None) -> Block:
+        """Return all rows clipped, in one array that is filled a piece at a time."""
+        n = self._n
+        rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
+        labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
+        compiled = bounds.worthwhile(n, self._d)
+        for part, which in self._pieces(order, self._d):
+            block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
+            labels[part], norms[part], present[part] = block.labels, block.norms, block.present
+        return Block(rows, labels, norms, present, bounds.norm)
+
+    def _sparse(self, bounds: Bounds, order: Indices | None) -> Block:
+        """Return all rows clipped, in one set of sparse arrays that is filled likewise."""
+        assert isinstance(self._X, SparseRows)
+        n, stored = self._n, int(self._X.offsets[-1] - self._X.offsets[0])
+        room = stored + (n if bounds.intercept is not None else 0)
+        values = np.empty(room, dtype=bounds.dtype(self._dtype))
+        columns, offsets = np.empty(room, dtype=np.int32), np.zeros(n + 1, dtype=np.int64)
+        labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
+        for part, which in self._pieces(order, stored // n + 1):
+            block = bounds.apply(*self._raw(which))
+            rows, begin = block.rows, offsets[part.start]
+            assert isinstance(rows, SparseRows)
+            offsets[part.start + 1 : part.stop + 1] = rows.offsets[1:] + begin
+            values[begin : offsets[part.stop]] = rows.values
+            columns[begin : offsets[part.stop]] = rows.columns
+            labels[part], norms[part], present[part] = block.labels, block.norms, block.present
+        kept = slice(0, int(offsets[-1]))
+        whole = SparseRows(values[kept], columns[kept], offsets, bounds.width(self._d))
+        return Block(whole, labels, norms, present, bounds.norm)
+
+
+def from_arrays(X: Any, y: Any = None) -> Table:
+    """Return a table of an array, sparse matrix or frame of features, and labels if there are any.
+
+    Args:
+        X: (n, d) numbers of any type: NumPy array of any strides, SciPy sparse matrix or array of
+            any format, which is never made dense, list of rows, or a data frame (see `from_frame`)
+            whose columns are all features.
+        y: n labels: NumPy array, list, or column of a data frame, in the order of the rows. What a
+            list or an array of Python objects holds is only read when the table is bounded:
+            strings if the bounds declare classes of text, numbers otherwise.
+
+    What is missing makes a null row; so does an entry of a list, or an object in an array, that is
+    no number (or, among labels of text, no string).
+
+    Raises:
+        DataError: wrong shape or type. No error depends on a value.
+        MissingExtraError: a data frame is given, and narwhals is not installed.
+
+    >>> from_arrays([[1.0, 2.0], [3.0, 4.0]], np.array(["no", "yes"]))
+    <MemoryTable: 2 x 2, float64, labels: text>
+    """
+    return labelled_rows(raw_rows(X), y)
+
+
+def labelled_rows(rows: Rows, y: Any = None) -> MemoryTable:
+    """Return a table of rows that were read already, and labels as `from_arrays` takes them.
+
+    Raises:
+        DataError: labels of a wrong shape, type or number.
+    """
+    labels, missing = raw_labels(y)
+    if labels is not None and len(labels) != len(rows):
+        raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
+    return MemoryTable(rows, labels, missing, _column_type(y))
+
+
+def _column_type(y: Any) -> np.dtype[Any] | None:
+    """Return the type of a data frame's column of labels; None for what is none."""
+    if y is None or isinstance(y, (np.ndarray, list, tuple)):
+        return None
+    from ..schema.columns import column_type, from_library, open_series
+
+    return column_type(open_series(y)) if from_library(y) else None
+
+
+def raw_rows(X: Any) -> Rows:
+    """Return the features; the type of X says how they are read."""
+    if isinstance(X, np.ndarray):
+        return dense_rows(X)
+    if isinstance(X, (list, tuple)):
+        return list_rows(X)
+    if is_sparse(X):
+        return sparse_rows(X)
+    from ..schema.columns import from_library, number_rows, open_frame
+
+    if from_library(X):
+        data = open_frame(X, "from_arrays")
+        return number_rows(data, list(data.columns))
+    if hasattr(type(X), "__array__"):
+        return dense_rows(as_array("X", X))
+    raise DataError(
+        "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
+        f"{type(X).__name__}. Convert it first: {_REMEDY.get(type(X), 'numpy.asarray(X)')}."
+    )
+
+
+def raw_labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None]:
+    """Return labels, and which are missing where the labels cannot say so themselves."""
+    if y is None:
+        return None, None
+    if isinstance(y, np.ndarray):
+        return label_array(y), None
+    if isinstance(y, (list, tuple)):
+        return tuple(y), None
+    from ..schema.columns import from_library, label_column, open_series
+
+    if from_library(y):
+        return label_column(open_series(y), "y")
+    if hasattr(type(y), "__array__"):
+        return label_array(as_array("y", y)), None
+    raise DataError(
+        "y must be a NumPy array, a list or a column of a data frame, got "
+        f"{type(y).__name__}. Pass a list: list(y)."
+    )

@@ -1,0 +1,1 @@
+"""Files on disk: limits, reading, writing, commits of several at once."""

@@ -1,0 +1,218 @@
+"""Writing files: beside their place first, then on the disk, then renamed, one or several together.
+
+A file is regular or is not written: whatever else has a name (a device, a pipe, a socket, a link)
+is somebody's own, and renaming a draft over it would replace it. What goes wrong is a `DataError`
+that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import DataError
+from .disk import is_at, lock, write
+from .journal import DRAFT, OLD, Move, claim_of, prefix, recover, replace_all
+
+_KINDS = (
+    (stat.S_ISDIR, "Is a directory"),
+    (stat.S_ISLNK, "it is a link; name the file itself"),
+    (stat.S_ISFIFO, "it is a pipe, and no regular file"),
+    (stat.S_ISSOCK, "it is a socket, and no regular file"),
+    (stat.S_ISCHR, "it is a device, and no regular file"),
+    (stat.S_ISBLK, "it is a device, and no regular file"),
+)
+
+
+class Draft:
+    """A file beside its place, which it takes at the end; locked as long as its process lives.
+
+    Args:
+        place: where the file goes.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.path, self._handle = place, place, -1
+
+    def create(self) -> None:
+        """Make the file.
+
+        Raises:
+            DataError: no file can be written there.
+        """
+        with explained(self.place):
+            recover(self.place)
+            check_regular(self.place)
+            while not self._created():
+                pass
+
+    def _created(self) -> bool:
+        """Make and lock a file of a new name; known by name before it is there, to be dropped."""
+        name = f"{prefix(self.place)}{os.getpid()}-{time.monotonic_ns():x}{DRAFT}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | _flag("O_CLOEXEC") | _flag("O_BINARY")
+        self.path = self.place.parent / name
+        try:
+            self._handle = os.open(self.path, flags, 0o666)
+        except FileExistsError:
+            return False
+        lock(self._handle, wait=True)
+        if is_at(self.path, self._handle):
+            return True
+        os.close(self._handle)  # somebody took it for stale before it was locked
+        return False
+
+    def write(self, content: bytes) -> None:
+        """Replace what is in the draft."""
+        with explained(self.place):
+            os.ftruncate(self._handle, 0)
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            write(self._handle, content)
+
+    def sync(self) -> Move:
+        """Bring the draft to the disk, with the mode of the file that it replaces."""
+        check_regular(self.place)
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(self.path, stat.S_IMODE(os.stat(self.place).st_mode))
+        os.fsync(self._handle)
+        return Move.of(self.place, self.path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the draft still has its own name."""
+        return os.path.lexists(self.path)
+
+    def drop(self) -> None:
+        """Remove the draft, unless it has taken its place, and let go of it.
+
+        If its place is claimed, a commit was interrupted twice, and `recover` may need the draft.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            if self.path != self.place and not os.path.lexists(claim_of(self.place)):
+                os.unlink(self.path)
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            os.close(handle)
+
+
+def commit(drafts: Sequence[Draft]) -> None:
+    """Put every draft in its place, on the disk; if one cannot be, none is.
+
+    Raises:
+        DataError: one cannot be; nothing has changed.
+    """
+    if not drafts:
+        return
+    moves = []
+    for draft in drafts:
+        with explained(draft.place):
+            moves.append(draft.sync())
+    with explained(*(draft.place for draft in drafts)):
+        replace_all(moves)
+    for draft in drafts:
+        _remove_stale(draft.place)
+
+
+def drop(drafts: Sequence[Draft]) -> None:
+    """Remove drafts that have not taken their places; an interrupt does not end it half-way."""
+    try:
+        for draft in drafts:
+            draft.drop()
+    except BaseException:
+        for draft in drafts:
+            draft.drop()
+        raise
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write several files, all of them or none.
+
+    Raises:
+        DataError: one cannot be written; nothing has changed.
+    """
+    drafts: list[Draft] = []
+    try:
+        for place in files:
+            drafts.append(Draft(place))
+            drafts[-1].create()
+        for draft in drafts:
+            draft.write(files[draft.place])
+        commit(drafts)
+    finally:
+        drop(drafts)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file whole, or leave what is there.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"cannot write {path}: its text is not valid Unicode.") from None
+    write_files({Path(path): content})
+
+
+def check_regular(place: Path) -> None:
+    """Refuse to write to what is there and no regular file.
+
+    Raises:
+        DataError: it is a folder, a link, a device, a pipe or a socket.
+        OSError: nobody can tell.
+    """
+    try:
+        mode = os.lstat(place).st_mode
+    except FileNotFoundError:
+        return
+    for found, what in _KINDS:
+        if found(mode):
+            raise DataError(f"cannot write {place}: {what}.")
+
+
+@contextlib.contextmanager
+def explained(*places: Path) -> Iterator[None]:
+    """Say in words what the system refuses, and for which file."""
+    try:
+        yield
+    except OSError as problem:
+        named = [place for place in places if str(problem.filename2 or "").endswith(place.name)]
+        where = ", ".join(str(place) for place in named or places)
+        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+    except ValueError as problem:
+        if isinstance(problem, DataError):
+            raise
+        raise DataError(f"cannot write {str(places[0])!r}: {problem}.") from None  # a NUL in it
+
+
+def _remove_stale(place: Path) -> None:
+    """Remove what killed commands have left beside a file; drafts that are in use are locked."""
+    ours = re.compile(re.escape(prefix(place)) + rf"\d+-[0-9a-f]+({DRAFT}|{OLD})")
+    with contextlib.suppress(OSError):
+        found = [name for name in os.listdir(place.parent) if ours.fullmatch(name)]
+        # What was there before is needed as long as there is a claim, which is older than it.
+        claimed = os.path.lexists(claim_of(place))
+        for name in found:
+            if name.endswith(DRAFT):
+                _remove_unlocked(place.parent / name)
+            elif not claimed:
+                os.unlink(place.parent / name)
+
+
+def _remove_unlocked(draft: Path) -> None:
+    with contextlib.suppress(OSError):  # it is gone, or somebody else's
+        handle = os.open(draft, os.O_RDWR | _flag("O_NONBLOCK"))
+        try:
+            if lock(handle, wait=False):
+                os.unlink(draft)
+        finally:
+            os.close(handle)
+
+
+def _flag(name: str) -> int:
+    return int(getattr(os, name, 0))

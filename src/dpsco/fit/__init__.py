@@ -1,0 +1,1 @@
+"""The path of a fit: plan, choose, run, forecast, checkpoints."""

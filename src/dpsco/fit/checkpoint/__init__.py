@@ -1,0 +1,1 @@
+"""Runs that survive a crash."""

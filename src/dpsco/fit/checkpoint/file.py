@@ -1,0 +1,394 @@
+"""The file behind a checkpoint: SQLite's, readable by its owner alone, locked while it is used.
+
+Every write is one transaction that is on the disk when it returns. The lock belongs to the process,
+and goes with it, however it ends; `dpsco.fit.checkpoint.lock` has it. What is deleted is overwritten;
+what the disk itself keeps of old blocks is beyond this file, so keep it on an encrypted disk if
+that matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..._validate import reason, shown
+from ..._version import __version__
+from ...data.tables.origin import difference, shareable
+from ...errors import CheckpointError, DpscoError, LedgerError
+from ...files.databases import foreign_part, harden
+from ...privacy.randomness import fresh_name
+from .lock import Hold, check_private, create, in_use, place
+from .values import (
+    Floats,
+    digest_of,
+    exact_bytes,
+    from_bytes,
+    parsed,
+    plan_difference,
+    vector,
+    write,
+)
+
+SCHEMA = "dpsco.fit.checkpoint.checkpoint/3"
+NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
+_PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
+_MOST_VECTORS = 32  # of a state: solvers have up to five
+_MOST_WORDS = 200  # characters of a vector's name and shape
+_TABLES = (
+    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
+    "origin TEXT)",
+    "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
+    "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY, numbers BLOB, digest TEXT)",  # erased with it
+    "CREATE TABLE progress (round INTEGER, digest TEXT)",
+    "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
+    "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
+)
+_SETTINGS = (
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = TRUNCATE",  # in this locking mode others keep old pages, with the key
+    "PRAGMA synchronous = EXTRA",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA secure_delete = ON",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What tells a run from others."""
+
+    plan: str
+    order: str
+    origin: str | None  # of the rows, where they lie in files
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is kept of a run that is over, besides its weights."""
+
+    certificate: str
+    time: str
+    seal: str | None  # of a root that a seed made; a secure one leaves nothing behind
+
+
+@dataclass(frozen=True)
+class Glance:
+    """How far the run of a checkpoint is: ``ended`` is a time, or None if it is not over."""
+
+    rows: int
+    round: int
+    ended: str | None
+
+
+class Store:
+    """The file: what is in it, in transactions that are on the disk when they return."""
+
+    def __init__(self, path: Path) -> None:
+        path = path.absolute()  # whatever the folder of the process is later
+        self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
+        made = create(path)
+        self._hold = Hold(path, patience=_PATIENCE)
+        try:
+            with self._explained():
+                self._database = self._connected(made)
+        except BaseException:
+            self._hold.release()
+            raise
+
+    def _connected(self, made: bool) -> sqlite3.Connection:
+        """Return a connection that has the file locked."""
+        database = sqlite3.connect(
+            f"{self._path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=_PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            harden(database)
+            for setting in _SETTINGS:
+                database.execute(setting)
+            database.execute("BEGIN EXCLUSIVE")  # in this mode the lock outlives it
+            database.execute("COMMIT")
+            self._place = place(self._path)
+        except BaseException as problem:
+            if made and "locked" not in str(problem):  # else another run has begun in it
+                self._unlink()
+            database.close()
+            raise
+        return database
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written: whoever made the file died before it had a name."""
+        with self._explained():
+            found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return bool(found == (0,))
+
+    def check_private(self) -> None:
+        """Refuse a key in a file that others may read."""
+        check_private(self._path)
+
+    def begin(self, facts: Facts, secret: bytes, purse: str) -> None:
+        """Write all that a run begins with; ``purse`` is NONE or AWAITED."""
+        with self._transaction() as database:
+            for table in _TABLES:
+                database.execute(table)
+            run = fresh_name()
+            database.execute(
+                "INSERT INTO about VALUES (?, ?, ?, ?, ?, ?)",
+                (SCHEMA, __version__, run, facts.plan, facts.order, facts.origin),
+            )
+            database.execute("INSERT INTO root VALUES (?)", (secret,))
+            database.execute("INSERT INTO purse VALUES (?)", (purse,))
+            database.execute("INSERT INTO progress VALUES (0, ?)", (digest_of(run, 0, {}),))
+
+    def check(self, facts: Facts) -> str:
+        """Return the name of the run; refuse the file of another one."""
+        self._check_schema()
+        version, run, known, sequence = self._row("SELECT version, run, plan, sequence FROM about")
+        if known != facts.plan:
+            raise CheckpointError(
+                f"{self._path} is the checkpoint of another plan: "
+                f"{plan_difference(known, facts.plan)}. Resume it with its own plan, or choose "
+                "another file for this one."
+            )
+        if sequence != facts.order:
+            raise CheckpointError(
+                f"{self._path} was begun with order={shown(sequence)}, not {facts.order!r}: rows "
+                "would come twice. Resume it with its own table and order, or choose another file."
+            )
+        over = self.ending() is not None
+        self._check_origin(facts.origin, over)
+        if version != __version__ and not over:
+            raise CheckpointError(
+                f"{self._path} was begun by dpsco {reason(str(version))}, this is {__version__}, "
+                "which may draw other noise. Resume it with the version that began it."
+            )
+        return str(run)
+
+    def _check_schema(self) -> None:
+        """Refuse a file that another version of dpsco wrote in another way."""
+        with self._explained():
+            found = foreign_part(self._database, _TABLES)
+        if found is not None:
+            raise self.damaged(found)
+        (schema,) = self._row("SELECT schema FROM about")
+        if schema != SCHEMA:
+            raise CheckpointError(
+                f"{self._path} has schema {shown(schema)}, this version of dpsco reads {SCHEMA!r}. "
+                "Resume it with the version that wrote it."
+            )
+
+    def _check_origin(self, given: str | None, over: bool) -> None:
+        """Refuse rows of other files: the noise that is left was to hide the rows of these."""
+        (known,) = self._row("SELECT origin FROM about")
+        given = shareable(given) if over else given
+        if known == given:
+            return
+        try:
+            words = difference(known, given)
+        except (DpscoError, ValueError, TypeError, LookupError, ArithmeticError):
+            raise self.damaged("where its rows lie cannot be read") from None
+        why = "its result is about other rows" if over else "its noise would be used on other rows"
+        raise CheckpointError(
+            f"{self._path} is the checkpoint of another table, and {why}: {words}. A file that was "
+            "moved, copied or written again counts as another one. Put the old one back, with its "
+            "time of change, or choose another checkpoint for a new run."
+        )
+
+    def glance(self) -> Glance:
+        """Return how far the run is, without a look at its key."""
+        self._check_schema()
+        (plan,), (round,) = (
+            self._row(f"SELECT {name}") for name in ("plan FROM about", "round FROM progress")
+        )
+        ending = self.ending()
+        ended = None if ending is None else ending.time
+        try:
+            return Glance(int(parsed(plan)["n"]), int(round), ended)
+        except (DpscoError, ValueError, TypeError, KeyError):
+            raise self.damaged("its plan cannot be read") from None
+
+    def progress(self, run: str, size: int) -> tuple[int, dict[str, Floats]]:
+        """Return the round and its vectors of up to ``size`` numbers, as they were committed."""
+        number, digest = self._row("SELECT round, digest FROM progress")
+        held, longest, words = self._row(
+            "SELECT count(*), max(length(numbers)), max(length(name) + length(shape)) FROM vectors"
+        )
+        if held > _MOST_VECTORS or (longest or 0) > 8 * size or (words or 0) > _MOST_WORDS:
+            raise self.damaged("it has more or longer vectors than its plan")
+        with self._explained():
+            rows = self._database.execute("SELECT name, shape, numbers FROM vectors").fetchall()
+        try:
+            state = {str(name): vector(shape, numbers) for name, shape, numbers in rows}
+            if digest != digest_of(run, int(number), state):
+                raise ValueError("its digest does not match")
+        except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
+            raise self.damaged(f"its state cannot be read ({reason(problem)})") from None
+        return int(number), state
+
+    def root(self) -> bytes:
+        """Return the secret root of a run that is not over."""
+        self.check_private()
+        secret = self._row("SELECT secret FROM root")[0]
+        if not isinstance(secret, bytes):
+            raise self.damaged("its key cannot be read")
+        return secret
+
+    def secrets(self, run: str) -> dict[str, Floats]:
+        """Return what the rounds so far have left for later ones; not to be shown."""
+        with self._explained():
+            rows = self._database.execute("SELECT name, numbers, digest FROM secrets").fetchall()
+        try:
+            found = {str(name): from_bytes(numbers) for name, numbers, _ in rows}
+            for name, _, digest in rows:
+                if digest != digest_of(run, 0, {name: found[name]}):
+                    raise ValueError("a digest does not match")
+        except (ValueError, TypeError) as problem:
+            raise self.damaged(f"what its rounds left cannot be read ({problem})") from None
+        return found
+
+    def purse(self) -> str:
+        """Return whether an odometer watches over the run, and has paid."""
+        (state,) = self._row("SELECT state FROM purse")
+        if state not in (NONE, AWAITED, PAID):
+            raise self.damaged("whether it was paid for cannot be read")
+        return str(state)
+
+    def note_paid(self) -> None:
+        """Write down that an odometer has paid, and knows the rounds from now on."""
+        with self._transaction() as database:
+            database.execute("UPDATE purse SET state = ?", (PAID,))
+
+    def ending(self) -> Ending | None:
+        """Return what is kept of a run that is over, besides its weights."""
+        with self._explained():
+            found = self._database.execute("SELECT record, ended, seal FROM certificate").fetchone()
+        if found is None:
+            return None
+        if not all(isinstance(each, str) for each in found[:2]):
+            raise self.damaged("its result cannot be read")
+        return Ending(*found)
+
+    def commit(
+        self, round: int, state: Mapping[str, Floats], digest: str, secrets: Mapping[str, Floats]
+    ) -> None:
+        """Put a round and its vectors in the place of those of the round before it.
+
+        ``secrets`` are kept beside those of the rounds before, or in the place of their namesakes.
+
+        Raises:
+            LedgerError: the file does not stand at the round before; it is left as it is.
+        """
+        with self._transaction() as database:
+            write(database, state)
+            (run,) = self._row("SELECT run FROM about")
+            database.executemany(
+                "INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)",
+                [
+                    (name, exact_bytes(numbers), digest_of(run, 0, {name: numbers}))
+                    for name, numbers in secrets.items()
+                ],
+            )
+            query = "UPDATE progress SET round = ?, digest = ? WHERE round = ?"
+            if database.execute(query, (round, digest, round - 1)).rowcount != 1:
+                raise LedgerError(
+                    f"round {round} does not follow on what {self._path} has committed. Resume "
+                    "the run from the file."
+                )
+
+    def finish(self, kept: Mapping[str, Floats], digest: str, ending: Ending) -> None:
+        """Put the result in the place of the state; erase the key, and how large the files are."""
+        (origin,) = self._row("SELECT origin FROM about")
+        with self._transaction() as database:
+            for table in ("root", "secrets", "vectors"):
+                database.execute(f"DELETE FROM {table}")
+            write(database, kept)
+            database.execute("UPDATE progress SET digest = ?", (digest,))
+            database.execute("UPDATE about SET origin = ?", (shareable(origin),))
+            database.execute(
+                "INSERT INTO certificate VALUES (?, ?, ?)",
+                (ending.certificate, ending.time, ending.seal),
+            )
+
+    def remove(self) -> None:
+        """Remove the file; only while nothing was paid for and drawn from its root."""
+        with contextlib.suppress(CheckpointError), self._transaction() as database:
+            database.execute("DROP TABLE IF EXISTS root")
+        self._unlink()  # while it is locked, so that no other run can have begun in it
+        self._database.close()
+        self._hold.release()
+
+    def close(self) -> None:
+        """Let go of the file, and of the empty journal beside it."""
+        if os.getpid() != self._process:  # the lock is the other process's
+            return
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            for setting in ("locking_mode = NORMAL", "user_version", "journal_mode = DELETE"):
+                self._database.execute(f"PRAGMA {setting}").fetchall()
+        self._database.close()
+        self._hold.release()
+
+    def _unlink(self) -> None:
+        """Remove the journal and the file, in this order: a journal must not meet a new file."""
+        for path in (f"{self._path}-journal", self._path):
+            with contextlib.suppress(OSError):  # some systems keep a file that is open
+                os.unlink(path)
+
+    def damaged(self, what: str) -> CheckpointError:
+        """Return the refusal of a file that does not say what it should."""
+        return CheckpointError(
+            f"{self._path} is damaged, or no checkpoint: {what}. A run cannot go on without its "
+            "checkpoint: begin a new one, in another file."
+        )
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        """Return the one row that a query finds."""
+        with self._explained():
+            rows = self._database.execute(query).fetchall()
+        if len(rows) != 1:
+            raise self.damaged(f"it has {len(rows)} rows in the place of one")
+        return tuple(rows[0])
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing; on the disk when it is left."""
+        if os.getpid() != self._process:
+            raise CheckpointError(f"{self._path} must stay in the process that opened it.")
+        if place(self._path) != self._place:
+            raise CheckpointError(
+                f"{self._path} was moved, removed or replaced during the run, and nobody could go "
+                "on from what is written now. If it was moved, put it back and resume."
+            )
+        with self._lock, self._explained():
+            self._database.execute("BEGIN EXCLUSIVE")
+            try:
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in words what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as problem:
+            if "locked" in str(problem):
+                raise in_use(self._path) from None
+            if isinstance(problem, sqlite3.OperationalError) and "no such" not in str(problem):
+                raise CheckpointError(
+                    f"cannot use the checkpoint {self._path}: {problem}. Nothing more was released."
+                ) from None
+            raise self.damaged(reason(problem)) from None
+        except UnicodeDecodeError:  # SQLite quotes a name that was damaged
+            raise self.damaged("it holds text that is none") from None

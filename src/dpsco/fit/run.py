@@ -1,0 +1,409 @@
+"""plan, run, solve: the path of every fit.
+
+`plan` decides everything from public facts; `run` reads rows through a source and lets numbers
+leave through a ledger that was opened with the plan's releases; `solve` does both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from .. import _validate
+from ..data.source import Source
+from ..data.tables.table import Order, Table, from_arrays, trusted_order
+from ..errors import AssumptionError, DataError, ParameterError
+from ..files import limits as _limits
+from ..files.reading import parse_json
+from ..privacy.budget import Adjacency, Budget
+from ..privacy.ledger import Ledger, Purse, RunPurse
+from ..privacy.odometer.payment import told
+from ..privacy.randomness import Randomness
+from ..problem import Problem
+from ..solvers import get, registry
+from ..solvers.base import (
+    CALIBRATIONS,
+    BasePlan,
+    Progress,
+    Result,
+    Solver,
+    check_cost,
+    warn_of_notes,
+)
+from ..solvers.engine import BatchPlan, RoundRun, Stepper, advance
+from .checkpoint.checkpoint import Checkpoint, sequence
+
+
+def plan(
+    problem: Problem,
+    *,
+    n: int,
+    d: int,
+    budget: Budget,
+    solver: str = "auto",
+    calibration: str = "tight",
+    options: Mapping[str, Any] | None = None,
+) -> BasePlan:
+    """Return everything that a fit will do, decided without data.
+
+    Args:
+        problem: what is minimised.
+        n: number of rows, which is public.
+        d: number of features of a row, without the intercept.
+        budget: what may be spent.
+        solver: a key of the registry, or "auto" for the best one by predicted risk.
+        calibration: "tight" (proved bounds, computed numerically), "conjectured" (bounds that are
+            checked numerically only, listed as trusted), or "paper" (published constants, where
+            the accountant confirms them).
+        options: settings of the solver's own, such as {"rounds": 50}.
+
+    Raises:
+        AssumptionError: the solver's theorem does not cover the problem, or the published constants
+            do not suffice.
+        ParameterError: an argument is out of range.
+
+    >>> import dpsco as dp
+    >>> problem = dp.Problem(loss=dp.losses.Hinge(), bounds=dp.Bounds(1.0, label="sign"))
+    >>> made = plan(problem, n=10_000, d=5, budget=dp.ApproxDP(1.0, 1e-8), solver="noisy_gd")
+    >>> made.cost.epsilon(1e-8) <= 1.0
+    True
+    """
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
+    if not isinstance(budget, Budget):
+        raise ParameterError(
+            f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
+        )
+    _validate.choice("calibration", calibration, CALIBRATIONS)
+    if solver == "auto":
+        from .choose import choose
+
+        solver = choose(problem, n=n, d=d, budget=budget, calibration=calibration)
+    chosen = get(solver)
+    _check_needs(chosen, problem, n, d, budget, calibration)
+    settings = _check_options(chosen, {} if options is None else options)
+    made = chosen.plan(problem, n=n, d=d, budget=budget, calibration=calibration, **settings)
+    return check_cost(made)
+
+
+def run(
+    plan: BasePlan,
+    data: Table | Source | tuple[Any, ...],
+    *,
+    order: Order = "secret",
+    randomness: Randomness | None = None,
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> Result:
+    """Carry out a plan on private rows.
+
+    Args:
+        plan: from `plan`.
+        data: a table of `dpsco.data`, a pair (X, y), or a source with the plan's bounds.
+        order: "secret" shuffles the rows of a table; "stream" keeps the given order, which must
+            not have been chosen by looking at the rows: the certificate lists it as trusted.
+        randomness: secure by default; a seeded one marks the certificate as reproducible.
+        odometer: pays for the run out of a shared budget.
+        progress: called with (rounds done, rounds in all); it sees public numbers only.
+        checkpoint: a file that brings the run over a crash. If it is not there the run begins, and
+            makes it; if it is there the run goes on where it stopped, on the same rows in the same
+            order; if that run was over its result is returned, with a warning. A table of files
+            must be of those it was begun on, unchanged. It is secret while the run lasts.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used, is in use, or is another run's.
+        DataError: the table has another shape than the plan, or other bounds.
+        LedgerError: executed and planned releases differ; nothing is returned.
+    """
+    table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
+    with told(odometer, checkpoint):
+        if checkpoint is not None:
+            stepper = _check_resumable(plan, table, order)
+            purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+            with Checkpoint(
+                checkpoint,
+                plan,
+                order=sequence(table, order),
+                origin=table.origin if isinstance(table, Table) else None,
+                randomness=randomness,
+                odometer=purse,
+            ) as kept:
+                return _go_on(plan, table, stepper, kept, order=order, progress=progress)
+        randomness = Randomness.secure() if randomness is None else randomness
+        ledger = Ledger(
+            plan.releases(),
+            plan.budget,
+            randomness=randomness,
+            enforced=plan.enforced,
+            trusted=(*plan.trusted, *_unchecked_order(table, order)),
+            odometer=odometer,
+            label=plan.solver,
+        )
+        if isinstance(table, Table):
+            table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
+        return execute(plan, table, ledger, progress=progress)
+
+
+def prepare(
+    plan: BasePlan,
+    data: Table | Source | tuple[Any, ...],
+    *,
+    order: Order = "secret",
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+) -> Table | Source:
+    """Return the data as a table or source; refuse all that public facts can refuse.
+
+    No row is read, so whoever opens a ledger afterwards pays for nothing that cannot be run.
+    Arguments as in `run`.
+    """
+    if not isinstance(plan, BasePlan):
+        raise ParameterError(f"run needs a plan from dpsco.plan(...), got {type(plan).__name__}.")
+    table: Table | Source = as_table(data)
+    _check_plan(plan)
+    _check_shape(plan, table)
+    _validate.choice("order", order, ("secret", "stream"))
+    if isinstance(table, Table):
+        if table.once and get(plan.solver).stepper is None:
+            raise ParameterError(
+                f"the rows of {table!r} come once, and {plan.solver} may need them again. Solvers "
+                f"of one pass: {_one_pass()}. Or keep the rows: from_arrays, from_parquet."
+            )
+        table.check(plan.problem.bounds, order=order)
+    check_helpers(odometer, progress)
+    return table
+
+
+def execute(
+    plan: BasePlan, source: Source, ledger: Ledger, *, progress: Progress | None = None
+) -> Result:
+    """Carry out a plan on an open ledger, and close it.
+
+    Args:
+        plan: whose releases are due.
+        source: rows within the plan's bounds.
+        ledger: opened with the plan's releases, and whatever was released before.
+        progress: as in `run`.
+
+    Raises:
+        DataError: the source has another shape than the plan, or other bounds.
+        LedgerError: executed and planned releases differ; nothing is returned.
+    """
+    _check_shape(plan, source)
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        weights = get(plan.solver).run(plan, source, ledger, progress or _silent)
+    certificate = ledger.close()
+    return Result(np.asarray(weights, dtype=float), certificate, plan, plan.trace())
+
+
+def _go_on(
+    plan: BasePlan,
+    table: Table | Source,
+    stepper: Callable[[Any], Stepper],
+    kept: Checkpoint,
+    *,
+    order: Order,
+    progress: Progress | None,
+) -> Result:
+    """Carry out the rounds of a plan that its checkpoint has not seen, and keep the result."""
+    if (stored := kept.stored_result()) is not None:
+        return stored
+    ledger = kept.open_ledger(trusted=_unchecked_order(table, order))
+    if isinstance(table, Table):
+        table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)
+    _check_shape(plan, table)
+    going = RoundRun(cast(BatchPlan, plan), stepper(plan), ledger)
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        kept.resume(going)
+        advance(going, table, progress or _silent, committed=kept.commit)
+        return kept.finish(going, ledger)
+
+
+def solve(
+    problem: Problem,
+    data: Table | Source | tuple[Any, ...],
+    budget: Budget,
+    *,
+    solver: str = "auto",
+    calibration: str = "tight",
+    options: Mapping[str, Any] | None = None,
+    order: Order = "secret",
+    randomness: Randomness | None = None,
+    odometer: Purse | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> Result:
+    """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
+    table = as_table(data)
+    if not isinstance(table, (Table, Source)):
+        raise ParameterError(
+            f"solve needs a table of dpsco.data or a pair (X, y), got {type(data).__name__}."
+        )
+    d = table.d
+    if isinstance(table, Source) and isinstance(problem, Problem):
+        d -= problem.bounds.intercept is not None
+    if solver == "auto" and (checkpoint is not None or getattr(table, "once", False)):
+        from .choose import choose_one_pass
+
+        solver = choose_one_pass(calibration=calibration, options=options)
+    how: dict[str, Any] = {"solver": solver, "calibration": calibration, "options": options}
+    made = plan(problem, n=table.n, d=d, budget=budget, **how)
+    warn_of_notes(made, stacklevel=2)
+    helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
+    return run(made, table, order=order, checkpoint=checkpoint, **helpers)
+
+
+def load_plan(text: str | bytes) -> BasePlan:
+    """Return the plan that `BasePlan.to_json` wrote; its needs and its cost are checked again.
+
+    Raises:
+        AssumptionError: the file was changed, and the solver's theorem does not cover what it says
+            now, or it costs more than its budget.
+        ParameterError: this is no plan.
+    """
+    from ..solvers.serialization import check_types, decode
+
+    try:
+        record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
+        made = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
+        check_types(made)
+        _check_plan(made)
+        _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
+        return check_cost(made)
+    except AssumptionError as problem:
+        raise AssumptionError(_validate.reason(problem, longest=1000)) from None
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:
+        why = f"this is not a plan of dpsco: {_validate.reason(problem, longest=1000)}"
+        raise ParameterError(why) from None
+
+
+def _check_plan(plan: BasePlan) -> None:
+    """Refuse a plan that its solver would not have made, whoever wrote or changed it."""
+    solver = get(plan.solver)
+    if not isinstance(plan, solver.plan_type):
+        raise ParameterError(f"{plan.solver} does not run a {type(plan).__qualname__}.")
+    if not isinstance(plan.problem, Problem) or not isinstance(plan.budget, Budget):
+        raise ParameterError("a plan needs a Problem and a budget such as ApproxDP(1.0, 1e-6).")
+    _validate.choice("calibration", plan.calibration, CALIBRATIONS)
+    _check_needs(solver, plan.problem, plan.n, plan.d, plan.budget, plan.calibration)
+
+
+def _check_needs(
+    solver: Solver, problem: Problem, n: int, d: int, budget: Budget, calibration: str
+) -> None:
+    """Refuse what the solver's theorem does not cover; name solvers that do."""
+    facts = problem.facts(n, d)
+    if facts.distance == 0.0:
+        raise AssumptionError(f"there is nothing to fit: {problem.domain!r} holds a single point.")
+    reasons = solver.refusals(facts, budget)
+    if calibration not in solver.calibrations and not reasons:
+        words = ", ".join(map(repr, solver.calibrations))
+        reasons = (f"it has calibration {words}, not {calibration!r}",)
+    if not reasons:
+        return
+    others = [
+        key
+        for key, other in registry().items()
+        if calibration in other.calibrations and not other.refusals(facts, budget)
+    ]
+    instead = f"Solvers that apply: {', '.join(others)}." if others else "No solver here applies."
+    raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
+
+
+def as_table(data: Any) -> Any:
+    """Return the table that a pair (X, y), or (X,) without labels, stands for."""
+    if not isinstance(data, tuple):
+        return data
+    if len(data) not in (1, 2):
+        raise ParameterError(f"data must be a pair (X, y), or (X,); got {len(data)} parts.")
+    return from_arrays(*data)
+
+
+def check_helpers(odometer: Any, progress: Any) -> None:
+    """Refuse an odometer that cannot pay and a progress that cannot be called."""
+    if getattr(getattr(odometer, "budget", None), "adjacency", None) is Adjacency.ADD_REMOVE:
+        raise AssumptionError(
+            "the odometer's budget hides the number of rows (add_remove), which a plan makes "
+            "public. Keep an odometer of replace_one or zero_out for fits."
+        )
+    if odometer is not None and not callable(getattr(odometer, "spend", None)):
+        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
+    if progress is None:
+        return
+    try:
+        inspect.signature(progress).bind(1, 1)
+    except TypeError:
+        raise ParameterError(
+            f"progress must be a function of (done, total), got {_validate.shown(progress)}."
+        ) from None
+    except ValueError:  # a built-in without a signature
+        return
+
+
+def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
+    """Return what is taken on trust about the order; a source has one that nobody here knows."""
+    return trusted_order("stream" if isinstance(table, Source) else order)
+
+
+def _check_resumable(
+    plan: BasePlan, table: Table | Source, order: Order
+) -> Callable[[Any], Stepper]:
+    """Return the solver's stepper; refuse runs that could not go on after a crash."""
+    stepper = get(plan.solver).stepper
+    if stepper is None:
+        raise ParameterError(
+            f"{plan.solver} cannot keep a checkpoint: it does not take one noisy sum a batch, so "
+            f"there is nothing to keep between its releases. Solvers that can: {_one_pass()}."
+        )
+    if isinstance(table, Source) and order != "stream":
+        raise ParameterError(
+            "a source has an order of its own, which a later process could not find again, and "
+            "rows would count twice. Pass the table that it was made from; or, if its rows always "
+            "come in the same order, say order='stream'."
+        )
+    return stepper
+
+
+def _one_pass() -> str:
+    """Return the solvers that ask for each batch once, by name."""
+    return ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
+
+
+def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
+    """Refuse options that the solver does not have."""
+    if not isinstance(options, Mapping):
+        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
+    known = solver.options
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        has = ", ".join(known) if known else "none"
+        raise ParameterError(f"{solver.key} has no option {unknown[0]!r}; its options are: {has}.")
+    return dict(options)
+
+
+def _check_shape(plan: BasePlan, table: Any) -> None:
+    """Refuse a table that is not the one planned for."""
+    if not isinstance(table, (Table, Source)):
+        raise ParameterError(
+            f"run needs a table of dpsco.data or a pair (X, y), got {type(table).__name__}."
+        )
+    width = plan.facts.columns if isinstance(table, Source) else plan.d
+    if (table.n, table.d) != (plan.n, width):
+        raise DataError(
+            f"the plan is for {plan.n} rows of {width} columns, the table has {table.n} of "
+            f"{table.d}. Make a plan with the table's own n and d."
+        )
+    if isinstance(table, Source) and table.bounds != plan.problem.bounds:
+        raise DataError(
+            f"the plan is for {plan.problem.bounds}, but the source's rows are within "
+            f"{table.bounds}."
+        )
+
+
+def _silent(done: int, total: int) -> None:
+    """Report nothing."""

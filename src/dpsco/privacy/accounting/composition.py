@@ -1,0 +1,385 @@
+"""From releases to their cost: epsilon(delta), delta(epsilon), mu and the whole curve.
+
+One rule composes everything: a release costs only the rows that it touches, so the releases that
+touch a row are composed, and the cost of a run is that of its worst row. Gaussian releases compose
+in closed form and exactly. For other mixtures every bound that applies is computed (Renyi, pure,
+PLD, shuffling) and the best one counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from ... import _validate
+from ...errors import AssumptionError
+from ...files.limits import MOST_RELEASES
+from ..budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
+from ..mechanisms.releases import Composition, Release, RepeatedSelectionRelease, flatten
+from ..mechanisms.repeated_selection.loss import repeated_charge
+from . import gaussian, pld, renyi
+from . import group_privacy as units
+from .renyi import randomised_response_delta
+from .row_groups import heaviest_group, largest_groups
+from .rules import Charge, Profile, charge, lone_profile
+
+Charges = tuple[tuple[Charge, int], ...]
+
+_MOST_GROUPS = 256  # kinds of rows of one run: each is composed by itself, in milliseconds
+_MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
+_NUMERICAL = (pld.PoissonLoss, pld.SampledLoss, pld.RepeatedLoss)  # no Renyi curve of their own
+_MOST_RESPONSES = 1_000_000  # randomised responses whose exact composition is summed
+
+
+def cost(
+    releases: Release | Composition | Iterable[Release | Composition],
+    *,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    unit: Unit | None = None,
+) -> Cost:
+    """Return what the releases cost the worst row (or the worst unit of several rows).
+
+    >>> from dpsco.privacy.mechanisms.releases import GaussianRelease
+    >>> one = cost(GaussianRelease(1.0, 10.0, rows=(0, 100)), adjacency="zero_out")
+    >>> twice = cost(GaussianRelease(1.0, 10.0, rows=(0, 100), count=4), adjacency="zero_out")
+    >>> round(one.mu, 6), round(twice.mu, 6)
+    (0.1, 0.2)
+    """
+    adjacency = Adjacency.parse(adjacency)
+    unit = unit or Unit()
+    flat = flatten(releases)
+    if not flat:
+        return Cost((RowCost(()),), unit.rows, alike=True)
+    if len(flat) > MOST_RELEASES:
+        raise AssumptionError(
+            f"{len(flat):,} different releases are more than the {MOST_RELEASES:,} that are "
+            "accounted for. Use fewer, larger batches."
+        )
+    parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
+    if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
+        raise AssumptionError(
+            "under add_remove every release must touch the same rows, because a row more or less "
+            "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
+        )
+    charges = _charges(flat, adjacency)
+    ranges = [release.rows for release in flat]
+    if all(item.mu is not None for item, _ in charges):
+        worst = RowCost(_worst_gaussian(charges, ranges))
+        return Cost((worst,), unit.rows, alike=len(set(ranges)) == 1)
+    touching = largest_groups(ranges)
+    groups = {  # rows that the same charges fall on cost the same
+        tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
+        for group in touching
+    }
+    if len(groups) > _MOST_GROUPS:
+        raise AssumptionError(
+            f"the releases fall on {len(groups):,} different kinds of rows, and at most "
+            f"{_MOST_GROUPS} are accounted for one by one. Let them touch the same rows."
+        )
+    rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
+    return Cost(tuple(rows), unit.rows, alike=len(touching) == 1)
+
+
+def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
+    """Return the cost of several runs on one table, each of which may order the rows its own way.
+
+    The worst row of one run may be the worst of every other, so all pairings are composed; where
+    they would be too many, each run is charged all that any of its rows was charged.
+    """
+    combined: list[Charges] = [()]
+    for run in costs:
+        groups = [row.charges for row in run.rows]
+        if len(combined) * len(groups) > _MOST_PAIRINGS:
+            groups = [_union(groups)]
+        combined = [before + group for before in combined for group in groups]
+    alike = all(run.alike for run in costs)
+    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows, alike)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run costs, every number rounded up.
+
+    ``rows`` has one entry for each set of releases that some row is touched by; ``unit_rows`` rows
+    are protected together, by group privacy or all at once. ``alike`` says that all releases touch
+    the same rows: rows of one unit cannot be touched by one release here and another there.
+    """
+
+    rows: tuple[RowCost, ...]
+    unit_rows: int = 1
+    alike: bool = False
+
+    @property
+    def mu(self) -> float | None:
+        """The exact Gaussian parameter, or None if some release is not Gaussian."""
+        return self._worst([row.mu for row in self.rows], self.unit_rows)
+
+    @property
+    def rho(self) -> float | None:
+        """The zCDP parameter, or None if some release has none."""
+        group = self._worst([row.rho for row in self.rows], self.unit_rows**2)
+        direct = self._together.rho if self._together else None  # then a group has one too
+        return group if group is None or direct is None else min(group, direct)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The pure epsilon; infinite if some release is never purely private."""
+        return self.unit_rows * max(row.pure for row in self.rows)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon proved at ``delta``."""
+        delta = _validate.probability("delta", delta)
+        if self.unit_rows == 1:
+            return max(row.epsilon(delta) for row in self.rows)
+        return min(bound.epsilon(delta) for bound in self._unit_bounds())
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta proved at ``epsilon``."""
+        epsilon = _validate.non_negative("epsilon", epsilon)
+        if self.unit_rows == 1:
+            return max(row.delta(epsilon) for row in self.rows)
+        return min(bound.delta(epsilon) for bound in self._unit_bounds())
+
+    def curve(self, deltas: Sequence[float]) -> list[tuple[float, float]]:
+        """Return pairs (delta, epsilon)."""
+        return [(delta, self.epsilon(delta)) for delta in deltas]
+
+    def satisfies(self, budget: Budget) -> bool:
+        """Say whether the cost is within the budget; not even rounding may exceed it."""
+        spent, allowed = self.against(budget)
+        return spent <= allowed
+
+    def against(self, budget: Budget) -> tuple[float, float]:
+        """Return what is spent and what is allowed, in the budget's own currency."""
+        if isinstance(budget, ApproxDP):
+            return self.epsilon(budget.delta), budget.epsilon
+        if isinstance(budget, PureDP):
+            return self.pure_epsilon, budget.epsilon
+        if isinstance(budget, ZCDP):
+            return math.inf if self.rho is None else self.rho, budget.rho
+        if isinstance(budget, GDP):
+            return math.inf if self.mu is None else self.mu, budget.mu
+        raise AssumptionError(f"no rule to check a budget of type {type(budget).__name__}.")
+
+    def _unit_bounds(self) -> list[Bound]:
+        """Return the bounds of a unit, whose rows may be touched by different releases.
+
+        Each one covers every mixture of rows: a parameter that all rows have, at its worst, scaled
+        to the unit; the worst row's delta at each epsilon, through group privacy; all rows at once.
+        """
+        if self.mu is not None:
+            return [_gaussian_bound(self.mu)]  # exact, so nothing else can be better
+        found = [_inverted(self._group_delta)]
+        if self.rho is not None:
+            found.append(_renyi_bound(renyi.zcdp(self.rho)))
+        if self.pure_epsilon < math.inf:
+            found.append(_pure_bound(self.pure_epsilon))
+        return found + (self._together.bounds if self._together else [])
+
+    def _group_delta(self, epsilon: float) -> float:
+        """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
+        worst = max(row.delta(epsilon / self.unit_rows) for row in self.rows)
+        return units.group_delta(worst, epsilon, self.unit_rows)
+
+    @cached_property
+    def _together(self) -> RowCost | None:
+        """What all rows of a unit cost at once, if the same releases touch every row."""
+        single = self.rows[0].charges if self.alike and self.unit_rows > 1 else ()
+        charges = units.together(single, self.unit_rows)
+        return RowCost(charges) if charges else None
+
+    @staticmethod
+    def _worst(values: list[float | None], factor: int) -> float | None:
+        known = [value for value in values if value is not None]
+        return factor * max(known) if len(known) == len(values) else None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proved privacy curve, read in both directions."""
+
+    epsilon: Callable[[float], float]
+    delta: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """What all releases that touch one row cost it together."""
+
+    charges: Charges
+
+    @cached_property
+    def mu(self) -> float | None:
+        """Exact Gaussian composition: the root of the sum of squares."""
+        if any(item.mu is None for item, _ in self.charges):
+            return None
+        squares = math.fsum(
+            count * (item.mu or 0.0) * (item.mu or 0.0) for item, count in self.charges
+        )
+        return math.sqrt(squares) * (1 + 2.0**-50)
+
+    @cached_property
+    def rho(self) -> float | None:
+        """The sum of the zCDP parameters."""
+        if any(item.rho is None for item, _ in self.charges):
+            return None
+        total = math.fsum(count * (item.rho or 0.0) for item, count in self.charges)
+        return total * (1 + 2.0**-50)
+
+    @cached_property
+    def pure(self) -> float:
+        """The sum of the pure epsilons."""
+        return sum(count * item.pure for item, count in self.charges) * (1 + 2.0**-50)
+
+    @cached_property
+    def curve(self) -> renyi.Curve | None:
+        """The sum of the Renyi curves."""
+        pairs = [(item.curve, count) for item, count in self.charges if item.curve]
+        return renyi.compose(pairs) if len(pairs) == len(self.charges) else None
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon over all bounds that apply."""
+        return min(bound.epsilon(delta) for bound in self.bounds)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta over all bounds that apply."""
+        return min(bound.delta(epsilon) for bound in self.bounds)
+
+    @cached_property
+    def bounds(self) -> list[Bound]:
+        """Every bound that covers all of the releases; refuse a mixture that none covers."""
+        if self.mu is not None:
+            return [_gaussian_bound(self.mu)]
+        found = []
+        if self.pure < math.inf:
+            found += [_pure_bound(self.pure), *self._responses()]
+        if self.curve is not None:
+            found.append(_renyi_bound(self.curve))
+        if (alone := lone_profile(self.charges)) is not None:
+            found.append(_profile_bound(alone))
+        return found or [self.numerical()]
+
+    def numerical(self) -> Bound:
+        """Return the bound of the privacy loss distribution, from dp-accounting."""
+        losses = tuple((item.pld, count) for item, count in self.charges if item.pld is not None)
+        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in losses)
+        sampled = any(isinstance(a, _NUMERICAL) for a, _ in losses)
+        if len(losses) < len(self.charges) or (mixed and sampled):
+            raise AssumptionError(
+                "no accountant covers this mixture on the same rows: sampled releases need a "
+                "privacy loss distribution, and generalized Gaussian ones have none; "
+                "an average over random hits goes with Gaussian releases, once. Let them touch "
+                "different rows, or use Gaussian noise throughout."
+            )
+        composed = pld.Composed(losses)
+        return Bound(composed.epsilon, composed.delta)
+
+    def _responses(self) -> list[Bound]:
+        """Exact composition of equal purely private releases, each dominated by a coin."""
+        sizes = {item.pure for item, _ in self.charges}
+        total = sum(count for _, count in self.charges)
+        if len(sizes) > 1 or not 2 <= total <= _MOST_RESPONSES:
+            return []
+        e0 = sizes.pop()
+        return [_inverted(lambda eps: randomised_response_delta(eps, e0, total))]
+
+
+def _gaussian_bound(mu: float) -> Bound:
+    return Bound(lambda delta: gaussian.epsilon(delta, mu), lambda eps: gaussian.delta(eps, mu))
+
+
+def _pure_bound(pure: float) -> Bound:
+    return Bound(lambda _: pure, lambda eps: 0.0 if eps >= pure else 1.0)
+
+
+def _renyi_bound(curve: renyi.Curve) -> Bound:
+    return Bound(
+        lambda delta: renyi.epsilon(curve, delta),
+        lambda eps: max(math.exp(renyi.log_delta(curve, eps)), 5e-324),
+    )
+
+
+def _profile_bound(profile: Profile) -> Bound:
+    if profile.epsilon is None:
+        return _inverted(profile.delta)
+    return Bound(profile.epsilon, profile.delta)
+
+
+def _inverted(delta_of: Callable[[float], float]) -> Bound:
+    return Bound(lambda delta: _least_epsilon(delta_of, delta), delta_of)
+
+
+def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """Return the least epsilon whose delta is at most ``delta``, from above."""
+    low, above = 0.0, delta_of(0.0)
+    if above <= delta:
+        return 0.0
+    high, below = 1.0, delta_of(1.0)
+    while not below <= delta:
+        low, above, high = high, below, 2 * high
+        below = delta_of(high)
+        if high > 1e9:
+            return math.inf
+    reach = 0.02  # how far from the interpolated root to look, as a share of the bracket
+    while (width := high - low) > 1e-12 * high:
+        guess = 0.5 * (low + high)
+        if below > 0:  # log delta is nearly straight over a short bracket
+            guess = low + width * math.log(above / delta) / math.log(above / below)
+        near = max(reach * width, 3e-13 * high)
+        for point in (guess + near, guess - near, None):
+            if point is None:
+                point = 0.5 * (low + high) if high - low > 0.5 * width else low
+            if low < point < high:
+                value = delta_of(point)
+                if value <= delta:
+                    high, below = point, value
+                else:
+                    low, above = point, value
+        reach = 0.05 * reach if high - low < 0.3 * width else 0.02
+    return high
+
+
+def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, int]]) -> Charges:
+    """Return the charges of the row with the largest sum of squares."""
+    if len(set(ranges)) == 1:
+        return tuple(charges)
+    squares = [count * (item.mu or 0.0) ** 2 for item, count in charges]
+    return tuple(charges[i] for i in heaviest_group(ranges, squares))
+
+
+def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Charge, int]]:
+    """Return each release's charge and count; equal ones on other rows share one object."""
+    known: dict[Release, Charge] = {}
+    found = []
+    for release in flat:
+        moved = release.once()
+        if isinstance(moved, RepeatedSelectionRelease):
+            known.setdefault(moved, _repeated(moved, adjacency))
+        elif moved.rows[0]:
+            moved = dataclasses.replace(moved, rows=(0, moved.row_count))
+        if moved not in known:
+            known[moved] = charge(moved, adjacency)
+        found.append((known[moved], release.count))
+    return found
+
+
+@lru_cache(maxsize=64)  # a plan, its ledger and its reader ask for the same
+def _repeated(release: RepeatedSelectionRelease, adjacency: Adjacency) -> Charge:
+    """Return the charge of a repeated selection, from the cost of each alternative."""
+    single = [cost(each, adjacency=adjacency) for each in dict.fromkeys(release.alternatives)]
+    return repeated_charge([row for each in single for row in each.rows], release.runs)
+
+
+def _union(groups: list[Charges]) -> Charges:
+    """Return every charge as often as the group that has it most often."""
+    items = {id(item): item for group in groups for item, _ in group}
+    most = dict.fromkeys(items, 0)
+    for group in groups:
+        own = dict.fromkeys(items, 0)
+        for item, count in group:
+            own[id(item)] += count
+        most = {key: max(most[key], own[key]) for key in items}
+    return tuple((items[key], count) for key, count in most.items())

@@ -1,0 +1,1 @@
+"""What may leave, one mechanism each."""

@@ -1,0 +1,1 @@
+"""Correlated noise for prefix sums."""

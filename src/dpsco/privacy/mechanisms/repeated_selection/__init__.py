@@ -1,0 +1,1 @@
+"""The best of a secret number of runs."""

@@ -1,0 +1,194 @@
+"""What the page says in plain language, whatever the run was."""
+
+from __future__ import annotations
+
+from ..data.counts import RowCount
+from ..models.linear import LinearModel
+from ..privacy.budget import Adjacency, Unit
+from ..solvers.base import BasePlan
+
+NEIGHBOURS: dict[Adjacency, str] = {
+    Adjacency.REPLACE_ONE: (
+        "The output is compared with what it would have been had the data of {who} been exchanged "
+        "for anything else. The number of rows is public."
+    ),
+    Adjacency.ZERO_OUT: (
+        "The output is compared with what it would have been had the data of {who} been blanked "
+        "out, so that it contributes nothing. The number of rows is public."
+    ),
+    Adjacency.ADD_REMOVE: (
+        "The output is compared with what it would have been with the data of {who} added to the "
+        "table or taken out of it. The number of rows is protected too."
+    ),
+}
+
+QUESTION: dict[Adjacency, str] = {
+    Adjacency.REPLACE_ONE: "whether the table holds the data of {who}, or something else instead",
+    Adjacency.ZERO_OUT: "whether the data of {who} was used, or blanked out",
+    Adjacency.ADD_REMOVE: "whether the data of {who} is in the table",
+}
+
+RELEASES: dict[str, str] = {
+    "gaussian": "A sum over rows, with Gaussian noise",
+    "generalized_gaussian": "A sum over rows, with noise shaped to the norm of a row",
+    "selection": "The best of several public candidates, chosen with noise on the scores",
+    "prefix_sum": "Running sums over rows, with correlated Gaussian noise",
+    "poisson_gaussian": "A sum over a secret random sample of rows, with Gaussian noise",
+    "fixed_size_gaussian": "A sum over a secret random sample of fixed size, with Gaussian noise",
+    "shuffled": "One noisy report for each row, in secret order",
+    "stable_gaussian": "The outcome of a stable algorithm, with Gaussian noise",
+    "stable_gamma": "The outcome of a stable algorithm, with noise of Gamma length",
+    "random_hits": "The outcome of steps on secretly drawn rows, with Gaussian noise",
+    "repeated_selection": "The best of a secret number of private runs",
+    "objective_perturbation": "The minimiser of the loss with a random tilt",
+}
+
+MODELS: dict[str, str] = {
+    "logistic": "logistic regression",
+    "svc": "support vector classification",
+    "linear": "linear regression (least squares)",
+    "huber": "Huber regression",
+    "quantile": "quantile regression",
+    "absolute": "regression by least absolute residuals",
+    "epsilon_insensitive": "support vector regression",
+}
+
+LOSSES: dict[str, str] = {
+    "Logistic": "logistic loss",
+    "Softmax": "cross-entropy",
+    "Hinge": "hinge loss",
+    "SquaredHinge": "squared hinge loss",
+    "QHinge": "hinge loss raised to a power",
+    "OneVersusRest": "hinge loss of each class against the others",
+    "Squared": "squared error",
+    "Huber": "Huber loss",
+    "Pinball": "pinball loss",
+    "Absolute": "absolute error",
+    "Insensitive": "absolute error beyond a width",
+    "SquaredDistance": "squared distance",
+}
+
+MEASURED_ON: dict[str, str] = {
+    "public": "These rows are public, so that the numbers cost no privacy.",
+    "paid": (
+        "These rows are private. The numbers carry noise, and were paid for out of a budget; this "
+        "certificate covers them only if they are among its releases."
+    ),
+    "unpaid": (
+        "These rows are private and the numbers are exact: nothing protects those rows here, and "
+        "the certificate does not cover them. Keep the numbers to yourself, or take them out "
+        "before the report is passed on."
+    ),
+}
+
+SEEDED = (
+    "Reproducible: the guarantee holds only while the seed is secret. This run drew its noise from "
+    "a given seed. Whoever knows or guesses that seed can take the noise away. Use seeds for tests "
+    "only."
+)
+
+NOT_COVERED: tuple[tuple[str, str], ...] = (
+    (
+        "Choices made by looking at the rows",
+        "Bounds, settings, categories or the solver must come from public knowledge. If somebody "
+        "chose them by looking at the private rows, that choice is not protected.",
+    ),
+    (
+        "Other uses of the same data",
+        "Every further model, statistic or report on the same people adds to the cost. An odometer "
+        "keeps the sum; this report speaks of one run only.",
+    ),
+    (
+        "Facts about the whole population",
+        "If the model shows that smokers fall ill more often, that can be held against a smoker, "
+        "in the table or not. The guarantee is about the effect of taking part.",
+    ),
+    (
+        "The holder of the rows",
+        "The data is in the clear on the machine that runs the fit. Whoever runs it is trusted, "
+        "with an unmodified program, and so is the machine: memory, swap, logs.",
+    ),
+    (
+        "Timing and floating point",
+        "How much a run computes is planned, but for the milestones that the certificate lists; "
+        "time within a pass is not, so nobody may time the run from outside. What leaves lies on a "
+        "public lattice, where Gaussian noise and selections have their exact law.",
+    ),
+    (
+        "A forged certificate",
+        "Verification recomputes the cost of the releases that the certificate lists. It cannot "
+        "know whether these are the ones that ran; the digest is no signature.",
+    ),
+)
+
+GLOSSARY: tuple[tuple[str, str], ...] = (
+    (
+        "Certificate",
+        "A file that lists every release of a run and claims what they cost. Anybody can recompute "
+        "the claims from it, without the data.",
+    ),
+    (
+        "Clipping",
+        "Shortening a row, or its influence on a step, to a public bound, so that no row matters "
+        "more than the noise can hide.",
+    ),
+    (
+        "Delta (δ)",
+        "The slack: a bound on the chance that a run reveals more than epsilon allows. It should "
+        "be far below one over the number of rows.",
+    ),
+    (
+        "Epsilon (ε)",
+        "How much the probability of anything observable can change because of one protected "
+        "unit: at most by the factor e^ε. Smaller is more private; common choices lie between "
+        "0.1 and 10.",
+    ),
+    (
+        "Excess risk",
+        "How much larger the model's average loss is than the least that was possible. Predicted "
+        "here from public facts, to rank solvers; it is no promise.",
+    ),
+    (
+        "False alarm",
+        "An attacker says that the data was used when it was not.",
+    ),
+    (
+        "Neighbouring tables",
+        "Two tables that differ in the data of one protected unit. The guarantee says that the "
+        "output barely tells them apart.",
+    ),
+    (
+        "Odometer (ledger)",
+        "A file that adds up what several runs on the same data cost, and refuses more than the "
+        "budget.",
+    ),
+    (
+        "Privacy curve",
+        "All pairs of epsilon and delta that hold for the run. One pair is a point on it; the "
+        "whole curve says more.",
+    ),
+    (
+        "Release",
+        "Anything that left the data, with its noise. Whatever is computed from releases "
+        "costs nothing more.",
+    ),
+    (
+        "Sigma (σ)",
+        "The standard deviation of the noise on a sum over rows, for each coordinate.",
+    ),
+)
+
+
+def protected(unit: Unit) -> str:
+    """Return whom the budget protects.
+
+    >>> protected(Unit()), protected(Unit(3, "person"))
+    ('one row', 'one person (up to 3 rows)')
+    """
+    return f"one {unit.name}" + (f" (up to {unit.rows:,} rows)" if unit.rows > 1 else "")
+
+
+def size(plan: BasePlan, model: LinearModel | None, counted: RowCount | None) -> str:
+    """Return on how much was fitted; a model names its features already."""
+    features = f" of {plan.d:,} features" if model is None else ""
+    return f"{plan.n:,} rows{features}" + ("" if counted is None else f"; {counted}")

@@ -1,0 +1,261 @@
+"""What a solver consists of: a plan made of public facts, a run, and an entry in the registry.
+
+`BasePlan` holds what every plan has; a solver's own `Plan` adds its schedule. `Result` is what a
+fit hands back. `Solver` says what a solver is for and what it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.source import Source
+from ..errors import AccuracyWarning, AssumptionError
+from ..privacy import certificate_text as statement
+from ..privacy.accounting.composition import Cost, cost
+from ..privacy.budget import Budget
+from ..privacy.certificate import Certificate
+from ..privacy.ledger import Ledger
+from ..privacy.ledger_parts import check_lattice
+from ..privacy.mechanisms.releases import Release, flatten
+from ..problem import Facts, Problem
+
+if TYPE_CHECKING:
+    from .engine import Stepper
+    from .needs import Need
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]  # rounds done, rounds in all
+CALIBRATIONS = ("tight", "conjectured", "paper")
+_ARGUMENTS = ("problem", "n", "d", "budget", "calibration")
+
+
+class Round(NamedTuple):
+    """One line of a trace: public numbers only."""
+
+    round: int
+    rows: tuple[int, int]  # the rows that the round reads
+    step: float  # step size, 0 where there is none
+    sigma: float  # noise on what leaves in this round, 0 where nothing leaves
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePlan:
+    """What every plan has. It is made of public facts alone and says everything a run needs."""
+
+    solver: str  # key in the registry
+    problem: Problem
+    n: int  # rows
+    d: int  # features of a row, without the intercept
+    budget: Budget
+    calibration: str = "tight"
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return every release that a run makes."""
+        raise NotImplementedError
+
+    def schedule(self) -> Iterator[Round]:
+        """Yield the schedule, a line a round."""
+        raise NotImplementedError
+
+    @property
+    def total_rounds(self) -> int:
+        """How many rounds a run takes, for progress."""
+        return sum(1 for _ in self.schedule())
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """What a run enforces, in sentences for the certificate; the bounds come first."""
+        return self.problem.bounds.enforced
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What it takes on trust, likewise."""
+        return self.problem.loss.trusted
+
+    @property
+    def milestones(self) -> tuple[tuple[int, ...], ...]:
+        """Where the work of a run may end: for each minimisation, after how many Hessians.
+
+        Empty where a run always computes the same amount. What milestones can tell of a row is
+        said under `trusted`.
+        """
+        return ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever reads the plan should know before the run, in sentences."""
+        return ()
+
+    @property
+    def risk(self) -> float:
+        """A public prediction of the excess risk; NaN where there is none."""
+        return float("nan")
+
+    @property
+    def facts(self) -> Facts:
+        """The public facts of the problem."""
+        return self.problem.facts(self.n, self.d)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What the releases cost, recomputed by the accountant."""
+        return cost(self.releases(), adjacency=self.budget.adjacency, unit=self.budget.unit)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields; what was computed from them is computed again after unpickling."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
+    def trace(self) -> tuple[Round, ...]:
+        """Return the whole schedule: rounds, step sizes, noise."""
+        return tuple(self.schedule())
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text; `dpsco.load_plan` reads it.
+
+        Raises:
+            ParameterError: the problem holds a user's own code.
+        """
+        from .serialization import encode
+
+        return json.dumps({f.name: encode(getattr(self, f.name)) for f in dataclasses.fields(self)})
+
+    def __str__(self) -> str:
+        own = [f.name for f in dataclasses.fields(self) if f.name not in _COMMON]
+        width = max(map(len, [*own, "calibration"])) + 2
+        lines = [
+            f"plan of {self.solver}: {self.problem}",
+            f"  {'rows':<{width}}{self.n:,} rows of {self.d:,} features",
+            f"  {'budget':<{width}}{statement.amounts(self.budget)}, {self.budget.adjacency.value}",
+            f"  {'calibration':<{width}}{self.calibration}",
+            *(f"  {name:<{width}}{_shown(getattr(self, name))}" for name in own),
+        ]
+        if not np.isnan(self.risk):
+            lines.append(
+                f"  {'risk':<{width}}{self.risk:.4g} (excess risk by theory, from public facts)"
+            )
+        lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
+        lines += [f"  enforced: {line}" for line in self.enforced]
+        lines += [f"  trusted: {line}" for line in self.trusted]
+        lines += [f"  note: {line}" for line in self.notes]
+        return "\n".join(lines)
+
+
+_COMMON = {f.name for f in dataclasses.fields(BasePlan)}
+
+
+def warn_of_notes(plan: BasePlan, *, stacklevel: int) -> None:
+    """Say the notes of a plan that nobody has read, since it is run as soon as it is made."""
+    for note in plan.notes:
+        warnings.warn(f"{plan.solver}: {note}.", AccuracyWarning, stacklevel=stacklevel + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a fit hands back: weights, what they cost, and the plan they came from."""
+
+    weights: Floats
+    certificate: Certificate
+    plan: BasePlan
+    trace: tuple[Round, ...] = field(repr=False, default=())
+
+    @property
+    def solver(self) -> str:
+        """The key of the solver that ran."""
+        return self.plan.solver
+
+    def __str__(self) -> str:
+        spent, budget = statement.spent(self.certificate), self.certificate.budget
+        seeded = " (seeded: private only while the seed is secret and not used again)"
+        return (
+            f"{len(self.weights)} weights by {self.solver}, {spent}, {budget.adjacency.value}"
+            f"{seeded if self.certificate.reproducible else ''}\n"
+            f"  {np.array2string(self.weights, precision=4, threshold=12, prefix='  ')}"
+        )
+
+
+@dataclass(frozen=True)
+class Solver:
+    """An entry of the registry: what a solver is, what it needs, how it is planned and run."""
+
+    key: str
+    summary: str  # one sentence
+    paper: str  # authors and year
+    reference: str  # algorithm and theorem numbers
+    setting: str  # losses and domains, in words
+    needs: tuple[Need, ...]
+    rounds: str  # formula
+    cost: str  # gradients, formula
+    plan: Callable[..., BasePlan]  # (problem, *, n, d, budget, calibration, options of its own)
+    run: Callable[[Any, Source, Ledger, Progress], Floats]
+    risk: Callable[[Facts, Budget], float]  # predicted excess risk, cheap, from public facts
+    gradients: Callable[[Facts, Budget], float]  # about how many gradients of a row a run takes
+    plan_type: type[BasePlan]
+    calibrations: tuple[str, ...] = ("tight",)
+    stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum a batch
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the settings that `plan` takes beside the common ones."""
+        known = inspect.signature(self.plan).parameters
+        return tuple(name for name in known if name not in _ARGUMENTS)
+
+    def refusals(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
+        """Return why the solver does not apply, a sentence for each unmet need; none if it does."""
+        found = (need.unmet(facts, budget) for need in self.needs)
+        return tuple(reason for reason in found if reason)
+
+    def record(self) -> dict[str, Any]:
+        """Return the entry as JSON values, for listings."""
+        return {
+            "key": self.key,
+            "summary": self.summary,
+            "paper": self.paper,
+            "reference": self.reference,
+            "setting": self.setting,
+            "needs": [need.name for need in self.needs],
+            "rounds": self.rounds,
+            "cost": self.cost,
+            "options": list(self.options),
+            "calibrations": list(self.calibrations),
+        }
+
+
+def check_cost(plan: BasePlan) -> BasePlan:
+    """Return the plan if the accountant confirms that it stays within its budget; else refuse."""
+    spent, allowed = plan.cost.against(plan.budget)
+    if not spent <= allowed:
+        reason = "its noise was not made for it. Make the plan anew with dpsco.plan(...)."
+        if plan.calibration == "paper":
+            reason = "the published constants do not suffice here. Use calibration='tight'."
+        raise AssumptionError(
+            f"{plan.solver} with calibration={plan.calibration!r} would cost {spent:.6g} of a "
+            f"budget of {allowed:.6g}: {reason}"
+        )
+    check_lattice(plan.releases(), plan.facts.size)
+    return plan
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (tuple, list)) and len(value) > 6:
+        return f"{', '.join(map(_shown, value[:4]))}, ... ({len(value)} in all)"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_shown, value))
+    return str(value)
+
+
+def _brief(releases: Sequence[Release]) -> list[str]:
+    """Return the releases as lines, a long list shortened."""
+    lines = [statement.sentence(release) for release in releases[:6]]
+    return lines if len(releases) <= 6 else [*lines, f"... and {len(releases) - 6} more"]

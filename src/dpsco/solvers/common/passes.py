@@ -1,0 +1,151 @@
+"""One sequential pass of clipped gradient steps over a range of a source's rows.
+
+The door to `dpsco.kernels.sgd.sgd_pass` for solvers: labels are checked against the loss, gradients
+are clipped, and every step is projected onto the problem's own domain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.block import Block
+from ...data.labels import require_labels
+from ...data.source import MemorySource, Source
+from ...errors import AssumptionError
+from ...geometry.domains import Domain, LpBall, WholeSpace
+from ...kernels import compiler
+from ...kernels.sgd import sgd_pass
+from ...losses.base import MarginLoss
+from ...privacy.budget import Budget
+from ...problem import Facts
+from .. import needs
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_STABLE = (needs.GLM, needs.CONVEX, needs.EUCLIDEAN)
+
+
+def require_stable(solver: str, facts: Facts, budget: Budget) -> None:
+    """Refuse what no stability theorem covers, wherever the plan comes from.
+
+    Plans are asked for a solver's needs when they are made, but a file may hold any problem: with a
+    loss that is not convex, or rows of another norm, steps would drive neighbours apart unnoticed.
+    """
+    reasons = [reason for need in _STABLE if (reason := need.unmet(facts, budget))]
+    if reasons:
+        raise AssumptionError(
+            f"{solver} does not apply: {'; '.join(reasons)}. Make the plan with dpsco.plan(...), "
+            "which names the solvers that do."
+        )
+
+
+def smoothness_beyond(facts: Facts, loss: Any) -> float:
+    """Return the loss's smoothness over the domain and 1e-9 beyond it, where rounded margins lie.
+
+    A kink that the domain misses by rounding alone is met: 49 (1/49) is less than 1 in float64.
+    """
+    return float(
+        loss.constants(
+            feature=facts.feature, label=facts.label, radius=facts.reach * (1 + 1e-9)
+        ).smoothness
+    )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How a pass steps: w <- project((1 - step ridge) w - step clip(phi'(<w, x>, y)) x).
+
+    ``project=False`` leaves the domain out (the iterates roam freely).
+    """
+
+    loss: MarginLoss
+    domain: Domain
+    clip: float  # bound on a row's gradient, enforced
+    ridge: float = 0.0
+    project: bool = True
+    passes: int = 1  # how many such passes the solver takes: together they choose the loop
+
+    def run(
+        self,
+        source: Source,
+        weights: Floats,
+        step: float | Floats,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        order: Indices | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Return the last iterate and the sum of the iterates before each step.
+
+        ``order`` names rows of the source (repeats allowed) in place of the range.
+        """
+        require_labels(self.loss, source.bounds.label)
+        stop = source.n if stop is None else stop
+        steps = len(order) if order is not None else stop - start
+        compiled = compiler.chosen(None, self._twin_seconds(source, steps))
+        if order is not None or isinstance(source, MemorySource):
+            blocks = iter([source.take(order) if order is not None else source.rows(start, stop)])
+        else:
+            blocks = source.blocks(start, stop)
+        last, total, done = np.array(weights, dtype=float), np.zeros(len(weights)), 0
+        for block in blocks:
+            part = step if np.ndim(step) == 0 else np.asarray(step)[done : done + len(block)]
+            last, added = self._leaf(block, last, part, compiled)
+            total, done = total + added, done + len(block)
+        return last, total
+
+    def _leaf(
+        self, block: Block, weights: Floats, step: float | Floats, compiled: bool
+    ) -> tuple[Floats, Floats]:
+        """Take the steps of one block of rows."""
+        radius, centre = math.inf, None
+        if self.project and not isinstance(self.domain, WholeSpace):
+            if not (isinstance(self.domain, LpBall) and self.domain.p == 2.0):
+                return self._projected(block, weights, step)
+            radius, centre = self.domain.radius(len(weights)), self.domain.centre(len(weights))
+        return sgd_pass(
+            block.rows,
+            block.labels,
+            self.loss.kernel(),
+            weights,
+            step,
+            norms=block.norms,
+            clip=self.clip,
+            ridge=self.ridge,
+            radius=radius,
+            centre=centre,
+            compiled=compiled,
+        )
+
+    def _projected(
+        self, block: Block, weights: Floats, step: float | Floats
+    ) -> tuple[Floats, Floats]:
+        """Take the steps one by one, each projected onto a domain that is no ball."""
+        last, total = weights.copy(), np.zeros(len(weights))
+        steps = np.broadcast_to(np.asarray(step, dtype=float), (len(block),))
+        for i in range(len(block)):
+            total += last
+            moved, _ = sgd_pass(
+                block.rows[i : i + 1],
+                block.labels[i : i + 1],
+                self.loss.kernel(),
+                last,
+                float(steps[i]),
+                norms=block.norms[i : i + 1],
+                clip=self.clip,
+                ridge=self.ridge,
+                compiled=False,
+            )
+            last = self.domain.project(moved)
+        return last, total
+
+    def _twin_seconds(self, source: Source, steps: int) -> float:
+        """Return about how long the pass takes without compilation, from public facts."""
+        bisection = self.loss.kernel().smoothing > 0.0
+        return self.passes * steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))

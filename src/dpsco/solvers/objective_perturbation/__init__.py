@@ -1,0 +1,3 @@
+"""The minimiser of a randomly tilted objective, with noise on top."""
+
+from .run import SOLVERS as SOLVERS

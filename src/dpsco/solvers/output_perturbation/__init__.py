@@ -1,0 +1,3 @@
+"""A sequential pass of SGD over the rows, with noise on its output."""
+
+from .schedule import SOLVERS as SOLVERS

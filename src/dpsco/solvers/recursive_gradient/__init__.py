@@ -1,0 +1,3 @@
+"""Few-round solvers on recursive gradients: one noisy sum per batch, accelerated or not."""
+
+from .schedule import SOLVERS as SOLVERS

@@ -1,0 +1,140 @@
+"""Sums by several threads: the bits of a single one, errors and order included."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches
+from dpsco.data import parallel_sum as leaves
+from dpsco.errors import DataError
+from dpsco.kernels.sums import WHOLE
+from dpsco.losses import Logistic, MarginLoss, Softmax
+from dpsco.privacy.summation import SUM_LEAF
+
+N, D = 9 * SUM_LEAF + 17, 5
+BOUNDS = Bounds(1.0, label="sign")
+rng = np.random.default_rng(3)
+X, Y = rng.standard_normal((N, D)), np.where(rng.random(N) < 0.5, -1.0, 1.0)
+GRADIENT = ClippedGradient(Logistic(), np.arange(D) / D, 0.4)
+DIFFERENCE = ClippedDifference(Logistic(), np.arange(D) / D, np.ones(D), 3.0, 2.0, 0.7)
+
+
+def sources():
+    cuts = [0, 1, 5000, 5000, 20_000, N]
+    parts = [(X[a:b], Y[a:b]) for a, b in itertools.pairwise(cuts)]
+    return {
+        "memory": from_arrays(X, Y).bounded(BOUNDS, order="stream"),
+        "batches": from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream"),
+    }
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("asked", [GRADIENT, DIFFERENCE])
+@pytest.mark.parametrize("kind", ["memory", "batches"])
+def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkeypatch):
+    found = []
+    for threads in (1, 2, 3, 7):
+        monkeypatch.setattr(leaves, "_threads", lambda *_, count=threads: count)
+        source = sources()[kind]
+        ranges = [(0, 100), (100, 7 * SUM_LEAF + 3), (7 * SUM_LEAF + 3, N)]
+        sums = [source.sum(asked, a, b, compiled=compiled) for a, b in ranges]
+        found.append(b"".join(total.tobytes() for total in sums))
+    assert len(set(found)) == 1
+
+
+def test_several_threads_do_work(monkeypatch):
+    seen, both = set(), threading.Barrier(2, timeout=20)
+
+    class Watched(ClippedGradient):
+        def sum(self, block, *, compiled=None):
+            seen.add(threading.get_ident())
+            both.wait()  # returns only if another thread sums the other rows meanwhile
+            return super().sum(block, compiled=compiled)
+
+    monkeypatch.setattr(leaves, "_threads", lambda *_: 2)
+    rows = np.tile(X, (2, 1))[: 2 * WHOLE], np.tile(Y, 2)[: 2 * WHOLE]
+    source = from_arrays(*rows).bounded(BOUNDS, order="stream")
+    source.sum(Watched(Logistic(), np.zeros(D), 1.0), compiled=False)
+    assert len(seen) == 2
+
+
+class Own(Logistic):
+    """A loss with code of a user's own."""
+
+    trusted = ("the slope of Own is what it says",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "compiled", "several"),
+    [
+        (GRADIENT, leaves.WORTHWHILE, True, True),
+        (DIFFERENCE, leaves.WORTHWHILE, True, True),
+        (GRADIENT, leaves.WORTHWHILE - 1, True, False),
+        (GRADIENT, leaves.WORTHWHILE, False, False),
+        (ClippedGradient(Own(), np.zeros(D), 1.0), leaves.WORTHWHILE, True, False),
+        (ClippedGradient(Softmax(3), np.zeros(3 * D), 1.0), leaves.WORTHWHILE, True, False),
+    ],
+)
+def test_when_several_threads_sum(asked, count, compiled, several, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert (leaves._threads(asked, count, compiled) > 1) is several
+    assert issubclass(Own, MarginLoss)
+
+
+def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
+    monkeypatch.setattr(leaves, "_threads", lambda *_: 3)
+    short = from_batches([(X[:50_00], Y[:50_00])], n=N, d=D).bounded(BOUNDS, order="stream")
+    with pytest.raises(DataError, match="ended after 5000 rows"):
+        short.sum(GRADIENT, 0, N)
+
+    class Broken(ClippedGradient):
+        def sum(self, block, *, compiled=None):
+            raise FloatingPointError("a fault of the code")
+
+    with pytest.raises(FloatingPointError):
+        sources()["memory"].sum(Broken(Logistic(), np.zeros(D), 1.0))
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, monkeypatch):
+    """Chunks of odd numbers of leaves: a pairwise sum that began anew would have other bits."""
+    n = 24 * SUM_LEAF + 77
+    rows = np.tile(X, (3, 1))[:n] * np.linspace(0.1, 3.0, n)[:, None]
+    labels = np.tile(Y, 3)[:n]
+    cuts = np.cumsum([0, 3 * SUM_LEAF, 5 * SUM_LEAF + 1, 11 * SUM_LEAF]).tolist()
+    found = []
+    for count in (1, threads):
+        monkeypatch.setattr(leaves, "_threads", lambda *_, count=count: count)
+        parts = [(rows[a:b], labels[a:b]) for a, b in itertools.pairwise([*cuts, n])]
+        source = from_batches(parts, n=n, d=D).bounded(BOUNDS, order="stream")
+        found.append(source.sum(GRADIENT, 0, n, compiled=True).tobytes())
+    whole = from_arrays(rows, labels).bounded(BOUNDS, order="stream")
+    assert set(found) == {whole.sum(GRADIENT, 0, n, compiled=True).tobytes()}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monkeypatch):
+    """Whoever asks NumPy for errors must not learn from one what a row holds."""
+    monkeypatch.setattr(leaves, "_threads", lambda *_: threads)
+    rows = X.copy()
+    rows[::7], rows[::11], rows[::13] = 1e308, -1e308, np.inf
+    query = ClippedGradient(Logistic(), np.full(D, 1e300), 0.4)
+    asked = []
+
+    class Strict(ClippedGradient):
+        """Counts on the caller to have silenced NumPy, in whichever thread it runs."""
+
+        def sum(self, block, *, compiled=None):
+            asked.append(np.geterr())
+            return super().sum(block, compiled=compiled)
+
+    strict = Strict(query.loss, query.weights, query.clip)
+    with np.errstate(all="raise"):
+        for parts in ([(rows, Y)], [(rows[:9999], Y[:9999]), (rows[9999:], Y[9999:])]):
+            source = from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream")
+            assert np.isfinite(source.sum(strict, 0, N, compiled=compiled)).all()
+    assert len(asked) >= 4
+    assert all(set(found.values()) == {"ignore"} for found in asked)

@@ -1,0 +1,156 @@
+"""Recommendations: every solver is ranked or refused with a reason, from public facts alone."""
+
+import json
+import math
+
+import pytest
+
+import dpsco as dp
+from dpsco.errors import AssumptionError
+from dpsco.fit import choose as select
+from dpsco.fit.choose import ONE_PASS, choose_one_pass
+from dpsco.solvers import get, registry
+
+BUDGET = dp.ApproxDP(1.0, 1e-8)
+
+
+def problem(loss=None, label="sign", **settings):
+    return dp.Problem(
+        loss=loss or dp.losses.Logistic(), bounds=dp.Bounds(1.0, label=label), **settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (dp.losses.Logistic(), "sign"),
+        (dp.losses.Hinge(), "sign"),
+        (dp.losses.Absolute(), 1.0),
+        (dp.losses.Squared(), 1.0),
+        (dp.losses.Sigmoid(), "sign"),
+        (dp.losses.SquaredDistance(), None),
+        (dp.losses.Softmax(3), dp.data.Classes(1, 2, 3)),
+        (dp.losses.OneVersusRest(dp.losses.Hinge(), 3), dp.data.Classes(1, 2, 3)),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+@pytest.mark.parametrize("radius", [math.inf, 5.0])
+def test_every_solver_is_ranked_or_refused(loss, label, radius):
+    domain = dp.domains.WholeSpace() if radius == math.inf else dp.domains.L2Ball(radius)
+    found = dp.recommend(problem(loss, label, domain=domain), 10_000, 10, BUDGET)
+    ranked = [candidate.solver for candidate in found.ranked]
+    assert sorted([*ranked, *found.refused]) == sorted(registry())
+    assert "noisy_gd" in ranked
+    assert all(reasons and all(reasons) for reasons in found.refused.values())
+    risks = [candidate.risk for candidate in found.ranked]
+    assert all(0 < risk < math.inf for risk in risks)
+    assert risks[0] <= select.CLOSE * min(risks)
+    assert risks[1:] == sorted(risks[1:])
+
+
+@pytest.mark.parametrize(
+    ("loss", "label", "domain"),
+    [
+        (dp.losses.PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X), 1.0, None),
+        (dp.losses.Insensitive(5.0), 2.0, dp.domains.L2Ball(3.0)),  # zero on the whole domain
+        (dp.losses.Logistic(), "sign", dp.domains.Simplex()),  # of one feature: a single point
+    ],
+    ids=["unbounded", "zero", "point"],
+)
+@pytest.mark.parametrize("n", [1, 1000])
+def test_nothing_to_predict_is_no_error(loss, label, domain, n):
+    made = problem(loss, label, **({} if domain is None else {"domain": domain}))
+    for budget in (BUDGET, dp.PureDP(1.0), dp.ZCDP(0.1)):
+        found = dp.recommend(made, n, 1, budget)
+        assert sorted([*(c.solver for c in found.ranked), *found.refused]) == sorted(registry())
+        assert not any(math.isnan(candidate.risk) for candidate in found.ranked)
+
+
+def test_gradients_without_a_bound_ask_for_a_clip():
+    made = problem(dp.losses.PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X), 1.0)
+    for solver in ("auto", "noisy_gd", "dp_sgd_poisson", "dp_sgd_gradient", "dp_sgd_single_epoch"):
+        with pytest.raises(AssumptionError, match=r"unbounded\. Pass options={'clip'"):
+            dp.plan(made, n=1000, d=2, budget=BUDGET, solver=solver)
+    settled = dp.plan(made, n=1000, d=2, budget=BUDGET, options={"clip": 0.5})
+    assert settled.clip == 0.5
+    assert settled.solver == "noisy_gd"
+
+
+def test_more_rows_and_more_budget_promise_less_risk():
+    for key, solver in registry().items():
+        made = problem(domain=dp.domains.L2Ball(5.0), penalty=dp.losses.NoPenalty())
+        facts = made.facts(10_000, 10)
+        if solver.refusals(facts, BUDGET):
+            continue
+        base = solver.risk(facts, BUDGET)
+        assert solver.risk(made.facts(100_000, 10), BUDGET) < base, key
+        assert solver.risk(facts, dp.ApproxDP(0.1, 1e-8)) > base, key
+        assert solver.risk(facts, dp.ApproxDP(1.0, 1e-8, adjacency="zero_out")) <= base, key
+
+
+def test_auto_takes_the_first():
+    made = problem()
+    found = dp.recommend(made, 5_000, 5, BUDGET)
+    assert dp.plan(made, n=5_000, d=5, budget=BUDGET).solver == found.best
+
+
+def test_a_close_race_goes_to_the_cheaper_one(monkeypatch):
+    race = [select.Candidate("a", 1.0, 100.0), select.Candidate("b", 1.005, 10.0)]
+    race.append(select.Candidate("c", 1.2, 1.0))
+    assert [found.solver for found in select._order(race)] == ["b", "a", "c"]
+
+
+def test_calibration_narrows_the_choice():
+    found = dp.recommend(problem(), 5_000, 5, BUDGET, calibration="paper")
+    assert "noisy_gd" in found.refused
+    assert any("calibration" in reason for reason in found.refused["noisy_gd"])
+
+
+def test_no_solver_is_an_error_with_all_reasons():
+    sup = dp.Problem(
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
+    )
+    with pytest.raises(AssumptionError, match=r"no solver applies.*l2 norm"):
+        dp.plan(sup, n=1000, d=3, budget=BUDGET)
+
+
+def test_it_prints_and_survives_json():
+    found = dp.recommend(problem(dp.losses.Hinge()), 5_000, 5, BUDGET)
+    text = str(found)
+    assert "predicted excess" in text
+    assert "not bolt_on_sgd: it needs a smooth loss" in text
+    record = json.loads(json.dumps(found.to_json()))
+    assert record["ranked"][0]["solver"] == found.best
+
+
+def test_it_is_fast():
+    import time
+
+    dp.recommend(problem(), 50_000, 100, BUDGET)
+    started = time.process_time()
+    for n in range(50_001, 50_006):
+        dp.recommend(problem(), n, 100, BUDGET)
+    assert time.process_time() - started < 0.5
+
+
+def test_plenty_of_budget_never_ends_in_a_single_pass():
+    """Noise-free, one pass leaves a bias that full passes do not: auto must see it."""
+    for loss, label in ((dp.losses.Logistic(), "sign"), (dp.losses.Absolute(), 1.0)):
+        found = dp.recommend(problem(loss, label), 5_000, 12, dp.ApproxDP(1e6, 1e-6))
+        assert found.best in ("noisy_gd", "approx_objective_perturbation")
+
+
+def test_many_weights_and_few_rows_favour_gradients():
+    """Where every direction is flat, a ridge cannot tell noise from signal."""
+    assert dp.recommend(problem(), 4_500, 1_024, BUDGET).best == "noisy_gd"
+    assert dp.recommend(problem(), 40_000, 50, BUDGET).best == "approx_objective_perturbation"
+
+
+def test_the_choice_for_rows_that_are_seen_once():
+    assert choose_one_pass() == "acc_srgd"
+    assert choose_one_pass(options={"rounds": 8, "certified": True}) == "acc_srgd"
+    assert choose_one_pass(options={"tail": 3}) == "dp_ftrl"
+    assert choose_one_pass(options={"falling": False}) == "dp_sgd_single_epoch"
+    assert choose_one_pass(calibration="paper") == "acc_srgd"
+    assert choose_one_pass(options={"no such": 1}) == "acc_srgd"
+    assert all(get(key).stepper is not None for key in ONE_PASS)

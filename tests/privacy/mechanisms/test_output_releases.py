@@ -1,0 +1,461 @@
+"""Releases that rest on a theorem: what they cost, how they are drawn, what is refused.
+
+Statistical tests have fixed seeds and a false-alarm rate of FALSE_ALARM each, and reject a scale
+that is wrong by 10%.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpsco.errors import AssumptionError, BudgetError, LedgerError, ParameterError
+from dpsco.privacy.accounting import gaussian
+from dpsco.privacy.accounting.calibration import calibrate
+from dpsco.privacy.accounting.composition import cost
+from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
+from dpsco.privacy.certificate import Certificate
+from dpsco.privacy.lattice import SLACK, TILT_SHARE
+from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.mechanisms.objective_perturbation.loss import (
+    Loss,
+    delta_average,
+    delta_chi,
+    delta_general,
+    delta_glm,
+    largest_m,
+    log_determinant,
+)
+from dpsco.privacy.mechanisms.releases import (
+    GaussianRelease,
+    ObjectivePerturbationRelease,
+    RandomHitsRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
+)
+from dpsco.privacy.randomness import Randomness
+
+FALSE_ALARM = 1e-6
+ROWS = (100, 150)
+ZERO = ApproxDP(1e9, 1e-6, adjacency="zero_out")
+
+
+def stable(sensitivity=0.5, sigma=4.0, adjacency="zero_out", **change):
+    facts = {"theorem": "First, of 2022", "rows": ROWS, **change}
+    return StableGaussianRelease(sensitivity, sigma, adjacency, **facts)
+
+
+def gamma(sensitivity=0.5, scale=4.0, adjacency="zero_out", **change):
+    facts = {"theorem": "First, of 2022", "rows": ROWS, **change}
+    return StableGammaRelease(sensitivity, scale, adjacency, **facts)
+
+
+def hits(sigma=2.0, adjacency="zero_out", **change):
+    facts = {"hit": 0.1, "drift": 0.01, "steps": 40, "theorem": "First, of 2022", "rows": ROWS}
+    return RandomHitsRelease(**{**facts, **change}, sigma=sigma, adjacency=adjacency)
+
+
+def perturbed(sigma=9.0, **change):
+    facts = {"bound": 1.0, "curvature": 0.25, "floor": 10.0, "rank": 1, "directions": "glm",
+             "distance": 1e-9, "output_sigma": 1e-3, "rows": ROWS, **change}  # fmt: skip
+    return ObjectivePerturbationRelease(sigma=sigma, **facts)
+
+
+STABLE = {"gaussian": stable, "gamma": gamma, "hits": hits}
+every_stable = pytest.mark.parametrize("build", STABLE.values(), ids=STABLE)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def test_a_stable_gaussian_costs_its_sensitivity_once():
+    """The adjacency is in the number: no factor is applied again."""
+    for adjacency in ("replace_one", "zero_out"):
+        found = cost(stable(0.5, 4.0, adjacency), adjacency=adjacency)
+        assert math.isclose(found.mu, 0.125 * (1 + SLACK), rel_tol=2e-9)
+        assert found.mu > 0.125 * (1 + SLACK)
+    twice = cost([stable(), stable(0.25, rows=(0, 200))], adjacency="zero_out")
+    assert math.isclose(twice.mu, math.hypot(0.125, 0.0625) * (1 + SLACK), rel_tol=2e-9)
+    phases = [stable(rows=(0, 10)), stable(0.25, rows=(10, 20))]
+    assert math.isclose(cost(phases, adjacency="zero_out").mu, 0.125 * (1 + SLACK), rel_tol=2e-9)
+
+
+def test_a_stable_gamma_is_purely_private():
+    found = cost(gamma(count=3), adjacency="zero_out")
+    assert math.isclose(found.pure_epsilon, 0.375 * (1 + SLACK), rel_tol=2e-9)
+    assert math.isclose(found.rho, 3 * 0.125**2 / 2 * (1 + SLACK) ** 2, rel_tol=1e-8)
+    noise = calibrate(lambda s: gamma(0.5, s), PureDP(0.2, adjacency="zero_out"))
+    assert math.isclose(noise, 2.5, rel_tol=2e-6)
+
+
+@every_stable
+def test_another_adjacency_is_refused(build):
+    with pytest.raises(AssumptionError, match=r"zero_out neighbours.*replace_one"):
+        cost(build())
+    with pytest.raises(AssumptionError, match=r"replace_one neighbours.*zero_out"):
+        cost(build(adjacency="replace_one"), adjacency="zero_out")
+    for adjacency in ("zero_out", "replace_one"):
+        with pytest.raises(AssumptionError, match="public number of rows"):
+            cost(build(adjacency=adjacency), adjacency="add_remove")
+    with pytest.raises(ParameterError, match="add_remove has none"):
+        build(adjacency="add_remove")
+    with pytest.raises(AssumptionError, match="neighbours"):
+        Ledger([build()], ApproxDP(9.0, 1e-6))
+
+
+@every_stable
+@pytest.mark.parametrize("wrong", ["", "   ", 7, None, "x" * 201], ids=repr)
+def test_a_theorem_is_named(build, wrong):
+    with pytest.raises(ParameterError, match="theorem"):
+        build(theorem=wrong)
+
+
+def test_random_hits_are_once_and_go_with_gaussian_releases_only():
+    single = cost(hits(), adjacency="zero_out")
+    assert (single.mu, single.rho, single.pure_epsilon) == (None, None, math.inf)
+    assert 0 < single.epsilon(1e-6) < 2
+    assert math.isclose(single.delta(single.epsilon(1e-6)), 1e-6, rel_tol=1e-6)
+    apart = cost([hits(), stable(rows=(0, 100))], adjacency="zero_out")
+    assert apart.epsilon(1e-6) >= single.epsilon(1e-6)
+    for plan in ([hits(count=2)], [hits(), gamma()], [hits(), hits(sigma=3.0)]):
+        with pytest.raises(AssumptionError, match="goes with Gaussian releases, once"):
+            cost(plan, adjacency="zero_out").epsilon(1e-6)
+    half = cost(hits(hit=0.2, drift=0.02, sigma=4.0), adjacency="zero_out")
+    assert math.isclose(half.epsilon(1e-6), single.epsilon(1e-6), rel_tol=1e-9)
+    # Never hit in one step of two, so the privacy is better than that of the worst pattern.
+    worst = 0.1 * sum(range(40)) / 40 + 2 / 3 * 0.01 * math.sqrt(40)
+    assert single.epsilon(1e-6) < gaussian.epsilon(1e-6, worst / 2.0)
+
+
+def composed_delta(profile, epsilon, mu):
+    """E delta(epsilon - L), L ~ N(mu^2/2, mu^2), by quadrature: what composition must not beat."""
+
+    def inner(v):
+        left = epsilon - 0.5 * mu * mu - mu * v
+        if left >= 0:
+            return profile(left) * stats.norm.pdf(v)
+        # Both orders of two neighbours have the curve, so a negative epsilon has one as well.
+        return (1 - math.exp(left) + math.exp(left) * profile(-left)) * stats.norm.pdf(v)
+
+    found, _ = integrate.quad(inner, -9, 12, limit=400, epsabs=0, epsrel=1e-9)
+    return found
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1])
+def test_gaussian_releases_compose_with_a_perturbed_minimiser(adjacency, share):
+    """Never below the composition by quadrature, and at most 2 % of epsilon above it."""
+    release = perturbed(sigma=9.0 if adjacency == "zero_out" else 18.0)
+    alone = cost(release, adjacency=adjacency)
+    mu = math.sqrt(share) * gaussian.mu(alone.epsilon(1e-6), 1e-6)
+    both = cost([release, stable(mu * 3.0, 3.0, adjacency)], adjacency=adjacency)
+    for epsilon in (0.5, 1.0, 2.0):
+        exact = composed_delta(alone.delta, epsilon, mu)
+        assert exact * (1 - 1e-6) <= both.delta(epsilon)
+        assert both.delta(epsilon * 1.02) <= exact
+        assert both.delta(epsilon) > alone.delta(epsilon)
+    # Two Gaussian releases are one of the root of the sum of squares, wherever they stand.
+    half = stable(mu * 3.0 / math.sqrt(2), 3.0, adjacency)
+    split = cost([half, release, dataclasses.replace(half, count=1)], adjacency=adjacency)
+    assert math.isclose(split.delta(1.0), both.delta(1.0), rel_tol=1e-9)
+
+
+def test_gaussian_releases_compose_with_random_hits():
+    alone, mu = cost(hits(), adjacency="zero_out"), 0.01
+    both = cost([hits(), stable(mu, 1.0)], adjacency="zero_out")
+    for epsilon in (0.0, 0.05, 0.2):
+        # Given the drawn rows all is one Gaussian, so composing the mixture costs at least that.
+        assert max(alone.delta(epsilon), gaussian.delta(epsilon, mu)) <= both.delta(epsilon)
+        most = composed_delta(alone.delta, epsilon, mu) + gaussian.delta(epsilon, mu)
+        assert both.delta(epsilon) <= most * 1.001
+    never = hits(steps=2, rows=(0, 10**6), hit=1e-9, drift=1e-9)  # a row is hardly ever drawn
+    seldom = cost([never, stable(0.3, 1.0, rows=(0, 10**6))], adjacency="zero_out")
+    assert seldom.delta(0.5) >= gaussian.delta(0.5, 0.3)
+
+
+def test_the_adjacency_of_a_perturbed_minimiser_is_applied_once():
+    """replace-one is twice the distance; add_remove of a single release costs like zero-out."""
+    c = log_determinant(0.25, 10.0, 1)
+    quiet = {"distance": 1e-12, "output_sigma": 1.0}
+    for adjacency, factor in (("replace_one", 2), ("zero_out", 1), ("add_remove", 1)):
+        found = cost(perturbed(**quiet), adjacency=adjacency).delta(1.0)
+        assert math.isclose(found, float(delta_glm(1.0, factor / 9.0, c)), rel_tol=1e-6)
+    wide = perturbed(directions="subspace", span=2, rank=1, **quiet)
+    both = (delta_average(1.0, 2 / 9.0, c, 2), delta_chi(1.0, 2 / 9.0, c, 4))
+    assert both[0] < 0.3 * both[1]  # of two parts in a plane each, not one in four dimensions
+    assert math.isclose(cost(wide).delta(1.0), float(min(both)), rel_tol=1e-5)
+    single = float(delta_chi(1.0, 1 / 9.0, c, 2))
+    assert math.isclose(cost(wide, adjacency="zero_out").delta(1.0), single, rel_tol=1e-5)
+    general = perturbed(
+        directions="general", dimension=500, rank=500, floor=0.25 * 32e3, sigma=12.0, **quiet
+    )
+    known = float(delta_general(1.0, 2 / 12.0, 1 / 32e3, rank=500, dimension=500))
+    assert math.isclose(cost(general).delta(1.0), known, rel_tol=1e-6)
+
+
+def test_a_replaced_row_is_charged_for_two_directions():
+    """Where orthogonal rows are the worst, and with both inexact minimisers counted."""
+    release = perturbed(sigma=20.0, floor=1e4, distance=1e-3, output_sigma=0.1)
+    output = 0.02 * (1 + 1.5 * TILT_SHARE)
+    facts = {"m": 0.1, "curvature": 0.25, "floor": 1e4, "rank": 1, "output": output}
+    (charge, _), *_ = cost(release).rows[0].charges
+    known = Loss(**facts, directions="pair", dimensions=2).delta(0.04)
+    assert math.isclose(charge.alone.delta(0.04), known, rel_tol=1e-6)
+    assert known > 1.1 * Loss(**facts, directions="glm", dimensions=1).delta(0.04)
+    assert cost(release).delta(0.04) < known  # zCDP knows that the loss has two sides
+
+
+@pytest.mark.parametrize(
+    ("n", "ridge", "curvature", "budget", "known"),
+    [
+        (1000, 0.01, 0.25, ApproxDP(1.0, 1e-6), 8.936122),
+        (1000, 0.01, 0.25, ApproxDP(1.0, 1e-6, adjacency="zero_out"), 4.468061),
+        (10000, 1e-3, 0.25, ApproxDP(0.5, 1e-6), 17.509258),
+        (1000, 1.0, 1.0, ApproxDP(1.0, 1e-5), 7.775405),
+    ],
+)
+def test_calibrated_perturbations(n, ridge, curvature, budget, known):
+    found = calibrate(
+        lambda s: perturbed(
+            s, floor=n * ridge, curvature=curvature, distance=1e-9, output_sigma=1e-3, rows=(0, n)
+        ),
+        budget,
+    )
+    assert known < found < known * 1.0002
+
+
+def test_perturbed_minimisers_compose():
+    """Renyi curves add up; two of them cost less than twice one, and more than one."""
+    one = cost(perturbed()).epsilon(1e-6)
+    two = cost(perturbed(count=2)).epsilon(1e-6)
+    mixed = cost([perturbed(), GaussianRelease(1.0, 9.0, rows=ROWS)]).epsilon(1e-6)
+    assert one < mixed < 2 * one
+    assert one < two < 2.2 * one
+    assert cost(perturbed(), unit=Unit(2, "person")).epsilon(1e-6) > 1.5 * one
+
+
+def test_budgets_that_can_and_cannot_pay():
+    sigma = calibrate(lambda s: perturbed(s), ZCDP(0.2))
+    assert math.isclose(cost(perturbed(sigma)).rho, 0.2, rel_tol=1e-5)
+    with pytest.raises(AssumptionError, match="floor that leaves"):
+        calibrate(lambda s: perturbed(s), ZCDP(2e-4))  # c = 0.025 alone costs 3e-4
+    for build, budget in (
+        (perturbed, GDP(1.0)),
+        (perturbed, PureDP(1.0)),
+        (lambda s: hits(s, "replace_one"), ZCDP(1.0)),
+        (lambda s: hits(s, "replace_one"), GDP(1.0)),
+        (lambda s: stable(0.5, s, "replace_one"), PureDP(1.0)),
+    ):
+        with pytest.raises(AssumptionError, match=r"PureDP|random hits an \(epsilon, delta\)"):
+            calibrate(build, budget)
+    for budget in (GDP(0.3), ZCDP(0.1), ApproxDP(1.0, 1e-6)):
+        sigma = calibrate(lambda s: stable(0.5, s, "replace_one"), budget)
+        assert math.isclose(sigma, 0.5 * (1 + SLACK) / budget.mu_per_row(), rel_tol=3e-9)
+
+
+def test_more_of_anything_costs_more():
+    least = cost(perturbed(output_sigma=1e-6)).epsilon(1e-6)
+    for change in ({"bound": 1.1}, {"curvature": 0.5}, {"floor": 5.0}, {"sigma": 8.0},
+                   {"distance": 4e-8}, {"output_sigma": 2e-8}):  # fmt: skip
+        facts = {"output_sigma": 1e-6, **change}
+        assert cost(perturbed(**facts)).epsilon(1e-6) > least * 1.0001
+    with pytest.raises(ParameterError, match="rank 1"):
+        perturbed(rank=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"directions": "anywhere"}, "directions"),
+        ({"span": 2}, "span belongs to directions='subspace'"),
+        ({"dimension": 2}, "dimension belongs to directions='general'"),
+        ({"directions": "subspace"}, "span"),
+        ({"directions": "general", "span": 3}, "span belongs"),
+        ({"directions": "general"}, "dimension"),
+        ({"curvature": -1.0}, "curvature"),
+        ({"floor": 0.0}, "floor"),
+        ({"distance": 0.0}, "distance"),
+        ({"output_sigma": 0.0}, "output_sigma"),
+    ],
+)
+def test_perturbations_are_checked(change, message):
+    with pytest.raises(ParameterError, match=message):
+        perturbed(**change)
+
+
+# --- the ledger -----------------------------------------------------------------------------------
+
+
+def accepts(values, law):
+    return stats.kstest(values, law).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "gamma"])
+def test_stable_noise_has_its_law(kind):
+    size, draws = 3, 8000
+    release = dataclasses.replace(STABLE[kind](), count=draws)
+    ledger = Ledger(release, ZERO, randomness=Randomness.seeded(4))
+    exact = np.array([5.0, -1.0, 2.0])
+    noise = np.array([ledger.stable(exact, release.once()) for _ in range(draws)]) - exact
+    assert ledger.close().releases == (release,)
+    lengths = np.linalg.norm(noise, axis=1)
+    law = stats.chi(size) if kind == "gaussian" else stats.gamma(size)
+    assert accepts(lengths / 4.0, law.cdf)
+    for wrong in (0.9, 1.1):
+        assert not accepts(lengths / (4.0 * wrong), law.cdf)
+    # A coordinate of a uniform direction in three dimensions is uniform on [-1, 1].
+    for k in range(size):
+        assert accepts(noise[:, k] / lengths, stats.uniform(-1, 2).cdf)
+    assert abs(np.corrcoef(lengths, noise[:, 0] / lengths)[0, 1]) < 5 / math.sqrt(draws)
+
+
+def test_stable_releases_must_be_planned():
+    ledger = Ledger([stable(count=2)], ZERO)
+    for wrong in (np.zeros((2, 2)), 3.0):
+        with pytest.raises(ParameterError, match="takes a vector"):
+            ledger.stable(wrong, stable())
+    with pytest.raises(ParameterError, match="StableGaussianRelease or StableGammaRelease"):
+        ledger.stable([1.0], GaussianRelease(1.0, 1.0, rows=ROWS))
+    assert ledger.stable([1.0, 2.0], stable(count=2)).shape == (2,)
+    ledger.stable([1.0], stable())
+    with pytest.raises(LedgerError, match="already executed"):
+        ledger.stable([1.0], stable())
+    other = Ledger([stable()], ZERO)
+    with pytest.raises(LedgerError, match="not planned"):
+        other.stable([1.0], stable(sigma=4.0 + 1e-12))
+    with pytest.raises(LedgerError, match="broken"):
+        other.stable([1.0], stable())
+    with pytest.raises(BudgetError):
+        Ledger([stable()], ApproxDP(0.1, 1e-6, adjacency="zero_out"))
+
+
+def test_random_hits_are_secret_uniform_rows_and_leave_once():
+    release = hits(steps=5000, sigma=500.0)
+    ledger = Ledger([release], ZERO, randomness=Randomness.seeded(8))
+    drawn = ledger.random_hits(release)
+    assert len(drawn.indices) == 5000
+    counts = np.bincount(drawn.indices - ROWS[0], minlength=50)
+    assert len(counts) == 50
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    follows = np.corrcoef(drawn.indices[1:], drawn.indices[:-1])[0, 1]
+    assert abs(follows) < 5 / math.sqrt(5000)
+    with pytest.raises(LedgerError, match="not executed"):
+        Ledger([release], ZERO).close()
+    noise = drawn.release(np.zeros(30_000)) / 500.0
+    assert accepts(noise, stats.norm.cdf)
+    assert not accepts(noise / 1.1, stats.norm.cdf)
+    with pytest.raises(LedgerError, match="twice"):
+        drawn.release(np.zeros(2))
+
+
+def test_unreleased_hits_return_nothing():
+    ledger = Ledger([hits()], ZERO)
+    with pytest.raises(ParameterError, match="RandomHitsRelease"):
+        ledger.random_hits(stable())
+    ledger.random_hits(hits())
+    with pytest.raises(LedgerError, match="sampled sum"):
+        ledger.close()
+
+
+def test_perturbed_minimiser_draws_both_noises_apart():
+    release = perturbed(sigma=9.0, output_sigma=2.0)
+    ledger = Ledger([release], ZERO, randomness=Randomness.seeded(5))
+    seen = []
+
+    def record(b):
+        seen.append(b.copy())
+        return 3.0 * b
+
+    found = ledger.perturbed_minimiser(record, 30_000, release)
+    (b,) = seen
+    assert accepts(b / 9.0, stats.norm.cdf)
+    noise = (found - 3.0 * b) / 2.0
+    assert accepts(noise, stats.norm.cdf)
+    assert not accepts(noise * 1.1, stats.norm.cdf)
+    assert not accepts(b / 9.0 * 1.1, stats.norm.cdf)
+    assert abs(np.corrcoef(b, noise)[0, 1]) < 5 / math.sqrt(30_000)
+    assert ledger.close().epsilon(1e-6) > 0
+
+
+def test_a_failing_minimiser_breaks_the_ledger():
+    def fails(b):
+        raise ZeroDivisionError
+
+    for minimise, error in (
+        (fails, ZeroDivisionError),
+        (lambda b: b[:-1], ParameterError),
+        (lambda b: "nothing", ParameterError),
+    ):
+        ledger = Ledger([perturbed()], ZERO)
+        with pytest.raises(error):
+            ledger.perturbed_minimiser(minimise, 3, perturbed())
+        with pytest.raises(LedgerError, match="broken"):
+            ledger.close()
+
+
+def test_a_minimiser_cannot_use_the_ledger():
+    """Nor wait for ever: its second release is refused, and the run is lost."""
+    ledger = Ledger([perturbed(), stable(rows=(0, 5))], ZERO)
+
+    def nested(b):
+        return ledger.stable(b, stable(rows=(0, 5)))
+
+    with pytest.raises(LedgerError, match="busy"):
+        ledger.perturbed_minimiser(nested, 3, perturbed())
+    with pytest.raises(LedgerError, match="broken"):
+        ledger.close()
+
+
+def test_the_size_is_the_planned_dimension():
+    release = perturbed(directions="general", dimension=3, rank=3)
+    ledger = Ledger([release], ZERO)
+    with pytest.raises(ParameterError, match="another size"):
+        ledger.perturbed_minimiser(lambda b: b, 4, release)
+    with pytest.raises(ParameterError, match="ObjectivePerturbationRelease"):
+        ledger.perturbed_minimiser(lambda b: b, 3, stable())
+    assert ledger.perturbed_minimiser(lambda b: b, 3, release).shape == (3,)
+
+
+# --- the certificate ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("release", "theorem"),
+    [
+        (stable(), "First, of 2022"),
+        (gamma(), "First, of 2022"),
+        (hits(), "First, of 2022"),
+        (perturbed(), "Redberg, Koskela, Wang 2023"),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_certificates_name_the_theorem(release, theorem, tmp_path):
+    budget = ApproxDP(5.0, 1e-6, adjacency="zero_out")
+    ledger = Ledger([release], budget)
+    ledger._due.clear()
+    certificate = ledger.close()
+    lines = [line for line in str(certificate).splitlines() if "rests on" in line]
+    assert len(lines) == 1
+    assert theorem in lines[0]
+    certificate.save(tmp_path / "c.json")
+    loaded = Certificate.load(tmp_path / "c.json")
+    assert loaded == certificate
+    assert loaded.verify().ok
+    secret = any("stay secret" in note for note in certificate.trusted)
+    assert secret == (release.kind == "random_hits")
+
+
+def test_other_certificates_rest_on_nothing_else():
+    ledger = Ledger([GaussianRelease(1.0, 9.0, rows=ROWS)], ApproxDP(5.0, 1e-6))
+    ledger._due.clear()
+    assert "rests on" not in str(ledger.close())
+
+
+def test_zero_out_noise_meets_the_largest_m():
+    c = log_determinant(0.25, 10.0, 1)
+    m = largest_m(lambda m: float(delta_glm(1.0, m, c)), 1e-6)
+    assert math.isclose(1 / m, 4.468061, rel_tol=2e-7)

@@ -1,0 +1,133 @@
+"""The mixture over random hits: printed values, exact small cases, an FFT twin, upper bounds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsco.errors import AssumptionError
+from dpsco.privacy.accounting import gaussian
+from dpsco.privacy.accounting.calibration import calibrate
+from dpsco.privacy.budget import ApproxDP
+from dpsco.privacy.mechanisms import random_hits
+from dpsco.privacy.mechanisms.releases import RandomHitsRelease
+
+
+def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
+    return calibrate(
+        lambda s: RandomHitsRelease(hit, drift, steps, s, "replace_one", "test", rows=(0, n)),
+        ApproxDP(epsilon, delta),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "steps", "epsilon", "printed", "digit"),
+    [
+        (1000, 1000, 0.5, 35.0, 0.1),
+        (1000, 1000, 1.0, 19.29, 0.02),
+        (1000, 1000, 4.0, 6.185, 0.007),
+        (10000, 10000, 1.0, 19.3, 0.1),
+        (10000, 50000, 1.0, 45.0, 0.1),
+        (1000, 10000, 1.0, 70.94, 0.1),
+    ],
+)
+def test_printed_noise(n, steps, epsilon, printed, digit):
+    """The table of sigma/(G step), mixture of averages (smooth losses), and T3."""
+    assert abs(noise(n, steps, epsilon) - printed) < digit
+
+
+def test_printed_noise_with_drift():
+    """Hinge loss, one pass: 95.9; a million steps: 7082 to 1 % (coarser buckets)."""
+    assert abs(noise(1000, 1000, 1.0, drift=1.0) - 95.9) < 0.05
+    assert 7082 < noise(1000, 10**6, 1.0, drift=1.0) < 7082 * 1.01
+
+
+def exact_delta(epsilon, *, hit, drift, steps, rows, sigma):
+    """The expectation over all 2^steps patterns of hits."""
+    total = 0.0
+    for pattern in itertools.product((0, 1), repeat=steps):
+        k = sum(pattern)
+        weight = sum((steps - s) / steps for s, drawn in enumerate(pattern, 1) if drawn)
+        chance = (1 / rows) ** k * (1 - 1 / rows) ** (steps - k)
+        if weight > 0:
+            moved = hit * weight + 2 / 3 * drift * math.sqrt(steps)
+            total += chance * gaussian.delta(epsilon, moved / sigma)
+    return total
+
+
+@given(
+    st.integers(2, 9), st.integers(1, 7), st.floats(0.0, 3.0), st.floats(0.3, 5.0),
+    st.sampled_from([0.0, 0.2]),
+)  # fmt: skip
+@settings(max_examples=50, deadline=None)
+def test_small_cases_are_exact(steps, rows, epsilon, sigma, drift):
+    """Few steps have a bucket each, so nothing is rounded."""
+    facts = {"hit": 1.3, "drift": drift, "steps": steps, "rows": rows, "sigma": sigma}
+    exact = exact_delta(epsilon, **facts)
+    found = random_hits.delta(epsilon, **facts)
+    assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-6) + 1e-12
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(200, 900), (50, 700), (1000, 433)])
+def test_law_agrees_with_a_transform(rows, steps):
+    """The law's mean, total and shape, from characteristic functions on the exact weights."""
+    values, masses, lost = random_hits.weighted_hits(rows, steps)
+    nothing = (1 - 1 / rows) ** (steps - 1)
+    assert math.isclose(masses.sum() + nothing, 1.0, rel_tol=1e-8)
+    assert 0 < lost < 1e-29
+    mean = (steps - 1) / 2 / rows
+    assert mean <= values @ masses <= mean * (1 + 3 / 400) + 1e-9
+    weights = np.arange(steps) / steps
+    for angle in (0.3, 1.0, 2.5):
+        exact = np.prod(1 + (np.exp(1j * angle * weights) - 1) / rows)
+        found = nothing + np.exp(1j * angle * values) @ masses
+        assert abs(found - exact) < 0.008 * angle * mean + 1e-8
+
+
+def test_tiny_deltas_are_not_lost():
+    """Deep in the tail the mixture still bounds any single pattern that it contains."""
+    a = {"hit": 1.0, "drift": 0.0, "steps": 100, "rows": 100, "sigma": 5.0}
+    for epsilon in (3.0, 6.0, 9.0, 12.0):
+        single = 1 / 100 * (1 - 1 / 100) ** 99 * gaussian.delta(epsilon, 0.99 / 2)
+        found = random_hits.delta(epsilon, **a)
+        assert single < found < 1
+    assert random_hits.delta(12.0, **a) < 1e-12
+
+
+@given(st.floats(0.5, 20.0), st.floats(0.0, 4.0))
+@settings(max_examples=60, deadline=None)
+def test_more_noise_and_more_epsilon_cost_less(sigma, epsilon):
+    a = {"hit": 1.0, "drift": 0.01, "steps": 60, "rows": 30}
+    one = random_hits.delta(epsilon, **a, sigma=sigma)
+    assert random_hits.delta(epsilon, **a, sigma=1.01 * sigma) < one
+    assert random_hits.delta(epsilon + 0.01, **a, sigma=sigma) < one
+    assert random_hits.delta(epsilon, **{**a, "hit": 1.01}, sigma=sigma) > one
+    assert random_hits.delta(epsilon, **{**a, "drift": 0.02}, sigma=sigma) > one
+    assert random_hits.delta(epsilon, **{**a, "steps": 66}, sigma=sigma) > one
+
+
+@pytest.mark.parametrize("buckets", [16, 57, 200])
+def test_fewer_buckets_cost_more(buckets, monkeypatch):
+    a = {"hit": 1.0, "drift": 0.0, "steps": 1000, "rows": 300, "sigma": 6.0}
+    fine = random_hits.delta(1.0, **a)
+    monkeypatch.setattr(random_hits, "_MOST_BUCKETS", buckets)
+    monkeypatch.setattr(random_hits, "weighted_hits", random_hits.weighted_hits.__wrapped__)
+    assert fine < random_hits.delta(1.0, **a) < fine * 1.5
+
+
+def test_merged_values_cost_more(monkeypatch):
+    a = {"hit": 1.0, "drift": 0.0, "steps": 500, "rows": 300, "sigma": 6.0}
+    fine = random_hits.delta(1.0, **a)
+    monkeypatch.setattr(random_hits, "_FINEST", 20)
+    monkeypatch.setattr(random_hits, "weighted_hits", random_hits.weighted_hits.__wrapped__)
+    assert fine < random_hits.delta(1.0, **a) < fine * 1.3
+
+
+def test_far_too_many_steps_are_refused():
+    with pytest.raises(AssumptionError, match="fixed order"):
+        random_hits.weighted_hits(10, 20_001)
