@@ -55,7 +55,7 @@ class Measured:
     """The mean excess of a solver on a case."""
 
     case: int
-    kinked: bool
+    nonsmooth: bool
     solver: str
     hinted: bool
     rounds: int
@@ -110,10 +110,10 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
     """Yield the excess of every solver for every number of rounds."""
     X, _ = case.draw(0)
     (n, d), problem = X.shape, case.problem
-    facts = problem.facts(n, d)
+    task = dp.Task(problem, n, d, dp.ApproxDP(1.0, 1e-6))
     tables = [dp.data.from_arrays(*case.draw(repeat)) for repeat in range(repeats)]
-    scales = public_scales(facts, case.budget, None, None)
-    kinked = default_smoothing(facts, scales.alpha) > 0.0
+    scales = public_scales(task, case.budget, None, None)
+    nonsmooth = default_smoothing(task, scales.alpha) > 0.0
     hint = scales.smoothness * float(
         np.linalg.eigvalsh(X.T @ X / n)[-1]
     )  # made-up rows may be looked at
@@ -135,8 +135,8 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
                     for repeat, table in enumerate(tables)
                 ]
                 mean = max(float(np.mean(found)), FLOOR)
-                if mean <= HOPELESS * facts.constants.value_at_zero:
-                    yield Measured(number, kinked, key, hinted, rounds, terms(plan), mean)
+                if mean <= HOPELESS * task.constants.value_at_zero:
+                    yield Measured(number, nonsmooth, key, hinted, rounds, terms(plan), mean)
 
 
 def residuals(parameters: np.ndarray, records: list[Measured]) -> np.ndarray:
@@ -213,7 +213,7 @@ def main() -> None:
             print(f"    {record.solver:<22}{record.rounds:>4} {record.excess:.3g} {hint}")
     for kind in (False, True):
         print("losses with a kink" if kind else "smooth losses")
-        report([record for record in records if record.kinked == kind])
+        report([record for record in records if record.nonsmooth == kind])
 
 
 if __name__ == "__main__":

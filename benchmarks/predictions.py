@@ -1,8 +1,8 @@
 """How far measured excess lies from each solver's formula, on made-up tables.
 
-Prints the geometric mean of measured over predicted for every solver, for smooth and for kinked
-losses: the factors that `dpsco.fit.choose.MEASURED` holds; and how much worse the first choice is than
-the best.
+Prints the geometric mean of measured over predicted for every solver, for smooth and for nonsmooth
+losses: the factors that `dpsco.fit.choose.MEASURED` holds; and how much worse the first choice is
+than the best.
 
     python -m benchmarks.predictions [--tables 12] [--only KEY]
 """
@@ -44,9 +44,9 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
     for epsilon in EPSILONS:
         adjacency = "zero_out" if rng.random() < 0.5 else "replace_one"
         budget = dp.ApproxDP(epsilon, 1.0 / n**2, adjacency=adjacency)
-        facts = problem.facts(n, d)
+        task = dp.Task(problem, n, d, dp.ApproxDP(1.0, 1e-6))
         for key, solver in solvers.registry().items():
-            if (only and key != only) or key in skip or solver.refusals(facts, budget):
+            if (only and key != only) or key in skip or solver.refusals(task):
                 continue
             result = dp.solve(
                 problem,
@@ -56,7 +56,7 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
                 randomness=dp.Randomness.seeded(seed),
             )
             excess = max(table.excess(loss, result.weights, best), 1e-4)
-            found.append((key, epsilon, solver.risk(facts, budget), excess))
+            found.append((key, epsilon, solver.risk(task), excess))
     return found
 
 
@@ -73,13 +73,13 @@ def main() -> None:
     regrets = []
     for seed in range(options.first, options.first + options.tables):
         found = measured(seed, options.only, set(options.skip.split(",")))
-        kinked = LOSSES[seed % 2][seed // 2 % 3].name in ("Hinge", "Absolute", "Pinball")
+        nonsmooth = LOSSES[seed % 2][seed // 2 % 3].name in ("Hinge", "Absolute", "Pinball")
         for key, epsilon, risk, excess in found:
-            logs[key, kinked].append(math.log(excess / risk))
+            logs[key, nonsmooth].append(math.log(excess / risk))
             if options.verbose:
                 print(f"{seed:>4}{epsilon:>5} {key:<34}{risk:>9.3g}{excess:>9.3g}")
         for epsilon in EPSILONS:
-            cell = [(r * select.factor(k, kinked), x) for k, e, r, x in found if e == epsilon]
+            cell = [(r * select.factor(k, nonsmooth), x) for k, e, r, x in found if e == epsilon]
             if cell:
                 regrets.append(min(cell)[1] / min(x for _, x in cell))
         print(f"table {seed} done", flush=True)

@@ -19,8 +19,8 @@ from dpsco.errors import (
 )
 from dpsco.federated import Answer, Task
 from dpsco.files import limits as _limits
-from dpsco.fit.checkpoint.checkpoint import glance
-from dpsco.models import SavedModel, setup_for
+from dpsco.fit.checkpoint.checkpoint import peek
+from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting import stability
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
@@ -231,7 +231,7 @@ def test_a_schema_file_of_millions_of_categories_is_refused(tmp_path):
 @pytest.fixture(scope="module")
 def model():
     rng = np.random.default_rng(0)
-    setup = setup_for("logistic", feature_norm=2.0, classes=["no", "yes"])
+    setup = configure("logistic", feature_norm=2.0, classes=["no", "yes"])
     X, y = rng.uniform(-1, 1, (400, 3)), rng.choice(["no", "yes"], 400)
     result = dp.solve(setup.problem(), (X, y), BUDGET, solver="noisy_gd")
     return SavedModel(setup.model(result.weights), result.certificate, result.plan)
@@ -313,7 +313,7 @@ def test_a_checkpoint_runs_nothing_that_its_file_says(tmp_path, table, name):
     dp.run(plan, rows, checkpoint=path)
     spoil(path, [each.format(table, "x") for each in HOSTILE[name]])
     started = time.process_time()
-    for todo in (lambda: glance(path), lambda: dp.run(plan, rows, checkpoint=path)):
+    for todo in (lambda: peek(path), lambda: dp.run(plan, rows, checkpoint=path)):
         with pytest.raises(CheckpointError, match="damaged, or no checkpoint"):
             todo()
     assert time.process_time() - started < 1.0

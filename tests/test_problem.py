@@ -1,4 +1,4 @@
-"""A problem and the public facts that plans read off it."""
+"""A problem and the public task that plans read off it."""
 
 import math
 
@@ -50,83 +50,128 @@ def test_labels_must_fit_the_loss():
 
 
 def test_facts_of_a_linear_model():
-    facts = problem(bounds=dp.Bounds(3.0, label="sign", intercept=4.0)).facts(100, 7)
-    assert (facts.n, facts.d, facts.columns, facts.size) == (100, 7, 8, 8)
-    assert facts.feature == pytest.approx(5.0)
-    assert facts.lipschitz == pytest.approx(5.0)
-    assert facts.smoothness == pytest.approx(25 / 4)
-    assert facts.glm
-    assert facts.euclidean
-    assert facts.label == 1.0
-    assert facts.ridge == 0.0
-    assert np.array_equal(facts.start, np.zeros(8))
+    task = dp.Task(
+        problem(bounds=dp.Bounds(3.0, label="sign", intercept=4.0)), 100, 7, dp.ApproxDP(1.0, 1e-6)
+    )
+    assert (task.n, task.d, task.columns, task.n_weights) == (100, 7, 8, 8)
+    assert task.feature_bound == pytest.approx(5.0)
+    assert task.lipschitz == pytest.approx(5.0)
+    assert task.smoothness == pytest.approx(25 / 4)
+    assert task.glm
+    assert task.euclidean
+    assert task.label_bound == 1.0
+    assert task.ridge == 0.0
+    assert np.array_equal(task.start, np.zeros(8))
 
 
 def test_facts_of_vector_losses():
     classes = dp.data.Classes(["a", "b", "c"])
-    soft = dp.Problem(loss=dp.losses.Softmax(3), bounds=dp.Bounds(1.0, label=classes)).facts(10, 4)
+    soft = dp.Task(
+        dp.Problem(loss=dp.losses.Softmax(3), bounds=dp.Bounds(1.0, label=classes)),
+        10,
+        4,
+        dp.ApproxDP(1.0, 1e-6),
+    )
     assert soft.size == 12
     assert not soft.glm
-    mean = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(2.0)).facts(10, 4)
+    mean = dp.Task(
+        dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(2.0)),
+        10,
+        4,
+        dp.ApproxDP(1.0, 1e-6),
+    )
     assert mean.size == 4
     assert mean.hoelder == (mean.constants.hoelder,)
 
 
 def test_facts_are_computed_once_and_checked():
     made = problem()
-    assert made.facts(10, 3) is made.facts(10, 3)
+    assert dp.Task(made, 10, 3, dp.ApproxDP(1.0, 1e-6)) is dp.Task(
+        made, 10, 3, dp.ApproxDP(1.0, 1e-6)
+    )
     for n, d in ((0, 3), (10, 0), (2.5, 3), (10, "3")):
         with pytest.raises(ParameterError):
-            made.facts(n, d)
+            dp.Task(made, n, d, dp.ApproxDP(1.0, 1e-6))
 
 
 def test_a_domain_of_another_dimension_is_refused():
     box = dp.domains.Box([0.0, 0.0], [1.0, 1.0])
-    assert problem(domain=box).facts(10, 2).size == 2
+    assert dp.Task(problem(domain=box), 10, 2, dp.ApproxDP(1.0, 1e-6)).n_weights == 2
     with pytest.raises(ParameterError, match="2 coordinates"):
-        problem(domain=box).facts(10, 3)
+        dp.Task(problem(domain=box), 10, 3, dp.ApproxDP(1.0, 1e-6))
 
 
 def test_ridge_and_norms():
-    assert problem(penalty=dp.losses.L2Penalty(0.25)).facts(10, 3).ridge == 0.25
-    assert problem(penalty=dp.losses.L1Penalty(0.25)).facts(10, 3).ridge == 0.0
+    assert (
+        dp.Task(problem(penalty=dp.losses.L2Penalty(0.25)), 10, 3, dp.ApproxDP(1.0, 1e-6)).ridge
+        == 0.25
+    )
+    assert (
+        dp.Task(problem(penalty=dp.losses.L1Penalty(0.25)), 10, 3, dp.ApproxDP(1.0, 1e-6)).ridge
+        == 0.0
+    )
     flat = dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
-    assert not problem(bounds=flat).facts(10, 3).euclidean
+    assert not dp.Task(problem(bounds=flat), 10, 3, dp.ApproxDP(1.0, 1e-6)).euclidean
 
 
 def test_hoelder_views_scale_with_the_features():
     made = dp.Problem(loss=dp.losses.QPower(1.5), bounds=dp.Bounds(4.0, label=1.0))
-    views = made.facts(10, 3).hoelder
+    views = dp.Task(made, 10, 3, dp.ApproxDP(1.0, 1e-6)).hoelder
     assert views[0].alpha == pytest.approx(0.5)
     scalar = dp.losses.QPower(1.5).hoelder().constant
     assert views[0].constant == pytest.approx(scalar * 4.0**1.5)
 
 
 def test_gradient_bound_takes_the_smaller():
-    facts = problem(bounds=dp.Bounds(2.0, label="sign")).facts(10, 3)
-    assert facts.gradient_bound(None) == pytest.approx(2.0)
-    assert facts.gradient_bound(0.5) == 0.5
-    assert facts.gradient_bound(50.0) == pytest.approx(2.0)
+    task = dp.Task(problem(bounds=dp.Bounds(2.0, label="sign")), 10, 3, dp.ApproxDP(1.0, 1e-6))
+    assert task.gradient_bound(None) == pytest.approx(2.0)
+    assert task.gradient_bound(0.5) == 0.5
+    assert task.gradient_bound(50.0) == pytest.approx(2.0)
     with pytest.raises(ParameterError, match="clip"):
-        facts.gradient_bound(-1.0)
-    free = dp.Problem(loss=dp.losses.Squared(), bounds=dp.Bounds(1.0, label=1.0)).facts(10, 3)
+        task.gradient_bound(-1.0)
+    free = dp.Task(
+        dp.Problem(loss=dp.losses.Squared(), bounds=dp.Bounds(1.0, label=1.0)),
+        10,
+        3,
+        dp.ApproxDP(1.0, 1e-6),
+    )
     assert math.isinf(free.lipschitz)
     assert 0.0 < free.gradient_bound(None) < math.inf
 
 
 def test_distance_is_the_guess_the_radius_or_a_rule():
-    assert problem(domain=dp.domains.L2Ball(3.0)).facts(10, 3).distance == 3.0
-    assert problem(domain=dp.domains.L2Ball(3.0), scale=1.5).facts(10, 3).distance == 1.5
-    assert problem(domain=dp.domains.L2Ball(3.0), scale=9.0).facts(10, 3).distance == 3.0
-    assert problem(scale=7.0).facts(10, 3).distance == 7.0
+    assert (
+        dp.Task(
+            problem(domain=dp.domains.L2Ball(3.0)), 10, 3, dp.ApproxDP(1.0, 1e-6)
+        ).initial_distance
+        == 3.0
+    )
+    assert (
+        dp.Task(
+            problem(domain=dp.domains.L2Ball(3.0), scale=1.5), 10, 3, dp.ApproxDP(1.0, 1e-6)
+        ).initial_distance
+        == 1.5
+    )
+    assert (
+        dp.Task(
+            problem(domain=dp.domains.L2Ball(3.0), scale=9.0), 10, 3, dp.ApproxDP(1.0, 1e-6)
+        ).initial_distance
+        == 3.0
+    )
+    assert dp.Task(problem(scale=7.0), 10, 3, dp.ApproxDP(1.0, 1e-6)).initial_distance == 7.0
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 50))
 def test_distance_scales_with_the_units(feature, label, d):
     """Weights are labels over features: so must be the guess of their size."""
-    unit = dp.Problem(loss=dp.losses.Absolute(), bounds=dp.Bounds(1.0, label=1.0)).facts(9, d)
+    unit = dp.Task(
+        dp.Problem(loss=dp.losses.Absolute(), bounds=dp.Bounds(1.0, label=1.0)),
+        9,
+        d,
+        dp.ApproxDP(1.0, 1e-6),
+    )
     other = dp.Problem(loss=dp.losses.Absolute(), bounds=dp.Bounds(feature, label=label))
-    scaled = other.facts(9, d).distance * feature / label
+    scaled = dp.Task(other, 9, d, dp.ApproxDP(1.0, 1e-6)).initial_distance * feature / label
     assert scaled == pytest.approx(unit.distance, rel=1e-9)
 
 

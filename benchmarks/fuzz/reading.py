@@ -15,7 +15,7 @@ import numpy as np
 import dpsco as dp
 from dpsco.data import Schema, TableEncoder
 from dpsco.federated import Answer, Task, Worker
-from dpsco.fit.checkpoint.checkpoint import glance
+from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
 from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease
@@ -127,7 +127,7 @@ def read_schema(path: Path) -> None:
 
 def read_checkpoint(path: Path, key: str) -> None:
     """Look how far a run is, and go on with it."""
-    glance(path)
+    peek(path)
     dp.run(samples.batch_plans()[key], samples.rows(), checkpoint=path)
 
 

@@ -16,7 +16,7 @@ import dpsco as dp
 from dpsco.data import Category, ClassLabel, Flag, Hashed, Ignore, Number, NumberLabel, Schema
 from dpsco.errors import DpscoError
 from dpsco.federated import Answer, FixedPoint, Task, fingerprint
-from dpsco.models import SavedModel, setup_for
+from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
@@ -26,7 +26,7 @@ from dpsco.privacy.mechanisms.releases import (
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
@@ -128,7 +128,7 @@ def certificates() -> list[dict[str, Any]]:
         (FixedSizeGaussianRelease(1.0, 3.0, 20, rows=all_rows, count=20),),
         (ShuffledRelease(1.0, 2.0, rows=all_rows),),
         (StableGammaRelease(1.0, 5.0, adjacency, theorem, rows=all_rows),),
-        (RandomHitsRelease(0.1, 0.01, 1000, 2.0, adjacency, theorem, rows=all_rows),),
+        (WithReplacementRelease(0.1, 0.01, 1000, 2.0, adjacency, theorem, rows=all_rows),),
         (RepeatedSelectionRelease(((plain,),), Runs.named("geometric", 5.0), rows=all_rows),),
         *(
             (PrefixSumRelease(1.0, 5.0, each, rows=all_rows),)
@@ -158,12 +158,12 @@ def models() -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 3))
     labels = rng.choice(["no", "yes"], 400)
-    setup = setup_for("logistic", feature_norm=2.0, classes=["no", "yes"])
+    setup = configure("logistic", feature_norm=2.0, classes=["no", "yes"])
     result = dp.solve(setup.problem(), (X, labels), BUDGET, solver="noisy_gd")
     saved = SavedModel(setup.model(result.weights), result.certificate, result.plan, SCHEMAS[0])
-    three = setup_for("logistic", feature_norm=2.0, classes=["a", "b", "c"])
+    three = configure("logistic", feature_norm=2.0, classes=["a", "b", "c"])
     other = dp.solve(three.problem(), (X, rng.choice(["a", "b", "c"], 400)), BUDGET)
-    number = setup_for("huber", feature_norm=2.0, label_range=(0.0, 5.0))
+    number = configure("huber", feature_norm=2.0, label_range=(0.0, 5.0))
     third = dp.solve(number.problem(), (X, rng.uniform(0, 5, 400)), BUDGET)
     names = ("x", "y", "z")
     return [
@@ -227,7 +227,7 @@ def messages() -> list[str]:
     """Return tasks and answers."""
     plan = batch_plans()["acc_srgd"]
     start, stop = plan.batches()[0]
-    point = np.zeros(plan.facts.size)
+    point = np.zeros(plan.task.n_weights)
     task = Task(
         run="0123456789abcdef" * 2,
         plan=fingerprint(plan),

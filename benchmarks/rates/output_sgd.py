@@ -1,4 +1,4 @@
-"""Output-perturbed SGD on E1: smooth, Hoelder and kinked losses, published and tight noise.
+"""Output-perturbed SGD on E1: smooth, Hoelder and nonsmooth losses, published and tight noise.
 
 Bands are 60 % around earlier measurements, one seed set of 8 runs each: their standard errors (up
 to 13 %, for the absolute loss 20 %) and ours (up to 20 %) add up to that, three times. For the

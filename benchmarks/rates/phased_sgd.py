@@ -1,4 +1,4 @@
-"""Phased SGD on the published instances: A (kinked loss), E1 (smooth and Hoelder), free logistic.
+"""Phased SGD on the published instances: A (nonsmooth loss), E1 (smooth and Hoelder), free logistic.
 
 Bands hold earlier measurements with room for three standard errors.
 """
@@ -29,7 +29,7 @@ def _below(**limits: float) -> dict[int, tuple[float, float]]:
 
 EXPERIMENTS = (
     Experiment(
-        "A, kinked loss",
+        "A, nonsmooth loss",
         a(10),
         "phased_sgd_gll",
         BUDGET,
@@ -39,7 +39,7 @@ EXPERIMENTS = (
         excess=_below(n2048=0.022, n4096=0.009, n8192=0.006, n16384=0.0015),
     ),
     Experiment(
-        "A, kinked loss, published constants",
+        "A, nonsmooth loss, published constants",
         a(10),
         "phased_sgd_gll",
         BUDGET,

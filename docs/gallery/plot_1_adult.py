@@ -29,7 +29,7 @@ import dpsco as dp
 from dpsco.data import Category, ClassLabel, Number, Schema, TableEncoder
 
 MARITAL = ("Married-civ-spouse", "Never-married", "Divorced", "Separated", "Widowed")
-WORK = ("Private", "Self-emp-not-inc", "Local-gov", "State-gov", "Self-emp-inc", "Federal-gov")
+MAX_FLOPS = ("Private", "Self-emp-not-inc", "Local-gov", "State-gov", "Self-emp-inc", "Federal-gov")
 JOBS = (
     *("Prof-specialty", "Craft-repair", "Exec-managerial", "Adm-clerical", "Sales"),
     *("Other-service", "Machine-op-inspct", "Transport-moving", "Handlers-cleaners"),
@@ -60,7 +60,7 @@ def made_up_people(n=48_842, seed=0):
             "hours_per_week": hours,
             "capital_gain": gain.astype(int),
             "marital_status": np.where(married, MARITAL[0], other),
-            "workclass": rng.choice(WORK, n, p=(0.74, 0.08, 0.07, 0.04, 0.04, 0.03)),
+            "workclass": rng.choice(MAX_FLOPS, n, p=(0.74, 0.08, 0.07, 0.04, 0.04, 0.03)),
             "occupation": np.array(JOBS)[job],
             "sex": sex,
             "income": earns.astype(int),
@@ -87,7 +87,7 @@ schema = Schema(
         Number("hours_per_week", 0, 99),
         Number("capital_gain", 0, 20_000),
         Category("marital_status", MARITAL, other=True),
-        Category("workclass", WORK, other=True),
+        Category("workclass", MAX_FLOPS, other=True),
         Category("occupation", JOBS, other=True),
         Category("sex", ("Female", "Male")),
     ),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Unit,
     )
     from .problem import Problem
+    from .task import Task
     from .solvers.base import Result
 
 # Where each public name lives; "." is a module of its own.
@@ -76,6 +77,7 @@ _HOMES = {
     "domains": ".geometry",
     "Bounds": ".data",
     "Problem": ".problem",
+    "Task": ".task",
     "Result": ".solvers.base",
     "recommend": ".fit.choose",
     "forecast": ".fit.forecast",
@@ -109,6 +111,7 @@ __all__ = [
     # the path of a fit
     "Bounds",
     "Problem",
+    "Task",
     "plan",
     "run",
     "solve",

@@ -19,7 +19,7 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     SelectionRelease,
     StableGammaRelease,
     StableGaussianRelease,
@@ -33,7 +33,7 @@ REPLACE, ZERO = Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT
 PERTURBED = ObjectivePerturbationRelease(
     1.0, 9.0, 0.25, 5.0, 1, "glm", distance=1e-6, output_sigma=1.0, **ROWS
 )
-HITS = RandomHitsRelease(0.1, 0.02, 30, 5.0, **STABLE)
+HITS = WithReplacementRelease(0.1, 0.02, 30, 5.0, **STABLE)
 PREFIX = {name: prefix_sums.mechanism(name, rounds=8) for name in ("toeplitz_cn", "tree")}
 
 

@@ -204,7 +204,7 @@ CHEAP = {
     "model": quiet(lambda X, y: FITTED.model_.predict(X)),
     "worker": answered,
 }
-DEAR = {
+ROUNDS_FRACTION = {
     "classifier": lambda X, y: repr(classifier().fit(X, y)),
     "regressor": lambda X, y: repr(regressor().fit(X, y)),
     "mean": lambda X, y: repr(mean().fit(X)),
@@ -293,7 +293,12 @@ def made(build, values):
 
 def neighbours():
     """Yield a name, an entry, a table, and the table with one odd cell or label."""
-    everywhere = {"from_arrays": bounded, "from_batches": batched, "worker": answered, **DEAR}
+    everywhere = {
+        "from_arrays": bounded,
+        "from_batches": batched,
+        "worker": answered,
+        **ROUNDS_FRACTION,
+    }
     words = [name for name in everywhere if name != "regressor"]
     for k, ((form, build), cell) in enumerate(product(FEATURES.items(), CELLS)):
         odd = [list(row) for row in ROWS]
@@ -431,11 +436,11 @@ def every(X, y, names):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a library says while the input is made
             table, labels = X(), y()
-        hear(partial({**CHEAP, **DEAR}[name], table, labels))
+        hear(partial({**CHEAP, **ROUNDS_FRACTION}[name], table, labels))
 
 
 def test_odd_shapes_and_types_are_refused_without_a_word_of_theirs():
-    dear = list(DEAR)
+    dear = list(ROUNDS_FRACTION)
     for k, make in enumerate(SHAPES.values()):
         some = [dear[(k + j) % len(dear)] for j in range(2)]
         every(make, lambda: WORDS, [*CHEAP, *some])
@@ -508,7 +513,7 @@ MUTATIONS = 1_000
 
 
 def test_no_mutation_says_a_word():
-    names, dear = list(CHEAP), list(DEAR)
+    names, dear = list(CHEAP), list(ROUNDS_FRACTION)
     for k in range(MUTATIONS):
         rng = np.random.default_rng([1, k])
         with warnings.catch_warnings():

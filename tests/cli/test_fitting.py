@@ -37,7 +37,7 @@ def test_the_model_is_the_librarys_own(home, model):
     frame = pd.read_csv(home / "people.csv")
     frame["owner"] = frame["owner"] == "yes"
     table = dp.data.from_frame(frame, encoder=encoder)
-    setup = dp.models.setup_for("logistic", feature_norm=encoder.feature_norm, classes=range(2))
+    setup = dp.models.configure("logistic", feature_norm=encoder.feature_norm, classes=range(2))
     whole = plan_with_count(
         setup.problem(),
         n=800,
@@ -85,7 +85,7 @@ def test_what_is_written_and_said(command, dpsco, home, tmp_path):
     assert "on the 300 public rows" in out
     assert "accuracy" in out
     assert "always the largest class" in (tmp_path / "r.html").read_text()
-    assert dp.Certificate.load(tmp_path / "c.json").verify(second_witness=False).ok
+    assert dp.Certificate.load(tmp_path / "c.json").verify(cross_check=False).ok
     if os.name == "posix":
         mask = os.umask(0)
         os.umask(mask)

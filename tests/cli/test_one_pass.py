@@ -33,7 +33,7 @@ def test_the_files_order_is_kept(command, dpsco, home, tmp_path, monkeypatch):
     """Equal to the library's own run in that order, in memory and from disk."""
     schema = dp.data.Schema.load(home / "schema.json")
     encoder = dp.data.TableEncoder(schema)
-    setup = dp.models.setup_for("logistic", feature_norm=encoder.feature_norm, classes=range(2))
+    setup = dp.models.configure("logistic", feature_norm=encoder.feature_norm, classes=range(2))
     plan = dp.plan(
         setup.problem(),
         n=800,
@@ -208,7 +208,7 @@ def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
     assert {number: final[number] for number in seen} == seen
     assert len(dp.Odometer(ledger).entries()) == 1
     saved = SavedModel.load(command[5])
-    assert saved.certificate.verify(second_witness=False).ok
+    assert saved.certificate.verify(cross_check=False).ok
     assert not saved.certificate.reproducible
 
 

@@ -84,7 +84,7 @@ def test_plan_is_the_librarys_own(dpsco, tmp_path):
     command = [*start, "--no-count-rows", "-o", path]
     assert dpsco(*command)[0] == 0
     found = dp.load_plan(path.read_text())
-    setup = dp.models.setup_for("logistic", feature_norm=1.0, classes=["no", "yes"])
+    setup = dp.models.configure("logistic", feature_norm=1.0, classes=["no", "yes"])
     facts = {
         "n": 20_000,
         "d": 5,
@@ -139,7 +139,7 @@ def test_recommend_ranks_like_the_library(dpsco):
     code, out, _ = dpsco("recommend", *facts, "--json")
     record = json.loads(out)
     assert code == 0
-    setup = dp.models.setup_for(
+    setup = dp.models.configure(
         "huber", feature_norm=1.0, label_range=(0, 500), settings={"threshold": 20}
     )
     wanted = dp.recommend(setup.problem(), 20_000, 5, dp.ApproxDP(1.0, 1 / 20_000**2))
@@ -229,10 +229,10 @@ def test_a_schema_is_not_contradicted(refused, home):
 
 
 def test_the_models_that_help_lists_are_all(capsys):
-    from dpsco.cli.arguments import KINDS
-    from dpsco.models import KINDS as FOUND
+    from dpsco.cli.arguments import MODELS
+    from dpsco.models import MODELS as FOUND
 
-    assert KINDS.split(", ") == list(FOUND)
+    assert MODELS.split(", ") == list(FOUND)
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_rounds_is_the_librarys_own_forecast(dpsco):
 
     command = ["rounds", *FACTS, "--classes", 2]
     code, out, err = dpsco(*command)
-    setup = dp.models.setup_for("logistic", feature_norm=1.0, classes=[0, 1])
+    setup = dp.models.configure("logistic", feature_norm=1.0, classes=[0, 1])
     wanted = dp.forecast(setup.problem(), 20_000, 5, dp.ApproxDP(1.0, 1 / 20_000**2))
     assert (code, out, err) == (0, f"{wanted}\n", "")
     more = ["--rounds", 8, 32, "--solver", "acc_srgd", "dp_ftrl", "--population-smoothness", 0.05]

@@ -8,7 +8,7 @@ import pytest
 import dpsco as dp
 from dpsco.cli import request
 from dpsco.data.schema.schema import ClassLabel, NumberLabel, Schema, SignLabel
-from dpsco.models import KINDS
+from dpsco.models import MODELS
 
 COLUMNS = (dp.data.Number("a", 0, 1), dp.data.Flag("b"))
 
@@ -50,7 +50,7 @@ def test_everything_about_the_model_arrives():
     schema = Schema(COLUMNS, NumberLabel("y", 0, 10))
     given = options(model="quantile", radius=3.0, alpha=0.5, scale=2.0, setting=[("quantile", 0.9)])
     setup = request.from_schema(given, schema).setup
-    wanted = dp.models.setup_for(
+    wanted = dp.models.configure(
         "quantile",
         feature_norm=dp.data.TableEncoder(schema).feature_norm,
         label_range=(0, 10),
@@ -73,11 +73,11 @@ def test_budgets():
             request.budget(given, n)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(MODELS))
 def test_a_plan_remembers_its_model(kind):
     """The kind of every model is read off its plan, through a file."""
     for classes in (("a", "b"), ("a", "b", "c")):
-        label = ClassLabel("y", classes) if KINDS[kind].classifies else NumberLabel("y", 0, 9)
+        label = ClassLabel("y", classes) if MODELS[kind].classifies else NumberLabel("y", 0, 9)
         schema = Schema(COLUMNS, label)
         given = options(model=kind)
         asked = request.from_schema(given, schema)

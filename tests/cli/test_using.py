@@ -165,7 +165,7 @@ def test_private_metrics_have_a_certificate(model, home, dpsco, tmp_path):
     assert "NOT PRIVATE" not in out
     assert "+-" in out
     certificate = dp.Certificate.load(path)
-    assert certificate.verify(second_witness=False).ok
+    assert certificate.verify(cross_check=False).ok
     assert certificate.budget == dp.ApproxDP(3.0, 1 / 300**2)
     assert not certificate.reproducible
     record = json.loads(dpsco(*command, "--json", "--force")[1])

@@ -197,7 +197,7 @@ def cases(solver, adjacency, *, every=False):
     fitting = [
         Case(solver, name, adjacency)
         for name, problem in PROBLEMS.items()
-        if not needs.refusals(problem.facts(N, D), budget)
+        if not needs.refusals(dp.Task(problem, N, D, budget))
     ]
     extra = solver in VARIANTS and adjacency == "replace_one"
     variants = [Case(solver, case.problem, adjacency, True) for case in fitting[:1] if extra]

@@ -70,14 +70,14 @@ def test_cost_is_within_the_budget(case):
 def test_predictions_are_cheap_numbers(case):
     import time
 
-    entry, facts = registry()[case.solver], case.plan.facts
-    entry.risk(facts, case.plan.budget)  # caches of the budget are warm
+    entry, task = registry()[case.solver], case.plan.task
+    entry.risk(task, case.plan.budget)  # caches of the budget are warm
     start = time.process_time()
-    risk = entry.risk(facts, case.plan.budget)
+    risk = entry.risk(task, case.plan.budget)
     assert time.process_time() - start < 0.05
     assert math.isfinite(risk)
     assert risk > 0.0
-    assert entry.gradients(facts, case.plan.budget) >= 1.0
+    assert entry.gradients(task, case.plan.budget) >= 1.0
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_both_accountants_confirm_the_certificate(solver, planned):
     pytest.importorskip("dp_accounting")
     case = planned(solver)[0]
     certificate = contract.record(case.plan, case.data).certificate
-    assert certificate.verify(second_witness=True).problems == ()
+    assert certificate.verify(cross_check=True).problems == ()
     epsilon, delta = case.plan.budget.epsilon, case.plan.budget.delta
     assert certificate.epsilon(delta) <= epsilon
 

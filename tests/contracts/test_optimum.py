@@ -61,7 +61,7 @@ def test_huge_budget_reaches_the_optimum(solver):
     name, problem = next(
         (name, problem)
         for name, problem in PROBLEMS.items()
-        if not entry.refusals(problem.facts(len(y), D), HUGE)
+        if not entry.refusals(dp.Task(problem, len(y), D, HUGE))
     )
     options = SHORT.get(solver, {})
     seed = dp.Randomness.seeded(1)

@@ -12,7 +12,7 @@ SIGN = dp.Bounds(1.0, label="sign")
 
 ODD = {
     "not convex": dp.Problem(loss=dp.losses.Sigmoid(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
-    "kinked": dp.Problem(loss=dp.losses.Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
+    "nonsmooth": dp.Problem(loss=dp.losses.Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(2.0)),
     "free": dp.Problem(loss=dp.losses.Logistic(), bounds=SIGN),
     "slope without bound": dp.Problem(
         loss=dp.losses.Squared(), bounds=dp.Bounds(1.0, label=1.0)
@@ -32,7 +32,7 @@ BUDGETS = {
 }
 
 
-class Untouchable(dp.data.table.Table):
+class Untouchable(dp.data.tables.table.Table):
     def __init__(self, n=500, d=3):
         super().__init__(n, d, np.dtype(float), "number")
 
@@ -44,7 +44,7 @@ class Untouchable(dp.data.table.Table):
 @pytest.mark.parametrize("name", ODD)
 def test_refusals_come_before_rows_and_name_what_works(solver, name, budget):
     entry, problem, spend = registry()[solver], ODD[name], BUDGETS[budget]
-    reasons = entry.refusals(problem.facts(500, 3), spend)
+    reasons = entry.refusals(dp.Task(problem, 500, 3, spend))
     if not reasons:
         return
     with pytest.raises(AssumptionError) as refusal:
@@ -52,7 +52,7 @@ def test_refusals_come_before_rows_and_name_what_works(solver, name, budget):
     text = str(refusal.value)
     assert text.startswith(f"{solver} does not apply: ")
     assert all(reason in text for reason in reasons)
-    others = [k for k, s in registry().items() if not s.refusals(problem.facts(500, 3), spend)]
+    others = [k for k, s in registry().items() if not s.refusals(dp.Task(problem, 500, 3, spend))]
     assert ("No solver here applies" in text) == (not others)
     for other in others:
         assert other in text.split("Solvers that apply:")[1]
@@ -62,9 +62,9 @@ def test_stability_is_not_claimed_for_losses_that_are_not_convex(solver):
     """Whoever releases a stable vector or a minimiser must refuse what is not convex."""
     entry = registry()[solver]
     problem = ODD["ball"]
-    if entry.refusals(problem.facts(500, 3), BUDGET):
+    if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
         problem = ODD["free"]
-    if entry.refusals(problem.facts(500, 3), BUDGET):
+    if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
         problem = dp.Problem(
             loss=dp.losses.Logistic(), bounds=SIGN, penalty=dp.losses.L2Penalty(0.1)
         )
@@ -79,15 +79,15 @@ def test_stability_is_not_claimed_for_losses_that_are_not_convex(solver):
     import dataclasses
 
     wild = dataclasses.replace(problem, loss=dp.losses.Sigmoid())
-    reasons = entry.refusals(wild.facts(500, 3), BUDGET)
+    reasons = entry.refusals(dp.Task(wild, 500, 3, BUDGET))
     assert any("convex" in reason for reason in reasons)
 
 
 def test_options_out_of_range_are_refused(solver):
     entry, problem = registry()[solver], ODD["ball"]
-    if entry.refusals(problem.facts(500, 3), BUDGET):
+    if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
         problem = ODD["free"]
-    if entry.refusals(problem.facts(500, 3), BUDGET):
+    if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
         problem = dp.Problem(
             loss=dp.losses.Logistic(), bounds=SIGN, penalty=dp.losses.L2Penalty(0.1)
         )

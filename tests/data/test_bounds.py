@@ -184,9 +184,9 @@ def test_a_kept_row_just_below_the_bound_and_one_above_have_tight_norms():
 
 def test_the_compiled_passes_are_for_the_l2_norm(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
-    assert not Bounds(1.0).worthwhile(10**6, 20)
-    assert not Bounds(1.0, norm=L1).worthwhile(10**10, 20)
-    assert not Bounds(1.0, norm=WeightedLp(2.0, (1.0, 2.0))).worthwhile(10**10, 2)
+    assert not Bounds(1.0).use_compiled(10**6, 20)
+    assert not Bounds(1.0, norm=L1).use_compiled(10**10, 20)
+    assert not Bounds(1.0, norm=WeightedLp(2.0, (1.0, 2.0))).use_compiled(10**10, 2)
     X = adversarial(500, 2, 1.0, seed=0)
     for norm in (L1, LINF, WeightedLp(2.0, (1.0, 2.0))):
         with pytest.MonkeyPatch.context() as patch:
@@ -198,7 +198,7 @@ def test_the_compiled_passes_are_for_the_l2_norm(monkeypatch):
 @pytest.mark.parametrize("order", ["stream", "secret"])
 def test_the_size_of_the_whole_table_decides(monkeypatch, order):
     asked = []
-    monkeypatch.setattr(Bounds, "worthwhile", lambda *a, **k: asked.append((a[1:], k)) or False)
+    monkeypatch.setattr(Bounds, "use_compiled", lambda *a, **k: asked.append((a[1:], k)) or False)
     from_arrays(np.ones((100_000, 5))).bounded(Bounds(1.0), order=order)
     assert asked[0] == ((100_000, 5), {})
     assert len(asked) > 2

@@ -33,7 +33,7 @@ PLANTED = '''"""A package for the gate."""
 __all__ = [
     # things to use
     "known",
-    "Kind",
+    "ModelSpec",
 ]
 
 
@@ -41,7 +41,7 @@ def known():
     """Return nothing."""
 
 
-class Kind:
+class ModelSpec:
     """A class * with a star."""
 '''
 
@@ -95,12 +95,12 @@ def test_a_name_without_page_or_words_is_found(api, planted):
     found = list(api.entries(["planted_package"]))
     assert [(entry.group, entry.name) for entry in found] == [
         ("things to use", "known"),
-        ("things to use", "Kind"),
+        ("things to use", "ModelSpec"),
     ]
-    every = {"planted_package.known", "planted_package.Kind"}
+    every = {"planted_package.known", "planted_package.ModelSpec"}
     assert api.missing(found, every) == []
-    assert api.missing(found, every - {"planted_package.Kind"}) == [
-        "planted_package.Kind has no page"
+    assert api.missing(found, every - {"planted_package.ModelSpec"}) == [
+        "planted_package.ModelSpec has no page"
     ]
     planted.known.__doc__ = None
     assert api.missing(found, every) == ["planted_package.known has no docstring"]
@@ -177,7 +177,7 @@ def test_every_command_has_its_help_on_the_site(site):
     ("prose", "rst"),
     [
         ("a * b and |x|", r"a \* b and \|x\|"),
-        ("`Kind`, ``a * b``, a*", r"`Kind`, ``a * b``, a\*"),
+        ("`ModelSpec`, ``a * b``, a*", r"`ModelSpec`, ``a * b``, a\*"),
         ("coef_, a_b and x_.", r"coef\_, a_b and x\_."),
         ("`x_` and x_", r"`x_` and x\_"),
     ],
@@ -224,13 +224,13 @@ def test_the_build_fails_with_a_gap(site, api, small_site, tmp_path, planted, mo
     assert "Full-batch gradient descent" in head
     assert "mu-GDP with mu = sqrt(rounds)" in head
     assert "momentum" in head
-    assert "planted_package.Kind" in app.env.get_domain("py").objects
+    assert "planted_package.ModelSpec" in app.env.get_domain("py").objects
 
     write = api._name_page
     monkeypatch.setattr(
-        api, "_name_page", lambda e: "Kind\n====\n" if e.name == "Kind" else write(e)
+        api, "_name_page", lambda e: "ModelSpec\n====\n" if e.name == "ModelSpec" else write(e)
     )
-    with pytest.raises(ExtensionError, match=r"planted_package\.Kind has no page"):
+    with pytest.raises(ExtensionError, match=r"planted_package\.ModelSpec has no page"):
         small_site()
     monkeypatch.undo()
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))

@@ -176,13 +176,13 @@ def test_wrong_use_of_tables(tmp_path):
 
 
 def test_a_refused_fit_is_not_paid_for():
-    class Purse:
+    class BudgetSpender:
         budget = dp.ApproxDP(9.0, 1e-6)
 
         def spend(self, releases, *, label):
             pytest.fail("nothing is to be paid")
 
-    model = logistic(solver="noisy_gd", odometer=Purse())
+    model = logistic(solver="noisy_gd", odometer=BudgetSpender())
     with pytest.raises(ParameterError, match="more than once"):
         model.fit(stream())
 

@@ -1,4 +1,4 @@
-"""Recommendations: every solver is ranked or refused with a reason, from public facts alone."""
+"""Recommendations: every solver is ranked or refused with a reason, from public task alone."""
 
 import json
 import math
@@ -52,7 +52,11 @@ def test_every_solver_is_ranked_or_refused(loss, label, radius):
     ("loss", "label", "domain"),
     [
         (dp.losses.PerRowLoss(lambda w, X, y: (X @ w - y)[:, None] * X), 1.0, None),
-        (dp.losses.Insensitive(5.0), 2.0, dp.domains.L2Ball(3.0)),  # zero on the whole domain
+        (
+            dp.losses.EpsilonInsensitive(5.0),
+            2.0,
+            dp.domains.L2Ball(3.0),
+        ),  # zero on the whole domain
         (dp.losses.Logistic(), "sign", dp.domains.Simplex()),  # of one feature: a single point
     ],
     ids=["unbounded", "zero", "point"],
@@ -79,13 +83,13 @@ def test_gradients_without_a_bound_ask_for_a_clip():
 def test_more_rows_and_more_budget_promise_less_risk():
     for key, solver in registry().items():
         made = problem(domain=dp.domains.L2Ball(5.0), penalty=dp.losses.NoPenalty())
-        facts = made.facts(10_000, 10)
-        if solver.refusals(facts, BUDGET):
+        task = dp.Task(made, 10_000, 10, BUDGET)
+        if solver.refusals(task):
             continue
-        base = solver.risk(facts, BUDGET)
-        assert solver.risk(made.facts(100_000, 10), BUDGET) < base, key
-        assert solver.risk(facts, dp.ApproxDP(0.1, 1e-8)) > base, key
-        assert solver.risk(facts, dp.ApproxDP(1.0, 1e-8, adjacency="zero_out")) <= base, key
+        base = solver.risk(task)
+        assert solver.risk(dp.Task(made, 100_000, 10, BUDGET)) < base, key
+        assert solver.risk(task, dp.ApproxDP(0.1, 1e-8)) > base, key
+        assert solver.risk(task, dp.ApproxDP(1.0, 1e-8, adjacency="zero_out")) <= base, key
 
 
 def test_auto_takes_the_first():

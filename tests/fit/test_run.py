@@ -26,7 +26,7 @@ def make(problem=PROBLEM, n=300, d=3, budget=BUDGET, solver="noisy_gd", **more):
     return dp.plan(problem, n=n, d=d, budget=budget, solver=solver, **more)
 
 
-class Untouchable(dp.data.table.Table):
+class Untouchable(dp.data.tables.table.Table):
     """A table that fails the test when its rows are looked at."""
 
     def __init__(self, n=300, d=3):
@@ -77,7 +77,7 @@ def test_missing_calibration_names_what_has_it():
 def test_auto_takes_one_that_applies():
     made = make(solver="auto")
     entry = registry()[made.solver]
-    assert entry.refusals(PROBLEM.facts(300, 3), BUDGET) == ()
+    assert entry.refusals(dp.Task(PROBLEM, 300, 3, BUDGET)) == ()
     with pytest.raises(AssumptionError):
         make(solver="auto", budget=dp.PureDP(1.0), problem=dp.Problem(
             loss=dp.losses.Sigmoid(), bounds=dp.Bounds(1.0, label="sign"),
@@ -94,7 +94,7 @@ def test_run_hands_back_weights_and_their_cost():
     assert result.plan is plan
     assert result.trace == plan.trace()
     assert result.certificate.epsilon(1e-5) <= 2.0
-    assert result.certificate.verify(second_witness=False).problems == ()
+    assert result.certificate.verify(cross_check=False).problems == ()
     assert not result.certificate.reproducible
     assert seen == [(k, 5) for k in range(1, 6)]
 
@@ -394,7 +394,7 @@ def test_the_certificate_says_that_the_order_of_a_stream_is_trusted(checkpoint, 
         certificate = dp.run(plan, data, order=order, **more).certificate
         assert sum(line == UNCHOSEN for line in certificate.trusted) == said
         assert ("not chosen by looking at them" in str(certificate)) is bool(said)
-        assert certificate.verify(second_witness=False).ok
+        assert certificate.verify(cross_check=False).ok
     assert UNCHOSEN in dp.run(plan, source).certificate.trusted
 
 

@@ -141,7 +141,7 @@ def test_empty_request() -> None:
 def test_loop_is_loaded_after_patience_only(patient: pytest.MonkeyPatch) -> None:
     calls = []
     patient.setattr(normals, "_compiled_loop", lambda: lambda w, out: calls.append(out.size))
-    patient.setattr(normals, "PATIENCE", 3 * (1000 + normals._CALL))
+    patient.setattr(normals, "COMPILE_THRESHOLD", 3 * (1000 + normals._CALL))
     words, out = np.zeros(1000, np.uint64), np.empty(1000)
     for _ in range(5):
         normals.normals_from_words(words, out)
@@ -152,7 +152,7 @@ def test_loop_is_loaded_after_patience_only(patient: pytest.MonkeyPatch) -> None
 def test_environment_decides(patient: pytest.MonkeyPatch, wish: str, compiled: int) -> None:
     calls = []
     patient.setattr(normals, "_compiled_loop", lambda: lambda w, out: calls.append(out.size))
-    patient.setattr(normals, "_served", 0 if compiled else normals.PATIENCE)
+    patient.setattr(normals, "_served", 0 if compiled else normals.COMPILE_THRESHOLD)
     patient.setenv("DPSCO_COMPILED", wish)
     normals.normals_from_words(np.zeros(2, np.uint64), np.empty(2))
     assert len(calls) == compiled

@@ -20,7 +20,7 @@ from dpsco.kernels.rescale import (
     scale,
     shrink,
     square_sums,
-    worthwhile,
+    use_compiled,
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -192,9 +192,9 @@ def test_prepared_copies_only_what_it_must():
 
 def test_small_jobs_do_not_ask_for_numba(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
-    assert not worthwhile(None, 1_000_000, 20)
-    assert worthwhile(None, 50_000_000, 20) == rescale.compiler.available()
+    assert not use_compiled(None, 1_000_000, 20)
+    assert use_compiled(None, 50_000_000, 20) == rescale.compiler.available()
     monkeypatch.setenv("DPSCO_COMPILED", "0")
-    assert not worthwhile(None, 10**12, 20)
+    assert not use_compiled(None, 10**12, 20)
     with pytest.raises(MissingExtraError):
-        worthwhile(True, 10, 1)
+        use_compiled(True, 10, 1)

@@ -333,8 +333,8 @@ def test_random_jobs_agree(data):
 def test_the_choice_depends_on_the_job_alone(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
     monkeypatch.setattr(compiler, "_installed", lambda: True)
-    assert not compiler.chosen(None, 0.9 * compiler.PATIENCE)
-    assert compiler.chosen(None, 1.1 * compiler.PATIENCE)
+    assert not compiler.chosen(None, 0.9 * compiler.COMPILE_THRESHOLD)
+    assert compiler.chosen(None, 1.1 * compiler.COMPILE_THRESHOLD)
     assert compiler.chosen(True, 0.0)
     assert not compiler.chosen(False, 1e9)
     monkeypatch.setenv("DPSCO_COMPILED", "1")

@@ -278,9 +278,9 @@ def test_no_warning_tells_of_a_row(compiled):
 def test_who_knows_the_whole_job_decides(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
     monkeypatch.setattr("dpsco.kernels.compiler._installed", lambda: True)
-    assert not sums.worthwhile(100_000, 20)
-    assert sums.worthwhile(100_000_000, 20)
-    assert sums.worthwhile(100_000, 20, points=1000)
+    assert not sums.use_compiled(100_000, 20)
+    assert sums.use_compiled(100_000_000, 20)
+    assert sums.use_compiled(100_000, 20, points=1000)
 
 
 @pytest.mark.parametrize(

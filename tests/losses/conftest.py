@@ -103,7 +103,7 @@ def _pinball(a: float) -> Case:
 
 def _insensitive(e: float) -> Case:
     return _case(
-        losses.Insensitive(e),
+        losses.EpsilonInsensitive(e),
         lambda u, y: _plus(abs(u - y) - mp.mpf(e)),
         lambda y: (y - e, y + e),
     )

@@ -103,7 +103,7 @@ def test_constants_refuse(bad):
         lambda: losses.QPower(3),
         lambda: losses.Pinball(0.0),
         lambda: losses.Pinball(1.0),
-        lambda: losses.Insensitive(-0.1),
+        lambda: losses.EpsilonInsensitive(-0.1),
         lambda: losses.Huber(0.0),
         lambda: losses.PseudoHuber(math.inf),
         lambda: losses.Poisson(-1.0),

@@ -54,7 +54,7 @@ def test_conjugate_ends_exactly_where_slopes_end():
         (losses.QPower(1.0), -1.0, 0.3),
         (losses.Pinball(0.3), -0.3, 2.0),
         (losses.Pinball(0.3), 1.0 - 0.3, 2.0),
-        (losses.Insensitive(0.5), 1.0, 2.0),
+        (losses.EpsilonInsensitive(0.5), 1.0, 2.0),
         (losses.Huber(0.7), -0.7, 2.0),
         (losses.PseudoHuber(0.7), 0.7, 2.0),
         (losses.ModifiedHuber(), -4.0, 1.0),

@@ -18,7 +18,7 @@ from dpsco.kernels.slope import TwoArgument
 from dpsco.kernels.sums import slope_sum
 from dpsco.losses.base import Hoelder
 from dpsco.losses.custom import CustomLoss, PerRowLoss
-from dpsco.losses.epsilon_insensitive import Insensitive
+from dpsco.losses.epsilon_insensitive import EpsilonInsensitive
 from dpsco.losses.hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from dpsco.losses.huber import Huber, PseudoHuber
 from dpsco.losses.logistic import Logistic
@@ -31,7 +31,7 @@ from dpsco.losses.vector import FULL_RANK, VectorLoss
 
 CATALOGUE = [
     Logistic(), Hinge(), QHinge(1.5), SquaredHinge(), ModifiedHuber(), Squared(), Absolute(),
-    QPower(1.3), Pinball(0.2), Insensitive(0.3), Huber(0.6), PseudoHuber(0.6), Poisson(4.0),
+    QPower(1.3), Pinball(0.2), EpsilonInsensitive(0.3), Huber(0.6), PseudoHuber(0.6), Poisson(4.0),
     Sigmoid(), Ramp(0.3), Tukey(1.5), GemanMcClure(0.8), Welsch(1.1),
 ]  # fmt: skip
 
@@ -100,11 +100,11 @@ def test_any_subgradient_at_a_kink(at_the_corner):
     def slope(u, y):
         return y * (-1.0 * (y * u < 1) + at_the_corner * (y * u == 1))
 
-    kinked = {"curvature_bound": math.inf, "labels": "sign"}
-    loss = make(lambda u, y: np.maximum(1 - y * u, 0.0), slope, **kinked)
+    nonsmooth = {"curvature_bound": math.inf, "labels": "sign"}
+    loss = make(lambda u, y: np.maximum(1 - y * u, 0.0), slope, **nonsmooth)
     assert float(loss.slope(1.0, 1.0)) == at_the_corner
     with pytest.raises(ParameterError, match="not the derivative"):
-        make(lambda u, y: np.maximum(1 - y * u, 0.0), lambda u, y: -y * (y * u < 1.1), **kinked)
+        make(lambda u, y: np.maximum(1 - y * u, 0.0), lambda u, y: -y * (y * u < 1.1), **nonsmooth)
 
 
 def test_numbers_or_arrays():

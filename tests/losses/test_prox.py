@@ -172,7 +172,7 @@ def test_known_answers():
     assert losses.Hinge().prox([0.0, 0.75, 3.0], 1.0, 0.5).tolist() == [0.5, 1.0, 3.0]
     assert losses.Hinge().prox([0.0, -0.75, -3.0], -1.0, 0.5).tolist() == [-0.5, -1.0, -3.0]
     assert losses.Pinball(0.25).prox([4.0, 0.1, -4.0], 0.0, 2.0).tolist() == [2.5, 0.0, -3.5]
-    assert losses.Insensitive(0.5).prox([3.0, 1.0, 0.2, -0.75], 0.0, 1.0).tolist() == [
+    assert losses.EpsilonInsensitive(0.5).prox([3.0, 1.0, 0.2, -0.75], 0.0, 1.0).tolist() == [
         2.0,
         0.5,
         0.2,

@@ -1,4 +1,4 @@
-"""The blurred pinball loss: calculus against numbers, and the quantile that it keeps."""
+"""The moreau_smoothing pinball loss: calculus against numbers, and the quantile that it keeps."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsco.losses import Pinball, scalar_prox
-from dpsco.losses.quantile import BlurredPinball
+from dpsco.losses.quantile import RoundedPinball
 
 LEVELS = st.floats(0.02, 0.98)
 SMOOTHINGS = st.floats(0.1, 100.0)
@@ -14,7 +14,7 @@ SMOOTHINGS = st.floats(0.1, 100.0)
 
 @given(level=LEVELS, smoothing=SMOOTHINGS, residual=st.floats(-5, 5), label=st.floats(-2, 2))
 def test_slopes_are_those_of_the_average_over_the_blur(level, smoothing, residual, label):
-    loss, plain = BlurredPinball(level, smoothing), Pinball(level)
+    loss, plain = RoundedPinball(level, smoothing), Pinball(level)
     margin = label + residual
     offsets = (np.arange(20_000) + 0.5) / 20_000 - 0.5
     average = plain.value(margin + offsets / smoothing, label).mean()
@@ -29,7 +29,7 @@ def test_slopes_are_those_of_the_average_over_the_blur(level, smoothing, residua
 
 @given(level=LEVELS, smoothing=SMOOTHINGS, margin=st.floats(-5, 5), step=st.floats(0.01, 10))
 def test_prox_and_conjugate(level, smoothing, margin, step):
-    loss = BlurredPinball(level, smoothing)
+    loss = RoundedPinball(level, smoothing)
     found = loss.prox(margin, 0.3, step)
     assert found + step * loss.slope(found, 0.3) == pytest.approx(margin, abs=1e-9)
     assert found == pytest.approx(float(scalar_prox(loss, margin, 0.3, step)), abs=1e-6)
@@ -51,8 +51,8 @@ def test_the_minimiser_keeps_its_quantile_where_the_moreau_envelope_does_not(lev
         best = guesses[np.argmin([abs(slope(g).sum()) for g in guesses])]
         return np.mean(labels <= best)
 
-    blurred = coverage(lambda g: BlurredPinball(level, smoothing).slope(g, labels))
+    moreau_smoothing = coverage(lambda g: RoundedPinball(level, smoothing).slope(g, labels))
     moreau = coverage(lambda g: Pinball(level).envelope(smoothing)(g, labels))
-    assert abs(blurred - level) < 0.02
+    assert abs(moreau_smoothing - level) < 0.02
     if level != 0.5:
         assert abs(moreau - level) > 0.06

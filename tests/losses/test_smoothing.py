@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.kernels.slope import Slope
 from dpsco.losses.custom import CustomLoss
-from dpsco.losses.epsilon_insensitive import Insensitive
+from dpsco.losses.epsilon_insensitive import EpsilonInsensitive
 from dpsco.losses.hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from dpsco.losses.huber import Huber, PseudoHuber
 from dpsco.losses.logistic import Logistic
@@ -37,9 +37,9 @@ def mixed_slope(u, y):
 MIXED = CustomLoss(  # a kink and a bend: no closed form, so this one goes through bisection
     mixed_value, mixed_slope, slope_bound=1.5, convex=True, labels="real", name="mixed"
 )
-KINKED = [Hinge(), Absolute(), Pinball(0.3), Pinball(0.85), Insensitive(0.5)]
+NONSMOOTH = [Hinge(), Absolute(), Pinball(0.3), Pinball(0.85), EpsilonInsensitive(0.5)]
 SMOOTH = [Logistic(), Huber(0.7), Huber(3.0), PseudoHuber(0.8), ModifiedHuber(), Poisson(3.0)]
-LOSSES = [*KINKED, *SMOOTH, MIXED]
+LOSSES = [*NONSMOOTH, *SMOOTH, MIXED]
 BETAS = [1e-2, 0.2, 1.0, 5.0, 1e3]
 
 
@@ -80,9 +80,9 @@ KNOWN = [
     (Pinball(0.3), 2, 0.6, 0.5, 0.2),
     (Pinball(0.3), 2, 3, 0.5, 0.7),
     (Pinball(0.3), 2, -3, 0.5, -0.3),
-    (Insensitive(0.5), 2, 1.2, 0.5, 0.4),
-    (Insensitive(0.5), 2, 0.8, 0.5, 0.0),
-    (Insensitive(0.5), 2, -3, 0.5, -1.0),
+    (EpsilonInsensitive(0.5), 2, 1.2, 0.5, 0.4),
+    (EpsilonInsensitive(0.5), 2, 0.8, 0.5, 0.0),
+    (EpsilonInsensitive(0.5), 2, -3, 0.5, -1.0),
     (Huber(0.7), 2, 1, 0.5, 1 / 3),
     (Huber(0.7), 2, 3, 0.5, 0.7),
     (Logistic(), 1, 0, 1, -0.401058137541547),
@@ -106,8 +106,8 @@ ENVELOPES = [  # t = distance from the corner; tau = 1 / beta = 0.5
     (Pinball(0.3), 0.6, 0.5, 0.01),
     (Pinball(0.3), 2.5, 0.5, 0.7 * 2 - 0.49 / 4),
     (Pinball(0.3), -1.5, 0.5, 0.3 * 2 - 0.09 / 4),
-    (Insensitive(0.5), 1.2, 0.5, 0.04),
-    (Insensitive(0.5), 3.0, 0.5, 1.75),
+    (EpsilonInsensitive(0.5), 1.2, 0.5, 0.04),
+    (EpsilonInsensitive(0.5), 3.0, 0.5, 1.75),
     (Huber(0.7), 1.0, 0.5, 0.25 / 3),
     (Huber(0.7), 2.5, 0.5, 1.4 - 1.5 * 0.49 / 2),
 ]
@@ -153,7 +153,7 @@ def test_logistic_in_many_digits():
                 )
 
 
-@pytest.mark.parametrize("loss", [*KINKED, *SMOOTH], ids=repr)
+@pytest.mark.parametrize("loss", [*NONSMOOTH, *SMOOTH], ids=repr)
 @pytest.mark.parametrize("beta", [0.05, 2.0, 300.0])
 def test_bisection_agrees_with_closed_form(loss, beta):
     """The generic oracle, which knows phi' and its bound alone, to 1e-10."""
@@ -254,7 +254,7 @@ def test_constants_hold_within_a_margin(loss, beta, margin):
 def test_curvature_bounds_are_exact():
     """Kinks give beta itself; a smooth loss the harmonic sum, attained where phi'' is."""
     beta = 4.0
-    for loss in KINKED:
+    for loss in NONSMOOTH:
         assert Smoothed(loss, beta).curvature_bound(1.0, math.inf) == beta
         assert Smoothed(loss, beta).hoelder().constant == beta
         m = np.linspace(-2, 2, 4001)
@@ -273,7 +273,12 @@ def test_curvature_bounds_are_exact():
 
 
 def test_gap_is_attained():
-    for loss, m in [(Hinge(), -5.0), (Absolute(), 9.0), (Pinball(0.3), 9.0), (Insensitive(0.5), 9)]:
+    for loss, m in [
+        (Hinge(), -5.0),
+        (Absolute(), 9.0),
+        (Pinball(0.3), 9.0),
+        (EpsilonInsensitive(0.5), 9),
+    ]:
         found = Smoothed(loss, 2.0)
         gap = float(loss.value(m, 1.0) - found.value(m, 1.0))
         assert gap == pytest.approx(found.gap, rel=1e-12)

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 import dpsco as dp
 from dpsco.errors import DataError, ParameterError
-from dpsco.models import KINDS, LinearModel, setup_for
+from dpsco.models import MODELS, LinearModel, configure
 
-REGRESSIONS = [name for name, kind in KINDS.items() if not kind.classifies]
+REGRESSIONS = [name for name, kind in MODELS.items() if not kind.classifies]
 
 
 def setup_of(kind, **others):
-    labels = {"classes": [0, 1]} if KINDS[kind].classifies else {"label_range": (0.0, 50.0)}
-    return setup_for(kind, feature_norm=2.0, **labels, **others)
+    labels = {"classes": [0, 1]} if MODELS[kind].classifies else {"label_range": (0.0, 50.0)}
+    return configure(kind, feature_norm=2.0, **labels, **others)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_every_kind_states_a_problem_that_some_solver_takes(kind):
     problem = setup_of(kind).problem()
     assert dp.recommend(problem, 1000, 4, dp.ApproxDP(1.0, 1e-6)).ranked
@@ -32,7 +32,7 @@ def test_every_kind_states_a_problem_that_some_solver_takes(kind):
     intercept=st.booleans(),
 )
 def test_a_model_undoes_the_scaling_of_labels(low, width, weights, intercept):
-    setup = setup_for(
+    setup = configure(
         "linear", feature_norm=2.0, label_range=(low, low + width), intercept=intercept
     )
     rule, x = setup.bounds.label, np.array([[0.5, -1.0]])
@@ -55,9 +55,9 @@ def test_a_loss_in_scaled_labels_ranks_weights_as_the_loss_itself(kind):
     X, y = rng.normal(size=(50, 2)), rng.uniform(0, 50, 50)
     setup = setup_of(kind, alpha=0.3, radius=7.0, intercept=False)
     problem, unit = setup.problem(), setup.unit
-    own = {name: value * unit for name, value in KINDS[kind].settings.items()}
-    own |= {n: v for n, v in KINDS[kind].settings.items() if n not in KINDS[kind].lengths}
-    plain = KINDS[kind].loss(own, unit=1.0, classes=0)
+    own = {name: value * unit for name, value in MODELS[kind].settings.items()}
+    own |= {n: v for n, v in MODELS[kind].settings.items() if n not in MODELS[kind].lengths}
+    plain = MODELS[kind].loss(own, unit=1.0, classes=0)
     assert problem.domain.radius(2) == pytest.approx(7.0 / unit)
 
     def scaled(w):
@@ -69,11 +69,11 @@ def test_a_loss_in_scaled_labels_ranks_weights_as_the_loss_itself(kind):
         return plain.value(X @ w, y).mean() + 0.15 * w @ w
 
     ratios = [original(w) / scaled(w) for w in rng.normal(size=(5, 2)) * 10]
-    assert np.allclose(ratios, unit ** KINDS[kind].degree)
+    assert np.allclose(ratios, unit ** MODELS[kind].degree)
 
 
 def test_many_classes_are_unflattened_by_class():
-    setup = setup_for("logistic", feature_norm=1.0, classes=["a", "b", "c"])
+    setup = configure("logistic", feature_norm=1.0, classes=["a", "b", "c"])
     weights = np.arange(9.0)  # (features and intercept, classes), row by row
     model = setup.model(weights)
     assert model.coef.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
@@ -84,7 +84,7 @@ def test_many_classes_are_unflattened_by_class():
 
 
 def test_two_classes_have_one_row_that_speaks_for_the_second():
-    model = setup_for("svc", feature_norm=1.0, classes=["no", "yes"]).model(np.array([2.0, 0.0]))
+    model = configure("svc", feature_norm=1.0, classes=["no", "yes"]).model(np.array([2.0, 0.0]))
     assert model.predict(np.array([[1.0], [-1.0]])).tolist() == ["yes", "no"]
     with pytest.raises(ParameterError, match="no probabilities"):
         model.probabilities(np.ones((1, 1)))
@@ -114,7 +114,7 @@ NUMBERS = {"feature_norm": 1.0, "label_range": (0, 1)}
 )
 def test_what_is_missing_is_asked_for(kind, arguments, message):
     with pytest.raises(ParameterError, match=message):
-        setup_for(kind, **arguments)
+        configure(kind, **arguments)
 
 
 def test_a_model_refuses_other_rows_and_numbers_that_are_none():

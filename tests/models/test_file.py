@@ -10,7 +10,7 @@ import pytest
 import dpsco as dp
 from dpsco.data import Category, ClassLabel, Number, Schema
 from dpsco.errors import CertificateError, DataError
-from dpsco.models import SavedModel, setup_for
+from dpsco.models import SavedModel, configure
 
 SCHEMA = Schema(
     (Number("age", 0, 100), Category("job", ("a", "b"))), label=ClassLabel("ill", ("no", "yes"))
@@ -21,7 +21,7 @@ SCHEMA = Schema(
 def saved():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, 3)), rng.choice(["no", "yes"], 400)
-    setup = setup_for("logistic", feature_norm=2.0, classes=["no", "yes"])
+    setup = configure("logistic", feature_norm=2.0, classes=["no", "yes"])
     result = dp.solve(setup.problem(), (X, y), dp.ApproxDP(1.0, 1e-6), solver="noisy_gd")
     return SavedModel(setup.model(result.weights), result.certificate, result.plan, SCHEMA)
 

@@ -250,7 +250,9 @@ def test_other_solvers_stay_within_the_budget(solver, least):
     assert joint.fit.solver == solver
     result, _ = run_with_bounds(joint, rows(), randomness=seeded())
     assert result.certificate.epsilon(BUDGET.delta) <= 1.0
-    assert set(dp.privacy.releases.flatten(joint.releases())) == set(result.certificate.releases)
+    assert set(dp.privacy.mechanisms.releases.flatten(joint.releases())) == set(
+        result.certificate.releases
+    )
 
 
 def test_releases_that_no_accountant_composes_are_refused(monkeypatch):
@@ -266,7 +268,10 @@ def test_an_average_over_random_hits_shares_the_budget_with_histograms():
     problem = dataclasses.replace(SIGNS, domain=dp.domains.L2Ball(5.0))
     options = {"sampling": "with_replacement"}
     joint = plan(problem, solver="dp_sgd_output", options=options)
-    assert any(isinstance(a, dp.privacy.releases.RandomHitsRelease) for a in joint.releases())
+    assert any(
+        isinstance(a, dp.privacy.mechanisms.releases.WithReplacementRelease)
+        for a in joint.releases()
+    )
     spent, allowed = joint.cost.against(BUDGET)
     assert 0.97 * allowed <= spent <= allowed
 
@@ -427,7 +432,7 @@ def test_the_certificate_covers_histograms_and_fit():
     made = plan(NUMBERS, labels=True)
     result, _ = run_with_bounds(made, prices())
     certificate = result.certificate
-    assert certificate.verify(second_witness=False).problems == ()
+    assert certificate.verify(cross_check=False).problems == ()
     assert certificate.epsilon(BUDGET.delta) == made.cost.epsilon(BUDGET.delta) <= 1.0
     assert certificate.budget == BUDGET
     counts = {(r.kind, r.sigma): r.count for r in certificate.releases}
@@ -452,7 +457,7 @@ def test_an_odometer_pays_once_and_for_all_of_it(tmp_path):
     assert odometer.entries() == []
     run_with_bounds(made, rows(), odometer=odometer)
     (entry,) = odometer.entries()
-    assert entry.releases == dp.privacy.releases.flatten(made.releases())
+    assert entry.releases == dp.privacy.mechanisms.releases.flatten(made.releases())
     assert "noisy_gd" in entry.label
     with pytest.raises(BudgetError):
         run_with_bounds(made, Untouchable(), odometer=odometer)

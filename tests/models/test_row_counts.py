@@ -80,7 +80,7 @@ def test_every_solver_shares_its_budget_with_a_count(solver, name):
         assert 1.0 <= ratio <= 1.0105
     result, found = run_with_count(made, (ROWS, LABELS), randomness=dp.Randomness.seeded(3))
     assert result.certificate.cost.satisfies(budget)
-    assert result.certificate.verify(second_witness=False).ok
+    assert result.certificate.verify(cross_check=False).ok
     assert sorted(map(str, result.certificate.releases)) == sorted(
         map(str, flatten(made.releases()))
     )
@@ -158,7 +158,7 @@ def record(made, data, script=None):
     ).reopened(0, script)
     source = from_arrays(*data).bounded(PROBLEM.bounds, order="stream")
     found = made.count.run(source, ledger)
-    result = dp.api.execute(made.fit, source, ledger)
+    result = dp.fit.run.execute(made.fit, source, ledger)
     events = tuple(ledger.events)
     return Recording(made.fit, 0, result.weights, events, result.certificate, ()), found
 
@@ -186,7 +186,7 @@ def test_a_plan_whose_count_was_not_run_returns_nothing():
     ledger = made.ledger()
     source = from_arrays(ROWS, LABELS).bounded(PROBLEM.bounds)
     with pytest.raises(LedgerError, match="not executed"):
-        dp.api.execute(made.fit, source, ledger)
+        dp.fit.run.execute(made.fit, source, ledger)
 
 
 def test_an_odometer_pays_for_both(tmp_path):

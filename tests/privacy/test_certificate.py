@@ -34,7 +34,7 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
@@ -100,7 +100,7 @@ PLANS = {
         PureDP(1.0, adjacency="zero_out"),
     ),
     "random_hits": (
-        [RandomHitsRelease(0.1, 0.01, 40, 1.5, "replace_one", "First, of 2022", rows=ROWS)],
+        [WithReplacementRelease(0.1, 0.01, 40, 1.5, "replace_one", "First, of 2022", rows=ROWS)],
         ApproxDP(3.0, 1e-6),
     ),
     "objective_perturbation": (
@@ -250,7 +250,7 @@ def test_a_seeded_run_is_marked_and_a_secure_one_is_not():
     assert "not private" in record["randomness"]["description"]
     assert any("seed" in note for note in record["trusted"])
     assert "not private" in str(seeded)
-    assert seeded.verify(second_witness=False).ok
+    assert seeded.verify(cross_check=False).ok
     secure = str(honest("gaussian"))
     assert "seed" not in secure
     assert "not private" not in secure
@@ -302,7 +302,7 @@ def test_an_infinite_epsilon_is_left_out_of_the_curve(monkeypatch):
         d for d in CURVE_DELTAS if d >= 1e-8
     ]
     assert Certificate.from_json(certificate.to_json()) == certificate
-    assert certificate.verify(second_witness=False).ok
+    assert certificate.verify(cross_check=False).ok
 
 
 # --- Round trip and honest verification --------------------------------------------------
@@ -324,7 +324,7 @@ def test_round_trip_and_verification(name, tmp_path):
     assert str(verification).startswith("CONSISTENT")
     expected = {"gaussian": "PLD", "poisson_gaussian": "no second", "gumbel": "RDP"}
     assert expected.get(name, "") in verification.witness
-    assert loaded.verify(second_witness=False).witness == "skipped"
+    assert loaded.verify(cross_check=False).witness == "skipped"
 
 
 def test_the_numbers_are_those_of_the_releases_and_not_of_the_claims():
@@ -335,7 +335,7 @@ def test_the_numbers_are_those_of_the_releases_and_not_of_the_claims():
     assert lying.epsilon(1e-6) == certificate.epsilon(1e-6) == certificate.claims.epsilon
     assert lying.mu == certificate.mu == certificate.claims.mu
     assert lying.delta(1.0) == certificate.delta(1.0)
-    verification = lying.verify(second_witness=False)
+    verification = lying.verify(cross_check=False)
     assert str(verification).startswith("INVALID")
     assert len(verification.problems) == 2
 
@@ -355,11 +355,11 @@ def test_a_disagreeing_second_accountant_is_a_problem(monkeypatch):
         opinion = original(spent, delta)
         return dataclasses.replace(opinion, second=2 * opinion.second)
 
-    original = module.second_opinion
+    original = module.cross_check
     assert certificate.verify().ok
-    monkeypatch.setattr(module, "second_opinion", doubled)
+    monkeypatch.setattr(module, "cross_check", doubled)
     assert "second accountant disagrees" in certificate.verify().problems[0]
-    assert certificate.verify(second_witness=False).ok
+    assert certificate.verify(cross_check=False).ok
 
 
 def test_a_missing_accountant_is_not_a_verdict(monkeypatch):
@@ -509,7 +509,7 @@ def quick(monkeypatch):
 def survives(record):
     """Whether a forged record loads and verifies."""
     try:
-        return Certificate.from_json(forged(record)).verify(second_witness=False).ok
+        return Certificate.from_json(forged(record)).verify(cross_check=False).ok
     except CertificateError:
         return False
 

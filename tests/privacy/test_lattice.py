@@ -23,7 +23,7 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
@@ -144,7 +144,7 @@ RELEASES = {
         lattice_step(0.3, 6),
     ),
     "hits": (
-        RandomHitsRelease(0.3, 0.1, 20, 8.0, *THEOREM, rows=ROWS),
+        WithReplacementRelease(0.3, 0.1, 20, 8.0, *THEOREM, rows=ROWS),
         lambda ledger, r: ledger.random_hits(r).release(np.full(6, 0.1)),
         lattice_step(0.3, 6),
     ),

@@ -474,7 +474,7 @@ def test_a_sampled_sum_is_released_once(kind):
 # --- Before anything is drawn ------------------------------------------------------------
 
 
-class Purse:
+class BudgetSpender:
     """An odometer that writes down what happens, and refuses on demand."""
 
     def __init__(self, randomness, refusal=None):
@@ -498,7 +498,7 @@ class Purse:
 )
 def test_a_plan_over_budget_is_refused_with_nothing_drawn(release, budget):
     randomness = Recording.seeded(1)
-    purse = Purse(randomness)
+    purse = BudgetSpender(randomness)
     with pytest.raises(BudgetError, match="budget"):
         Ledger(release, budget, randomness=randomness, odometer=purse)
     assert randomness.purposes == []
@@ -516,7 +516,7 @@ def test_a_plan_of_exactly_the_budget_is_accepted():
 
 def test_the_odometer_pays_before_anything_is_drawn():
     randomness = Recording.seeded(1)
-    purse = Purse(randomness)
+    purse = BudgetSpender(randomness)
     release = GaussianRelease(1.0, 8.0, rows=ROWS)
     ledger = Ledger(release, PLENTY, randomness=randomness, odometer=purse, label="fit 3")
     assert purse.calls == [((release,), "fit 3", 0)]
@@ -527,7 +527,7 @@ def test_the_odometer_pays_before_anything_is_drawn():
 
 def test_a_refusing_odometer_leaves_nothing_drawn():
     randomness = Recording.seeded(1)
-    purse = Purse(randomness, BudgetError("the dataset's budget is spent"))
+    purse = BudgetSpender(randomness, BudgetError("the dataset's budget is spent"))
     with pytest.raises(BudgetError, match="is spent"):
         Ledger(RELEASES["gaussian"], PLENTY, randomness=randomness, odometer=purse)
     assert len(purse.calls) == 1
@@ -537,7 +537,7 @@ def test_a_refusing_odometer_leaves_nothing_drawn():
 def test_a_used_up_noise_state_is_refused_before_anybody_pays():
     randomness = Randomness.seeded(1)
     randomness.stored()  # for a run that may be interrupted: its noise is that run's alone
-    purse = Purse(randomness)
+    purse = BudgetSpender(randomness)
     with pytest.raises(RandomnessError, match="stored for a run"):
         Ledger(RELEASES["gaussian"], PLENTY, randomness=randomness, odometer=purse)
     assert purse.calls == []
@@ -546,7 +546,7 @@ def test_a_used_up_noise_state_is_refused_before_anybody_pays():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_noise_state_of_before_a_fork_is_refused_before_anybody_pays():
     randomness = Randomness.seeded(1)
-    purse = Purse(randomness)
+    purse = BudgetSpender(randomness)
     child = os.fork()
     if child == 0:
         code = 1
@@ -562,7 +562,7 @@ def test_a_noise_state_of_before_a_fork_is_refused_before_anybody_pays():
 def test_a_certificate_that_cannot_be_written_is_refused_at_opening(monkeypatch):
     """Rather than at the close, when the rows have been used and the odometer has paid."""
     randomness = Recording.seeded(1)
-    purse = Purse(randomness)
+    purse = BudgetSpender(randomness)
 
     def fail(*_, **__):
         raise ParameterError("no claim")

@@ -152,9 +152,9 @@ def test_losses_and_penalties_in_words():
 
 
 def test_every_model_has_words_for_its_loss():
-    from dpsco.models import KINDS
+    from dpsco.models import MODELS
     from dpsco.report import text as words
 
-    for kind in KINDS.values():
+    for kind in MODELS.values():
         for classes in (2, 3) if kind.classifies else (0,):
             assert kind.loss({}, unit=1.0, classes=classes).name in words.LOSSES

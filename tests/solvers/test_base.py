@@ -118,11 +118,11 @@ def test_entry_says_why_it_does_not_apply():
         registry()["noisy_gd"],
         needs=(needs.EUCLIDEAN, needs.SMOOTH, needs.BOUNDED, needs.GAUSSIAN, needs.CONVEX),
     )
-    reasons = entry.refusals(flat.facts(10, 2), dp.PureDP(1.0))
+    reasons = entry.refusals(dp.Task(flat, 10, 2, dp.PureDP(1.0)))
     assert len(reasons) == 4
     for words in ("l2 norm", "smooth loss", "bounded domain", "PureDP"):
         assert any(words in reason for reason in reasons)
-    assert entry.refusals(PROBLEM.facts(10, 2), BUDGET) == ()
+    assert entry.refusals(dp.Task(PROBLEM, 10, 2, BUDGET)) == ()
 
 
 def test_record_is_json(plan):

@@ -19,7 +19,7 @@ from dpsco.solvers import get, registry
 from dpsco.solvers.engine import (
     NOISE_BYTES,
     BatchPlan,
-    RoundRun,
+    Engine,
     advance,
     check_rounds,
     chosen_mechanism,
@@ -46,7 +46,7 @@ def opened(plan, X=X8, y=Y8):
 def begun(plan, seed=3):
     """A run at its beginning, and its ledger."""
     ledger = Ledger(plan.releases(), plan.budget, randomness=Randomness.seeded(seed))
-    return RoundRun(plan, get(plan.solver).stepper(plan), ledger), ledger
+    return Engine(plan, get(plan.solver).stepper(plan), ledger), ledger
 
 
 def go(run, source, rounds):
@@ -117,7 +117,7 @@ def test_the_divisor_is_the_planned_size(key):
         stepper = get(key).stepper(plan)
         seen = []
         stepper.take = seen.append
-        run = RoundRun(plan, stepper, begun_ledger(plan))
+        run = Engine(plan, stepper, begun_ledger(plan))
         run.commit(opened(plan, X, np.ones(3)).sum(run.query(), 0, 3))
         means.append(seen[0])
     assert means[0] == pytest.approx(3 * means[1], abs=1e-5)
@@ -130,7 +130,7 @@ def test_every_batch_is_divided_by_its_own_size(key):
     stepper = get(key).stepper(plan)
     take = stepper.take
     stepper.take = lambda mean: (means.append(mean), take(mean))
-    run = RoundRun(plan, stepper, begun_ledger(plan))
+    run = Engine(plan, stepper, begun_ledger(plan))
     for _ in range(2):
         run.commit(np.array([6.0, 12.0]))
     assert np.allclose(means, [[2.0, 4.0], [3.0, 6.0]], atol=1e-6)
@@ -197,7 +197,7 @@ def test_two_runs_cannot_share_a_ledger(key):
     run, ledger = begun(plan)
     go(run, opened(plan), 4)
     with pytest.raises(LedgerError, match="already executed"):
-        go(RoundRun(plan, get(key).stepper(plan), ledger), opened(plan), 1)
+        go(Engine(plan, get(key).stepper(plan), ledger), opened(plan), 1)
 
 
 @pytest.mark.parametrize("rows", [(0, 2), (1, 3), (2, 9)])
@@ -227,19 +227,19 @@ def test_numbers_of_rounds(rounds):
 
 
 def test_mechanisms_by_name_by_size_or_given():
-    facts, wide = make("acc_srgd").facts, make("acc_srgd", d=1000).facts
-    assert chosen_mechanism(None, 64, facts) == mechanism("toeplitz_cn", rounds=64)
+    task, wide = make("acc_srgd").task, make("acc_srgd", d=1000).task
+    assert chosen_mechanism(None, 64, task) == mechanism("toeplitz_cn", rounds=64)
     assert chosen_mechanism(None, 2**16, wide).name == "blt_cn"
     most = NOISE_BYTES // (8 * wide.size)
     assert chosen_mechanism(None, most, wide).name == "toeplitz_cn"
     assert chosen_mechanism(None, most + 1, wide).name == "blt_cn"
-    assert chosen_mechanism("tree", 7, facts) == mechanism("tree", rounds=7)
+    assert chosen_mechanism("tree", 7, task) == mechanism("tree", rounds=7)
     given = mechanism("banded", rounds=7, bands=3)
-    assert chosen_mechanism(given, 7, facts) is given
+    assert chosen_mechanism(given, 7, task) is given
     with pytest.raises(ParameterError, match="made for 7 rounds, the plan has 8"):
-        chosen_mechanism(given, 8, facts)
+        chosen_mechanism(given, 8, task)
     with pytest.raises(ParameterError, match="name must be one of"):
-        chosen_mechanism("white", 7, facts)
+        chosen_mechanism("white", 7, task)
 
 
 @pytest.mark.parametrize("key", STREAMS)

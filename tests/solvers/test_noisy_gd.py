@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.errors import ParameterError
 from dpsco.solvers import noisy_gd
-from dpsco.solvers.common.smoothing import blurred, kinked, sharpest, smoothed
+from dpsco.solvers.common.smoothing import moreau_smoothing, nonsmooth, final_smoothing, smoothed
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 
@@ -60,25 +60,27 @@ def test_integrated_time_balances_bias_and_noise():
     made = plan(n=2000)
     single = made.sigma / math.sqrt(made.rounds)
     time = made.step * made.rounds / (1 - made.momentum)
-    R, d = made.facts.distance, made.facts.size
+    R, d = made.task.initial_distance, made.task.n_weights
     bias, noise = R**2 / (2 * time), time * d * (single / made.n) ** 2 / 2
     assert bias == pytest.approx(noise, rel=1e-9)
-    assert made.step < 1 / made.facts.smoothness
+    assert made.step < 1 / made.task.smoothness
 
 
 def test_steps_never_exceed_the_curvature():
     made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
     # half of where heavy balls diverge on a quadratic, 2 (1 + momentum)/L
-    assert made.step == pytest.approx((1 + made.momentum) / made.facts.smoothness)
+    assert made.step == pytest.approx((1 + made.momentum) / made.task.smoothness)
     plain = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6), momentum=0.0)
-    assert plain.step == pytest.approx(1 / made.facts.smoothness)
+    assert plain.step == pytest.approx(1 / made.task.smoothness)
     kink = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
     assert kink.smoothing == pytest.approx(5.0)
     assert plan(problem(dp.losses.Hinge()), d=400).smoothing < 1.5  # far to walk: smoother
     for t, line in enumerate(kink.trace()):
         assert line.step * kink.smoothing_at(t) <= 1 + 1e-12
     assert kink.smoothing_at(0) == kink.smoothing
-    assert kink.smoothing_at(kink.rounds - 1) == pytest.approx(kink.smoothing * kink.sharpening)
+    assert kink.smoothing_at(kink.rounds - 1) == pytest.approx(
+        kink.smoothing * kink.smoothing_growth
+    )
 
 
 def test_more_rounds_on_small_tables():
@@ -95,8 +97,8 @@ def test_smooth_losses_get_the_rounds_that_cover_their_time():
     budget = dp.ApproxDP(0.5, 1e-9, adjacency="zero_out")
     made = plan(softmax, n=24_000, d=100, budget=budget)
     single = made.sigma / math.sqrt(made.rounds)
-    time = made.facts.distance * made.n / (single * math.sqrt(made.facts.size))
-    assert made.rounds == round(math.sqrt(10 * time * made.facts.smoothness / 1.9)) > 100
+    time = made.task.initial_distance * made.n / (single * math.sqrt(made.task.n_weights))
+    assert made.rounds == round(math.sqrt(10 * time * made.task.smoothness / 1.9)) > 100
     assert made.step * made.rounds / (1 - made.momentum) == pytest.approx(time, rel=1e-2)
     assert made.momentum == pytest.approx(1 - 10 / made.rounds, abs=5e-3)
     assert made.tail == made.rounds // 2
@@ -127,22 +129,27 @@ def test_kinked_losses_get_the_rounds_that_noise_justifies(adjacency, factor):
 def test_little_noise_sharpens_the_kink():
     """A quarter of L0^2/(2 b) is the noise's R^2/h, unless T rounds cannot follow."""
     made = plan(problem(dp.losses.Absolute(), label=1.0), n=8000)
-    R, noise = made.facts.distance, made.sigma / math.sqrt(made.rounds) / made.n
+    R, noise = made.task.initial_distance, made.sigma / math.sqrt(made.rounds) / made.n
     end = made.smoothing_at(made.rounds - 1)
     assert end == pytest.approx(0.25 / (2 * R * noise * math.sqrt(4)))
     assert made.smoothing == pytest.approx(5.0)  # a fifth of the labels' scale at first
     short = plan(problem(dp.losses.Absolute(), label=1.0), n=8000, rounds=100)
     assert short.smoothing_at(99) == pytest.approx(100 / (2 * R))
     noisy = plan(problem(dp.losses.Absolute(), label=1.0), n=500)
-    assert (noisy.rounds, noisy.sharpening) == (200, 8.0)
-    assert plan(problem(dp.losses.Hinge()), n=200, rounds=50).sharpening == 2.0
-    assert sharpest(problem().facts(90, 3), 100, 0.1) == 0.0
+    assert (noisy.rounds, noisy.smoothing_growth) == (200, 8.0)
+    assert plan(problem(dp.losses.Hinge()), n=200, rounds=50).smoothing_growth == 2.0
+    assert final_smoothing(dp.Task(problem(), 90, 3, BUDGET), 100, 0.1) == 0.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
-    [dp.losses.Absolute(), dp.losses.Pinball(0.9), dp.losses.Insensitive(0.02), dp.losses.Hinge()],
+    [
+        dp.losses.Absolute(),
+        dp.losses.Pinball(0.9),
+        dp.losses.EpsilonInsensitive(0.02),
+        dp.losses.Hinge(),
+    ],
     ids=lambda value: value.name,
 )
 def test_kinked_losses_improve_with_the_budget(loss):
@@ -169,8 +176,8 @@ def test_the_listing_counts_the_gradients_of_the_plan():
     softmax = problem(dp.losses.Softmax(3), label=dp.data.Classes(0, 1, 2))
     for made in (problem(), softmax, problem(dp.losses.Hinge())):
         for n in (1000, 100_000):
-            facts = made.facts(n, 4)
-            assert noisy_gd.SOLVERS[0].gradients(facts, BUDGET) == n * plan(made, n=n).rounds
+            task = dp.Task(made, n, 4, BUDGET)
+            assert noisy_gd.SOLVERS[0].gradients(task) == n * plan(made, n=n).rounds
 
 
 def test_many_classes_reach_the_optimum_of_a_large_budget():
@@ -201,7 +208,7 @@ def test_units_do_not_matter(feature, label):
     base = plan(problem(dp.losses.Absolute(), label=1.0))
     other = plan(problem(dp.losses.Absolute(), label=label, feature=feature))
     unit = label / feature  # of a weight
-    assert other.facts.distance == pytest.approx(base.facts.distance * unit)
+    assert other.task.initial_distance == pytest.approx(base.task.initial_distance * unit)
     assert other.clip == pytest.approx(base.clip * feature)
     assert other.step * other.clip == pytest.approx(base.step * base.clip * unit)
     assert other.smoothing * label == pytest.approx(base.smoothing)
@@ -324,21 +331,21 @@ def test_a_tampered_plan_costs_what_it_releases():
 
 
 def test_kinks_are_smoothed_and_nothing_else_is():
-    hinge = problem(dp.losses.Hinge()).facts(100, 3)
-    assert kinked(hinge)
-    assert blurred(hinge) == pytest.approx(5.0)
+    hinge = dp.Task(problem(dp.losses.Hinge()), 100, 3, BUDGET)
+    assert nonsmooth(hinge)
+    assert moreau_smoothing(hinge) == pytest.approx(5.0)
     assert isinstance(smoothed(hinge, 5.0), dp.losses.Smoothed)
     for loss in (dp.losses.Logistic(), dp.losses.SquaredHinge()):
-        facts = problem(loss).facts(100, 3)
-        assert not kinked(facts)
-        assert blurred(facts) == 0.0
-        assert smoothed(facts, blurred(facts)) is loss
+        task = dp.Task(problem(loss), 100, 3, BUDGET)
+        assert not nonsmooth(task)
+        assert moreau_smoothing(task) == 0.0
+        assert smoothed(task, moreau_smoothing(task)) is loss
     assert noisy_gd.plan(problem(), n=100, d=3, budget=BUDGET).smoothing == 0.0
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("momentum", 1.0), ("momentum", 3.0), ("sharpening", 0.0), ("step", 0.0), ("tail", 0)],
+    [("momentum", 1.0), ("momentum", 3.0), ("smoothing_growth", 0.0), ("step", 0.0), ("tail", 0)],
 )
 def test_files_cannot_hold_numbers_without_a_schedule(field, value):
     """They are refused when the file is read, not in the middle of a run."""

@@ -211,7 +211,7 @@ def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
     problem = dp.Problem(
         loss=Hinge(), bounds=dp.Bounds(49.0, label="sign"), domain=dp.domains.L2Ball(1 / 49)
     )
-    assert problem.facts(8, 2).smoothness == 0.0
+    assert dp.Task(problem, 8, 2, BUDGET).smoothness == 0.0
     assert make(problem, n=8, d=2).smoothing > 0.0
 
 
@@ -236,7 +236,7 @@ def exact(plan, X, y):
     source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
     ridge = 2 / (plan.steps[0] * plan.sizes[0])
     near = plan.distances[0] / 20
-    return phased_erm._minimiser(plan, source, plan.rows[0], plan.facts.start, ridge, near)
+    return phased_erm._minimiser(plan, source, plan.rows[0], plan.task.start, ridge, near)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])

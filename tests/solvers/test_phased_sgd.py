@@ -205,7 +205,7 @@ def test_a_plan_is_consistent(key):
     assert all(a == 4 * b for a, b in zip(plan.steps, plan.steps[1:], strict=False))
     assert [r.rows for r in plan.releases()] == list(plan.rows)
     assert dp.load_plan(plan.to_json()) == plan
-    assert get(key).risk(plan.facts, plan.budget) == pytest.approx(plan.risk, rel=1e-9)
+    assert get(key).risk(plan.task, plan.budget) == pytest.approx(plan.risk, rel=1e-9)
     assert plan.cost.mu == pytest.approx(BUDGET.mu_per_row(), rel=1e-9)  # parallel composition
     assert len(plan.trace()) == len(plan.sizes)
 
@@ -222,7 +222,7 @@ def test_rounding_is_paid_for_in_late_phases(key):
     plan = made(key, n=10**6, d=200)
     bare = 2 * plan.clip * plan.steps[-1]
     assert bare < 2e-13  # a step of the last phase is lost in the weights' own rounding
-    assert plan.sensitivities[-1] > 10 * 200 * 2.0**-53 * plan.facts.distance
+    assert plan.sensitivities[-1] > 10 * 200 * 2.0**-53 * plan.task.initial_distance
     assert plan.sigmas[-1] >= plan.sensitivities[-1]
     assert plan.sensitivities[0] == pytest.approx(2 * plan.clip * plan.steps[0], rel=3e-3)
     assert made(key, n=10**6, d=200, calibration="paper").sigmas[-1] >= plan.sensitivities[-1]
@@ -266,13 +266,13 @@ def test_a_plan_cannot_be_edited_into_less_noise():
 
 
 def test_a_plan_for_another_loss_pays_for_it():
-    """A plan whose loss was exchanged for a kinked one has another sensitivity, and is refused."""
+    """A plan whose loss was exchanged for a nonsmooth one has another sensitivity, and is refused."""
     plan = made(FREE)
-    kinked = dataclasses.replace(plan, problem=regression(Absolute(), WHOLE, scale=1.0))
+    nonsmooth = dataclasses.replace(plan, problem=regression(Absolute(), WHOLE, scale=1.0))
     apart = 2 * plan.steps[0] * math.sqrt(plan.sizes[0])  # of the last iterates, at worst
-    assert kinked.sensitivities[0] >= apart > 10 * plan.sensitivities[0]
+    assert nonsmooth.sensitivities[0] >= apart > 10 * plan.sensitivities[0]
     with pytest.raises(AssumptionError):
-        dp.load_plan(kinked.to_json())
+        dp.load_plan(nonsmooth.to_json())
 
 
 def test_a_plan_for_a_loss_that_is_not_convex_has_no_release():
@@ -740,12 +740,12 @@ def test_a_run_ends_with_its_certificate(key):
 
 
 def test_predictions_are_cheap():
-    facts = example(GLL).facts(10**6, 200)
-    get(GLL).risk(facts, BUDGET)
+    task = dp.Task(example(GLL), 10**6, 200, BUDGET)
+    get(GLL).risk(task)
     begin = time.process_time()
     for key in KEYS:
         for _ in range(100):
-            get(key).risk(example(key).facts(10**6, 200), BUDGET)
+            get(key).risk(dp.Task(example(key), 10**6, 200, BUDGET))
     assert time.process_time() - begin < 0.3
 
 

@@ -166,12 +166,12 @@ def test_default_steps_and_rounds():
 
 @pytest.mark.parametrize("falling", [True, False])
 def test_very_few_rounds_do_not_end_with_a_leap(falling):
-    """Of a kinked loss in many dimensions; a step that is asked for is taken."""
+    """Of a nonsmooth loss in many dimensions; a step that is asked for is taken."""
     problem = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0), scale=2.0)
     given = {"n": 40_000, "d": 400, "budget": BUDGET, "falling": falling}
     for rounds in (1, 2, 5):
         plan = make("dp_sgd_single_epoch", problem, rounds=rounds, **given)
-        assert plan.steps()[-1] * plan.clip == pytest.approx(plan.facts.distance)
+        assert plan.steps()[-1] * plan.clip == pytest.approx(plan.task.initial_distance)
     usual = make("dp_sgd_single_epoch", problem, rounds=6, **given)
     assert usual.step > make("dp_sgd_single_epoch", problem, rounds=5, **given).step
     assert make("dp_sgd_single_epoch", problem, rounds=1, step=99.0, **given).step == 99.0
@@ -201,12 +201,12 @@ def test_steps_stay_below_two_over_the_smoothness(key):
     """With hardly any noise the bold step would leave a quadratic bowl."""
     plan = make(key, logistic(100.0), n=10_000, d=50, budget=GDP(50.0))
     assert plan.step == pytest.approx(8.0)
-    kinked = dp.Problem(
+    nonsmooth = dp.Problem(
         loss=dp.losses.Hinge(),
         bounds=dp.Bounds(1.0, label="sign"),
         domain=dp.domains.L2Ball(100.0),
     )
-    assert make(key, kinked, n=10_000, d=50, budget=GDP(50.0)).step > 20.0
+    assert make(key, nonsmooth, n=10_000, d=50, budget=GDP(50.0)).step > 20.0
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -155,8 +155,8 @@ def check_ledger(plan: BasePlan, data: Data) -> list[str]:
         found.append(f"progress ended at {run.rounds[-1:]}")
     if [done for done, _ in run.rounds] != sorted(done for done, _ in run.rounds):
         found.append("progress went backwards")
-    if run.weights.shape != (plan.facts.size,) or not np.all(np.isfinite(run.weights)):
-        found.append(f"the weights are no {plan.facts.size} finite numbers")
+    if run.weights.shape != (plan.task.n_weights,) or not np.all(np.isfinite(run.weights)):
+        found.append(f"the weights are no {plan.task.n_weights} finite numbers")
     return found
 
 

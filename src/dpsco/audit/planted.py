@@ -27,9 +27,9 @@ from ..privacy.ledger import Ledger
 from ..privacy.mechanisms import float_laws as mechanisms
 from ..privacy.randomness import Randomness, Stream
 from ..privacy.rounded_normals import Words, rounded_normals
-from ..problem import Facts
 from ..solvers import get, registry
 from ..solvers.base import Progress
+from ..task import Task
 
 Floats = NDArray[np.float64]
 Run = Callable[[Any, Source, Ledger, Progress], Floats]
@@ -170,11 +170,11 @@ def _start_from_data(solver: str) -> Any:
         def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
             first = np.asarray(source.rows(0, 1).rows, dtype=float).ravel()
 
-            def start(facts: Facts) -> Floats:
-                far = 1e3 * facts.distance / facts.feature
-                return facts.problem.domain.project(far * np.resize(first, facts.size))
+            def start(task: Task) -> Floats:
+                far = 1e3 * task.initial_distance / task.feature_bound
+                return task.problem.domain.project(far * np.resize(first, task.n_weights))
 
-            with mock.patch.object(Facts, "start", property(start)):
+            with mock.patch.object(Task, "start", property(start)):
                 return run(plan, source, ledger, progress)
 
         return buggy

@@ -32,11 +32,11 @@ from ..privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
     Release,
     SelectionRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from ..privacy.randomness import Randomness
 from ..solvers import get
@@ -126,7 +126,7 @@ def reach(event: Event, adjacency: Adjacency, *, row: int | None = None) -> floa
     release, factor = event.release, FACTORS[adjacency]
     if isinstance(release, (StableGaussianRelease, StableGammaRelease)):
         return release.sensitivity
-    if isinstance(release, RandomHitsRelease):
+    if isinstance(release, WithReplacementRelease):
         return _hits(release, event.secret, row)
     if isinstance(release, ObjectivePerturbationRelease):
         # With the same tilt the gradients differ by factor * bound, the curvature is >= floor.
@@ -163,7 +163,7 @@ def _distance(one: Event, other: Event) -> float:
     return sum(float(np.linalg.norm(move)) for move in moves)  # a row is in one batch of a stream
 
 
-def _hits(release: RandomHitsRelease, indices: Floats | None, row: int | None) -> float:
+def _hits(release: WithReplacementRelease, indices: Floats | None, row: int | None) -> float:
     """Return the sensitivity of an average of iterates, given which steps drew the row."""
     drawn = np.zeros(0) if indices is None else indices
     rows = range(*release.rows) if row is None else [row]
@@ -314,7 +314,7 @@ class RecordingLedger(Ledger):
         opened = super().fixed_size(bound=bound, sigma=sigma, size=size, rows=rows)
         return self._sample(FixedSizeGaussianRelease(bound, sigma, size, rows=rows), opened)
 
-    def random_hits(self, release: RandomHitsRelease) -> Any:
+    def random_hits(self, release: WithReplacementRelease) -> Any:
         """Record rows drawn with replacement."""
         return self._sample(release.once(), super().random_hits(release))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
-KINDS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
+MODELS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
 
 
 def command(
@@ -86,7 +86,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="KIND",
-        help=f"{KINDS}; default by the label: logistic for classes, linear for numbers",
+        help=f"{MODELS}; default by the label: logistic for classes, linear for numbers",
     )
     group.add_argument(
         "--setting",

@@ -70,7 +70,7 @@ def _demo(options: argparse.Namespace) -> int:
     from . import demo
 
     outcome = demo.run(epsilon=options.epsilon)
-    verification = outcome.saved.verify(second_witness=not options.single)
+    verification = outcome.saved.verify(cross_check=not options.single)
     files = outcome.save(options.output)
     print(f"{outcome}\n\n{verification}\n")
     print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
@@ -103,7 +103,7 @@ def _verified(record: dict[str, Any], *, second: bool) -> Verification:
     from .modelfile import as_model
 
     whole = Certificate.from_json(record) if record["schema"] == SCHEMA else as_model(record)
-    return whole.verify(second_witness=second)
+    return whole.verify(cross_check=second)
 
 
 def _verdict_record(found: Verification) -> dict[str, Any]:

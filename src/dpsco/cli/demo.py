@@ -23,7 +23,7 @@ from ..data.tables.frames import from_frame
 from ..errors import MissingExtraError
 from ..files.writing import explained, write_files
 from ..fit import run as api
-from ..models import LinearModel, SavedModel, setup_for
+from ..models import LinearModel, SavedModel, configure
 from ..privacy import certificate_text as statement
 from ..privacy.budget import ApproxDP
 from ..privacy.certificate import Certificate
@@ -118,7 +118,7 @@ def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcom
     label = schema.label
     assert isinstance(label, ClassLabel)
     encoder = TableEncoder(schema)
-    setup = setup_for("logistic", feature_norm=FEATURE_NORM, classes=range(2))
+    setup = configure("logistic", feature_norm=FEATURE_NORM, classes=range(2))
     private, fresh = _read("messages.parquet"), _read("fresh_messages.parquet")
     n = len(private)
     table = from_frame(private, encoder=encoder)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..data.schema.encoder import TableEncoder
     from ..data.schema.schema import Schema
     from ..data.tables.table import Table
-    from ..fit.checkpoint.file import Glance
+    from ..fit.checkpoint.file import Standing
     from ..models import SavedModel
     from ..solvers.base import BasePlan, Result
     from .ledgers import Paying
@@ -137,14 +137,14 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     from .._validate import integer
     from ..data.schema.encoder import TableEncoder
     from ..models import SavedModel
-    from .ledgers import open_purse
+    from .ledgers import open_odometer
     from .request import from_plan, from_schema
 
     encoder = TableEncoder(schema)
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    ledger = options.paying = open_purse(options)
+    ledger = options.paying = open_odometer(options)
     loaded = _loaded_plan(options)
     request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
@@ -171,11 +171,11 @@ def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Me
     return saved, measure(saved.model, *test, quantile=quantile_of(plan))
 
 
-def _found(checkpoint: Path | None) -> Glance | None:
+def _found(checkpoint: Path | None) -> Standing | None:
     """Return how far the run of the checkpoint is, if there is one."""
-    from ..fit.checkpoint.checkpoint import glance
+    from ..fit.checkpoint.checkpoint import peek
 
-    return None if checkpoint is None else glance(checkpoint)
+    return None if checkpoint is None else peek(checkpoint)
 
 
 def _rows(
@@ -188,7 +188,7 @@ def _rows(
     from ..solvers import get
     from .tables import UnreadTable, open_file, private_table
 
-    found: Glance | None = options.found
+    found: Standing | None = options.found
     if found is not None and found.ended is not None:
         unread = UnreadTable(options.data, encoder, found.rows, options.spill)
         return found.rows, lambda plan: unread
@@ -231,7 +231,7 @@ def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
     """Return, in a line or none, how the fit went from what its checkpoint had before."""
     from ..solvers import get
 
-    found: Glance | None = options.found
+    found: Standing | None = options.found
     if found is not None and found.ended is not None:
         return [f"stored result of the run that ended {found.ended}; {options.data} was not read"]
     if get(plan.solver).stepper is None:

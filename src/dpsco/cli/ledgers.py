@@ -137,7 +137,7 @@ class Paying:
         )
 
 
-def open_purse(options: argparse.Namespace) -> Paying | None:
+def open_odometer(options: argparse.Namespace) -> Paying | None:
     """Return the ledger that is to pay, if one is."""
     if options.odometer is not None:
         return Paying(options.odometer, options.expect_at_least)

@@ -23,7 +23,7 @@ from ..models.linear import LinearModel
 from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
-from ..privacy.ledger import Ledger, Purse
+from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.mechanisms.releases import GaussianRelease
 from ..privacy.randomness import Randomness
 from ..privacy.summation import sum_rows
@@ -111,7 +111,7 @@ def release(
     budget: Budget,
     *,
     quantile: float | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     randomness: Randomness | None = None,
 ) -> Metrics:
     """Return noisy metrics with a certificate; arguments as in `measure`.

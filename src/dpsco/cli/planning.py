@@ -119,7 +119,7 @@ def _plan(options: argparse.Namespace) -> int:
             "rounds": plan.total_rounds,
             "noise": _spread(found.sigma for found in plan.schedule() if found.sigma),
             "predicted_excess": _number(risk),
-            "zero_model_loss": _number(plan.facts.constants.value_at_zero),
+            "zero_model_loss": _number(plan.task.constants.value_at_zero),
             "prospects": sentence,
             "warnings": warnings(plan),
             "count_rows": None if planned.whole is None else planned.whole.count.sigma,
@@ -145,7 +145,7 @@ def _lines(plan: BasePlan, kind: str, risk: float, record: dict[str, Any]) -> li
         lines += [
             f"predicted excess risk: {risk:.3g}. By so much the mean loss is expected to exceed "
             "that of the best model.",
-            "This rests on public facts alone, ranks solvers, and is no promise.",
+            "This rests on public task alone, ranks solvers, and is no promise.",
         ]
     lines += [f"note: {note}" for note in record["warnings"]]
     rounds = "1 round" if plan.total_rounds == 1 else f"{plan.total_rounds:,} rounds"
@@ -167,19 +167,20 @@ def _spread(values: Iterable[float]) -> dict[str, float] | None:
 
 def _recommend(options: argparse.Namespace) -> int:
     from ..fit.choose import recommend
+    from ..task import Task
     from .request import budget, from_options, prospects
 
     request = from_options(options)
-    problem = request.setup.problem()
-    found = recommend(
-        problem,
+    task = Task(
+        request.setup.problem(),
         options.n,
         request.d,
         budget(options, options.n),
-        calibration=options.calibration,
+        options.calibration,
     )
+    found = recommend(task)
     best = found.best  # refuses where none applies
-    sentence = prospects(problem, options.n, request.d, found.ranked[0].risk)
+    sentence = prospects(task, found.ranked[0].risk)
     if options.json:
         record = found.to_json()
         for candidate in record["ranked"]:

@@ -19,12 +19,12 @@ from ..files import limits as _limits
 from ..files.reading import read_bytes
 from ..fit import run as api
 from ..fit.choose import choose, choose_one_pass, recommend
-from ..models.config import Setup, setup_for
-from ..models.spec import KINDS
+from ..models.config import ModelConfig, configure
+from ..models.spec import MODELS
 from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
-from ..problem import Problem
 from ..solvers import registry
 from ..solvers.base import BasePlan
+from ..task import Task
 
 _WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
 
@@ -41,7 +41,7 @@ _KIND_OF = {
     "Huber": "huber",
     "Pinball": "quantile",
     "Absolute": "absolute",
-    "Insensitive": "epsilon_insensitive",
+    "EpsilonInsensitive": "epsilon_insensitive",
 }
 """The model that minimises a loss."""
 
@@ -50,7 +50,7 @@ _KIND_OF = {
 class Request:
     """A model to be fitted on rows of ``d`` features."""
 
-    setup: Setup
+    setup: ModelConfig
     d: int
 
 
@@ -72,7 +72,7 @@ def from_options(options: argparse.Namespace) -> Request:
     ranged = options.label_range is not None
     kind = _kind(options, numeric=ranged)
     classes = None
-    if KINDS[kind].classifies:
+    if MODELS[kind].classifies:
         classes = _classes(options.classes)
     elif options.classes is not None:
         raise ParameterError(f"a {kind} model predicts numbers: give --label-range LOW HIGH.")
@@ -93,7 +93,7 @@ def from_schema(options: argparse.Namespace, schema: Schema) -> Request:
     encoder, label = TableEncoder(schema), require_label(schema)
     numeric = isinstance(label, NumberLabel)
     kind = _kind(options, numeric=numeric)
-    if KINDS[kind].classifies == numeric:
+    if MODELS[kind].classifies == numeric:
         has, wants = ("a range of numbers", "classes") if numeric else ("classes", "numbers")
         raise ParameterError(
             f"a {kind} model predicts {wants}, but the schema's label {label.name!r} is of {has}. "
@@ -116,7 +116,7 @@ def _kind(options: argparse.Namespace, *, numeric: bool) -> str:
     """Return the model that is asked for, or the usual one."""
     if options.model is None:
         return "linear" if numeric else "logistic"
-    return choice("--model", options.model, tuple(KINDS))
+    return choice("--model", options.model, tuple(MODELS))
 
 
 def require_label(schema: Schema) -> Label:
@@ -163,7 +163,7 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
 
 
 def warnings(plan: BasePlan) -> list[str]:
-    """Return what is odd about a budget, from public facts: it may be meant, but seldom is."""
+    """Return what is odd about a budget, from public task: it may be meant, but seldom is."""
     found, budget = [], plan.budget
     if isinstance(budget, ApproxDP) and budget.delta > 1.0 / plan.n:
         found.append(
@@ -182,7 +182,7 @@ def predicted(plan: BasePlan) -> tuple[float, str, str]:
     ranking = recommend(plan.problem, plan.n, plan.d, plan.budget, calibration=plan.calibration)
     risk = next((c.risk for c in ranking.ranked if c.solver == plan.solver), math.nan)
     best = ranking.ranked[0].solver if ranking.ranked else plan.solver
-    return risk, prospects(plan.problem, plan.n, plan.d, risk), best
+    return risk, prospects(plan.task, risk), best
 
 
 def rows_of(count: int) -> str:
@@ -213,17 +213,17 @@ def make_plan(
 ) -> Any:
     """Return the plan of a fit on ``n`` rows that ``make`` makes; if need be, of one pass."""
     problem = request.setup.problem()
-    facts: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
-    facts |= {"calibration": options.calibration}
+    task: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
+    task |= {"calibration": options.calibration}
     given, solver = dict(options.option), options.solver
     if solver == "auto" and one_pass:
         solver = choose_one_pass(calibration=options.calibration, options=given)
     elif solver == "auto" and given:
-        solver = choose(problem, **facts)
+        solver = choose(Task(problem, **task))
     if options.solver == "auto" and given:
         _check_options(solver, given)
     try:
-        return make(problem, solver=solver, options=given, **facts)
+        return make(problem, solver=solver, options=given, **task)
     except AssumptionError as refusal:
         raise AssumptionError(_as_flags(str(refusal))) from None
 
@@ -270,12 +270,12 @@ def from_plan(plan: BasePlan, schema: Schema) -> Request:
             f"the plan is for {plan.problem.loss.name} on rows of {plan.d} features, the schema "
             f"makes rows of {encoder.width}. Make the plan with this schema: dpsco plan --schema."
         )
-    return Request(Setup(kind, plan.problem.bounds, declared_classes(label)), plan.d)
+    return Request(ModelConfig(kind, plan.problem.bounds, declared_classes(label)), plan.d)
 
 
-def prospects(problem: Problem, n: int, d: int, risk: float) -> str:
+def prospects(task: Task, risk: float) -> str:
     """Return a sentence on a predicted excess risk beside a model that knows nothing."""
-    zero = problem.facts(n, d).constants.value_at_zero
+    zero = task.constants.value_at_zero
     if not math.isfinite(risk):
         return "Nothing is predicted about the excess risk of this fit."
     if risk >= zero:
@@ -298,10 +298,10 @@ def promising(sentence: str) -> bool:
 
 def _setup(
     options: argparse.Namespace, kind: str, norm: float | None, classes: Any, ends: Any
-) -> Setup:
+) -> ModelConfig:
     """Return the setup with everything else that the options say of the model."""
     with in_flags():
-        return setup_for(
+        return configure(
             kind,
             feature_norm=norm,
             classes=classes,

@@ -152,7 +152,7 @@ def _write(table: Any, draft: Any, place: Path) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from .ledgers import open_purse
+    from .ledgers import open_odometer
     from .metrics import measure, quantile_of, release
     from .modelfile import read_model
     from .outputs import Outputs
@@ -164,7 +164,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     saved = read_model(options.model)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         draft = outputs.reserve(options.certificate)
-        ledger = options.paying = open_purse(options)
+        ledger = options.paying = open_odometer(options)
         X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
         if private:
             asked = budget(options, len(labels))

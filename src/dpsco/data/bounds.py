@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .._validate import shown
 from ..errors import DataError, ParameterError
 from ..geometry.norms import L2, Lp, Norm, WeightedLp
-from ..kernels.rescale import as_columns, prepared, scale, shrink, worthwhile
+from ..kernels.rescale import as_columns, prepared, scale, shrink, use_compiled
 from ..kernels.rows import Rows, SparseRows
 from .block import Block, Floats, Mask, take_rows
 from .labels import LabelRule, check_rule, clean_labels, default_label, describe_rule, label_bound
@@ -144,7 +144,7 @@ class Bounds:
             out: where dense rows are to be put, in C order, of the type and width that `dtype` and
                 `width` say.
             compiled: whether the passes over dense rows are compiled ones, which exist for the l2
-                norm alone; by default if this call alone is worth it (`worthwhile`). The rows are
+                norm alone; by default if this call alone is worth it (`use_compiled`). The rows are
                 the same bits either way.
 
         Raises:
@@ -160,12 +160,12 @@ class Bounds:
             else:
                 shape, dtype = (len(X), self.width(X.shape[1])), self.dtype(X.dtype)
                 rows = np.empty(shape, dtype=dtype) if out is None else out
-                serve = self.worthwhile(*X.shape, compiled=compiled)
+                serve = self.use_compiled(*X.shape, compiled=compiled)
                 norms, present = self._clip_dense(X, readable, rows, serve)
         labels[~present] = self.default_label
         return Block(rows, labels, norms, present, self.norm)
 
-    def worthwhile(self, n: int, d: int, *, compiled: bool | None = None) -> bool:
+    def use_compiled(self, n: int, d: int, *, compiled: bool | None = None) -> bool:
         """Return whether compiled passes serve a job of ``n`` rows of ``d`` features in all.
 
         Who clips rows in several calls asks for all of them, and passes the answer to `apply`.
@@ -173,7 +173,7 @@ class Bounds:
         Raises:
             MissingExtraError: ``compiled=True`` without Numba.
         """
-        return worthwhile(compiled, n, d) and self._euclidean
+        return use_compiled(compiled, n, d) and self._euclidean
 
     @property
     def _euclidean(self) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from .._validate import integer
 from ..errors import DataError, ParameterError
 from ..kernels.rows import SparseRows
-from ..kernels.sums import worthwhile
+from ..kernels.sums import use_compiled
 from ..privacy.summation import SUM_LEAF, PairwiseSum
 from .block import Block, Floats, Indices, join
 from .bounds import Bounds
@@ -116,7 +116,7 @@ class Source(ABC):
             query: says what a row contributes.
             start, stop: a range of rows; by default all.
             compiled: whether the loops are compiled ones; by default if this sum alone is worth it
-                (`dpsco.kernels.sums.worthwhile`). Who takes many sums asks for all of them.
+                (`dpsco.kernels.sums.use_compiled`). Who takes many sums asks for all of them.
         """
         start, stop = self._range(start, stop)
         self._check(query)
@@ -185,7 +185,7 @@ class Source(ABC):
         """Return the query's sum over the leaves of a range of rows."""
         start, stop = rows
         if compiled is None:
-            compiled = worthwhile(stop - start, self._entries())
+            compiled = use_compiled(stop - start, self._entries())
         total, reached = PairwiseSum(), start
         for run in leaf_sums(query, groups, stop - start, compiled):
             if run.count != min(run.leaves * SUM_LEAF, stop - reached):

@@ -25,12 +25,12 @@ from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
 from ..fit.choose import ONE_PASS, choose_one_pass
 from ..fit.run import plan, run
-from ..models.config import Setup, setup_for
+from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
 from ..models.linear import LinearModel
 from ..models.private_bounds import fit_with_private_bounds
 from ..models.row_counts import plan_with_count, run_with_count
-from ..models.spec import KINDS
+from ..models.spec import MODELS
 from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
@@ -135,7 +135,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         for name in ("feature_norm_", "label_range_", "rows_counted_"):
             self.__dict__.pop(name, None)
 
-    def _purse(self) -> Odometer | None:
+    def _odometer(self) -> Odometer | None:
         """Return what pays for the fit."""
         if isinstance(self.odometer, (str, Path)):
             return Odometer(self.odometer)
@@ -257,13 +257,13 @@ class PrivateLinearModel(PrivateEstimator):
             order=order,
             # A fit that goes on takes its secure randomness from the checkpoint.
             randomness=None if self.random_state is None else self._randomness(),
-            odometer=self._purse(),
+            odometer=self._odometer(),
             checkpoint=checkpoint,
         )
         return setup.model(result.weights), result
 
     def _fit_and_count(
-        self, setup: Setup, table: Table, order: Order, checkpoint: str | Path | None
+        self, setup: ModelConfig, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
         """Plan the fit with a count of the rows beside it, and carry both out."""
         if checkpoint is not None or table.once:
@@ -281,7 +281,7 @@ class PrivateLinearModel(PrivateEstimator):
             options=self.options,
         )
         warn_of_notes(made.fit, stacklevel=4)  # whoever called fit
-        sources: Any = {"randomness": self._randomness(), "odometer": self._purse()}
+        sources: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
         result, counted = run_with_count(made, table, order=order, **sources)
         self._note_count(counted, stacklevel=5)
         return setup.model(result.weights), result
@@ -317,7 +317,7 @@ class PrivateLinearModel(PrivateEstimator):
             calibration=self.calibration,
             options=self.options,
             randomness=self._randomness(),
-            odometer=self._purse(),
+            odometer=self._odometer(),
             count_rows=bool(self.count_rows),
         )
         if self.count_rows:
@@ -334,7 +334,7 @@ class PrivateLinearModel(PrivateEstimator):
         """Refuse what is given in units that are not known yet."""
         given = [name for name in ("radius", "scale") if getattr(self, name) is not None]
         if labels:
-            lengths = KINDS[self._kind].lengths
+            lengths = MODELS[self._kind].lengths
             given += [name for name in lengths if getattr(self, name) is not None]
         if given:
             raise ParameterError(
@@ -342,13 +342,13 @@ class PrivateLinearModel(PrivateEstimator):
                 f"find. Leave out {given[0]}, or declare the bounds."
             )
 
-    def _setup(self) -> Setup:
+    def _setup(self) -> ModelConfig:
         """Return the public side of the model, as declared."""
         return self._setup_at(self.feature_norm, self._label_rule())
 
-    def _setup_at(self, feature_norm: float | None, label_rule: Mapping[str, Any]) -> Setup:
+    def _setup_at(self, feature_norm: float | None, label_rule: Mapping[str, Any]) -> ModelConfig:
         """Return the public side of the model with these bounds."""
-        return setup_for(
+        return configure(
             self._kind,
             feature_norm=feature_norm,
             intercept=self.fit_intercept,
@@ -360,7 +360,7 @@ class PrivateLinearModel(PrivateEstimator):
         )
 
     def _label_rule(self) -> dict[str, Any]:
-        """Return what is declared of labels, as `setup_for` takes it."""
+        """Return what is declared of labels, as `configure` takes it."""
         raise NotImplementedError
 
     def _publish(self, model: LinearModel) -> None:

@@ -61,7 +61,7 @@ class PrivateMean(PrivateEstimator):
         table = training_table(self, X, shift=-self._centre())
         budget, unit = self._budget(table.n), 1.0
         how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
-        sources: Any = {"randomness": self._randomness(), "odometer": self._purse()}
+        sources: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
         if self.bounds == "private":
             result, scales = fit_with_private_bounds(
                 problem, table, budget, share=self.bounds_share, **how, **sources

@@ -2,7 +2,8 @@
 
 Every run draws a candidate, fits it on one part of the rows, and scores it on the rest with noise;
 the run with the best noisy score is what leaves. How many runs there were stays secret, which is
-what makes it cheap (Liu, Talwar 2019; Papernot, Steinke 2022): see `dpsco.privacy.mechanisms.repeated_selection.profile`.
+what makes it cheap (Liu, Talwar 2019; Papernot, Steinke 2022): see
+`dpsco.privacy.mechanisms.repeated_selection`.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         )
         for made in search.plans:  # no row is read, and nothing paid, before all are fine
             table.check(made.problem.bounds)
-        randomness, odometer = wallet._randomness(), wallet._purse()
+        randomness, odometer = wallet._randomness(), wallet._odometer()
         with told(odometer):
             ledger = search.ledger(randomness, odometer)
             best = best_of_runs(ledger, search.attempts(table, randomness), search.release)

@@ -15,7 +15,7 @@ from ..data.source import MemorySource
 from ..data.tables.table import Table
 from ..errors import AssumptionError
 from ..fit.run import execute, plan
-from ..models.config import Setup
+from ..models.config import ModelConfig
 from ..models.linear import LinearModel
 from ..privacy.accounting import gaussian
 from ..privacy.accounting.calibration import calibrate, gaussian_sigma
@@ -39,7 +39,7 @@ _MOST_ROUNDS = 12  # of looking for the base budget
 class Search:
     """Everything that is decided before a row is read."""
 
-    setups: tuple[Setup, ...]
+    setups: tuple[ModelConfig, ...]
     plans: tuple[BasePlan, ...]
     base: ApproxDP  # of one run, for the same unit as the whole budget
     budget: ApproxDP

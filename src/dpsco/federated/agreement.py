@@ -30,7 +30,7 @@ def checked(plan: Any) -> BatchPlan:
         ParameterError: the solver does not ask for one sum a batch, or the plan is not its own.
     """
     found = solver_plan(plan)
-    reasons = get(found.solver).refusals(found.facts, found.budget)
+    reasons = get(found.solver).refusals(found.task)
     if reasons:
         raise AssumptionError(f"{found.solver} does not apply: {'; '.join(reasons)}.")
     check_cost(found)

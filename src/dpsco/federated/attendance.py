@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
-from ..solvers.engine import RoundRun
+from ..solvers.engine import Engine
 
 Floats = NDArray[np.float64]
 
 _FIELD = "answered"
 
 
-class AttendedRun(RoundRun):
+class AttendedRun(Engine):
     """A run of rounds that remembers the workers of the rounds that are over."""
 
     _marks: frozenset[float] = frozenset()

@@ -30,8 +30,8 @@ from ..data.queries import ClippedGradient
 from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint
 from ..fit.run import check_helpers
-from ..privacy.ledger import Ledger, Purse, RunPurse
-from ..privacy.ledger_parts import Unique
+from ..privacy.ledger import BudgetSpender, Ledger, RunSpender
+from ..privacy.ledger_parts import NonCopyable
 from ..privacy.randomness import Randomness, fresh_name
 from ..solvers.base import Result
 from ..solvers.engine import BatchPlan
@@ -40,11 +40,11 @@ from .agreement import checked, enforced, fingerprint, helped_encoding, stepper_
 from .attendance import AttendedRun
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, checked_vector
-from .protection import check_purse, protected
+from .protection import check_odometer, protected
 from .trust import CAVEAT, Trust
 
 
-class Coordinator(Unique):
+class Coordinator(NonCopyable):
     """One federated run of a plan, from its first task to its result.
 
     Args:
@@ -93,13 +93,13 @@ class Coordinator(Unique):
         encoding: FixedPoint | None = None,
         helpers: int = 0,
         randomness: Randomness | None = None,
-        odometer: Purse | None = None,
+        odometer: BudgetSpender | None = None,
         checkpoint: str | Path | None = None,
     ) -> None:
         self.plan, self.trust = checked(plan), Trust.parse(trust)
         self.encoding = helped_encoding(plan, self.trust, encoding, helpers)
         check_helpers(odometer, None)
-        check_purse(plan, odometer)
+        check_odometer(plan, odometer)
         self._helpers = int(helpers)
         self._lock, self._state, self._round = threading.RLock(), "open", 0
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
@@ -260,7 +260,7 @@ class Coordinator(Unique):
             order="federated",
             about=about,
             randomness=randomness,
-            odometer=cast("RunPurse | None", odometer),  # which Checkpoint checks
+            odometer=cast("RunSpender | None", odometer),  # which Checkpoint checks
         )
         self._kept, self.run = kept, kept.run
         try:

@@ -78,7 +78,7 @@ class FixedPoint:
 
     @classmethod
     def choose(cls, plan: BatchPlan, *, step: float | None = None, helpers: int = 0) -> FixedPoint:
-        """Return an encoding for a plan, from public facts.
+        """Return an encoding for a plan, from public task.
 
         Args:
             plan: of the run.
@@ -90,7 +90,7 @@ class FixedPoint:
         """
         batch_plan(plan)
         if step is None:
-            fine = plan.clip / max(1.0, math.sqrt(plan.facts.size) / _ROOT)
+            fine = plan.clip / max(1.0, math.sqrt(plan.task.n_weights) / _ROOT)
             step = math.ldexp(1.0, math.frexp(fine)[1] - 1 - _FINE)
         return cls(step, needed_bits(plan, step, helpers)).check(plan, helpers=helpers)
 
@@ -100,8 +100,8 @@ class FixedPoint:
         Raises:
             ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
-        self.grid(batch_plan(plan).clip, plan.facts.size)
-        finest = lattice_step(plan.clip, plan.facts.size)
+        self.grid(batch_plan(plan).clip, plan.task.n_weights)
+        finest = lattice_step(plan.clip, plan.task.n_weights)
         if helpers and self.step < finest:
             raise ParameterError(
                 f"the helpers' noise is a multiple of {finest!r}, so the sums must be multiples of "

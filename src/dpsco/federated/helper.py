@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import AssumptionError, LedgerError, ParameterError
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger
-from ..privacy.ledger_parts import Unique
+from ..privacy.ledger_parts import NonCopyable
 from ..privacy.randomness import Randomness
 from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
@@ -32,7 +32,7 @@ from .messages import Answer, Floats, Task, check_name
 from .trust import Trust
 
 
-class NoiseHelper(Unique):
+class NoiseHelper(NonCopyable):
     """The noise of one run, a round after the other, for a sum that others cannot look into.
 
     It answers each round once, in order, for the first run that asks. A round that is collected
@@ -66,7 +66,7 @@ class NoiseHelper(Unique):
             enforced=enforced(plan, encoding),
             trusted=(*plan.trusted, *trusted(plan, trust, encoding)),
         )
-        self._size, self._batches = plan.facts.size, plan.batches()
+        self._size, self._batches = plan.task.n_weights, plan.batches()
         self._fingerprint = fingerprint(plan)
         self._stream = None
         if plan.mechanism is not None:

@@ -72,7 +72,7 @@ def protected(plan: BatchPlan) -> str:
     return WORKER
 
 
-def check_purse(plan: BatchPlan, odometer: Any) -> None:
+def check_odometer(plan: BatchPlan, odometer: Any) -> None:
     """Refuse an odometer of whole workers for a run that protects single rows.
 
     It would pay for a worker's many rows at the price of one. An odometer of rows may pay for a

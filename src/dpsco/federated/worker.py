@@ -23,8 +23,8 @@ from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
-from ..kernels.sums import worthwhile
-from ..privacy.ledger_parts import Unique
+from ..kernels.sums import use_compiled
+from ..privacy.ledger_parts import NonCopyable
 from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, fingerprint, stepper_of
 from .fixed_point import FixedPoint
@@ -33,7 +33,7 @@ from .protection import WORKER, protected
 from .trust import Trust
 
 
-class Worker(Unique):
+class Worker(NonCopyable):
     """Rows that stay here, and the answers they give.
 
     It remembers in memory alone which runs it has answered: keep it for as long as runs may ask, in
@@ -133,8 +133,8 @@ class Worker(Unique):
             self._refuse(f"its clip is {task.clip!r}, the plan's noise covers {plan.clip!r}")
         if task.encoding != self._encoding:
             self._refuse(f"its encoding is {task.encoding}, agreed was {self._encoding}")
-        if task.size != plan.facts.size:
-            self._refuse(f"its points have {task.size} numbers, the plan {plan.facts.size}")
+        if task.size != plan.task.n_weights:
+            self._refuse(f"its points have {task.size} numbers, the plan {plan.task.n_weights}")
         start, stop = plan.batches()[task.round]
         if task.cohort != stop - start:
             self._refuse(f"its cohort is {task.cohort}, the plan's {stop - start}")
@@ -193,20 +193,20 @@ class Worker(Unique):
 
     def _compiled(self, source: Source) -> bool:
         """Return what a run in one place would choose, so that sums are the same bits."""
-        return worthwhile(self.plan.n, source.d, points=2)
+        return use_compiled(self.plan.n, source.d, points=2)
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"
 
 
 def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
-    """Return the rows; refuse those that the plan does not fit, from public facts."""
+    """Return the rows; refuse those that the plan does not fit, from public task."""
     bounds = plan.problem.bounds
     if not isinstance(data, (Table, Source)):
         raise ParameterError(
             f"a worker needs a table of dpsco.data or a pair (X, y), got {type(data).__name__}."
         )
-    width = plan.facts.columns if isinstance(data, Source) else plan.d
+    width = plan.task.columns if isinstance(data, Source) else plan.d
     if data.d != width:
         raise DataError(f"the plan is for rows of {width} columns, the worker's have {data.d}.")
     if isinstance(data, Table):

@@ -1,6 +1,6 @@
 """Which solver to use: every applicable one, ranked by predicted excess risk and by cost.
 
-Predictions come from public facts alone: each solver's own formula (the bound of its theorem in
+Predictions come from public task alone: each solver's own formula (the bound of its theorem in
 practical form) times a factor that says how far its measured excess lies from the formula on
 made-up problems (``python -m benchmarks.predictions``). They rank; they do not promise.
 """
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import AssumptionError, ParameterError
 from ..privacy.budget import ApproxDP, Budget
-from ..problem import Facts, Problem
+from ..problem import Problem
 from ..solvers import registry
-from ..solvers.common.smoothing import kinked
+from ..solvers.common.smoothing import nonsmooth
+from ..task import Task, as_task
 
 ONE_PASS = ("acc_srgd", "srg_online_to_batch", "dp_ftrl", "srg_sgd", "dp_sgd_single_epoch")
 """Solvers for rows that are seen once, the most reliable first: on 27 made-up problems and three
@@ -49,7 +50,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "dp_sgd_output_unbounded": (0.15, 0.10),
     "bolt_on_sgd": (0.12, 0.12),
 }
-"""Measured excess over a solver's formula, for smooth losses and for kinked ones: geometric means
+"""Measured excess over a solver's formula, for smooth and for nonsmooth losses: geometric means
 over made-up tables and epsilon 0.1, 1 and 8."""
 
 
@@ -102,9 +103,14 @@ class Recommendation:
 
 
 def recommend(
-    problem: Problem, n: int, d: int, budget: Budget, *, calibration: str = "tight"
+    problem: Problem | Task,
+    n: int | None = None,
+    d: int | None = None,
+    budget: Budget | None = None,
+    *,
+    calibration: str = "tight",
 ) -> Recommendation:
-    """Rank every solver that applies to the problem, from public facts.
+    """Rank every solver that applies to the task, from public facts.
 
     Args:
         problem, n, d, budget, calibration: as in `dpsco.plan`.
@@ -115,29 +121,24 @@ def recommend(
     >>> found.best in [candidate.solver for candidate in found.ranked]
     True
     """
-    if not isinstance(problem, Problem) or not isinstance(budget, Budget):
-        raise ParameterError(
-            "recommend needs a Problem and a budget such as ApproxDP(1.0, 1e-6), got "
-            f"{type(problem).__name__} and {type(budget).__name__}."
-        )
-    facts = problem.facts(n, d)
+    task = as_task(problem, n=n, d=d, budget=budget, calibration=calibration)
     ranked, refused = [], {}
     for key, solver in registry().items():
-        reasons = solver.refusals(facts, budget)
-        if calibration not in solver.calibrations:
+        reasons = solver.refusals(task)
+        if task.calibration not in solver.calibrations:
             words = ", ".join(solver.calibrations)
-            reasons = (*reasons, f"it has calibration {words} only, not {calibration}")
+            reasons = (*reasons, f"it has calibration {words} only, not {task.calibration}")
         if reasons:
             refused[key] = reasons
             continue
-        risk = _predicted(key, facts, budget)
-        ranked.append(Candidate(key, risk, solver.gradients(facts, budget)))
+        risk = _predicted(key, task)
+        ranked.append(Candidate(key, risk, solver.gradients(task)))
     return Recommendation(tuple(_order(ranked)), refused)
 
 
-def choose(problem: Problem, *, n: int, d: int, budget: Budget, calibration: str = "tight") -> str:
+def choose(task: Task) -> str:
     """Return the key of the best applicable solver; refuse if there is none."""
-    return recommend(problem, n, d, budget, calibration=calibration).best
+    return recommend(task).best
 
 
 def choose_one_pass(*, calibration: str = "tight", options: Mapping[str, Any] | None = None) -> str:
@@ -155,19 +156,19 @@ def choose_one_pass(*, calibration: str = "tight", options: Mapping[str, Any] | 
     return ONE_PASS[0]  # which will say what it does not have
 
 
-def factor(key: str, kinked: bool) -> float:
+def factor(key: str, nonsmooth: bool) -> float:
     """Return how far measured excess lies from a solver's formula; 1 where it was not measured."""
-    return MEASURED.get(key, (1.0, 1.0))[kinked]
+    return MEASURED.get(key, (1.0, 1.0))[nonsmooth]
 
 
-def _predicted(key: str, facts: Facts, budget: Budget) -> float:
+def _predicted(key: str, task: Task) -> float:
     """Return the predicted excess risk; infinite where the formula says nothing."""
     try:
         solver = registry()[key]
         # Factors were measured where noise matters; without it a formula's own bias remains.
-        plenty = ApproxDP(1e4, 1e-3, adjacency=budget.adjacency)
-        clean = FITTED * solver.risk(facts, plenty)
-        risk = max(clean, solver.risk(facts, budget) * factor(key, kinked(facts)))
+        plenty = ApproxDP(1e4, 1e-3, adjacency=task.budget.adjacency)
+        clean = FITTED * solver.risk(replace(task, budget=plenty))
+        risk = max(clean, solver.risk(task) * factor(key, nonsmooth(task)))
     except (AssumptionError, ParameterError, ArithmeticError):
         return math.inf  # gradients of a user's own without a bound, a domain of a single point
     return risk if math.isfinite(risk) else math.inf

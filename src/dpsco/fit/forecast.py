@@ -1,6 +1,6 @@
 """What fewer rounds cost: the excess risk to expect of one pass, for each number of rounds.
 
-A forecast is made of public facts alone: the terms of `dpsco.fit.forecast_terms`, with factors that
+A forecast is made of public task alone: the terms of `dpsco.fit.forecast_terms`, with factors that
 were measured on made-up problems. It compares numbers of rounds. It promises nothing: see
 `Forecast.accuracy`.
 """
@@ -16,11 +16,12 @@ from .. import _validate
 from ..errors import AssumptionError, ParameterError
 from ..losses import Absolute, Hinge, Huber, Logistic, Pinball
 from ..privacy.budget import Budget
-from ..problem import Facts, Problem
+from ..problem import Problem
 from ..solvers import get
 from ..solvers.engine import BatchPlan
 from ..solvers.recursive_gradient.plan import default_smoothing, public_scales
-from .forecast_terms import KINKED, SMOOTH, SOLVERS, Calibration, terms
+from ..task import Task, as_task
+from .forecast_terms import NONSMOOTH, SMOOTH, SOLVERS, Calibration, terms
 
 FARTHEST = 4  # times the usual number of rounds: where a table ends unless rounds are given
 CLOSE = 1.05  # ratios below count as no difference
@@ -197,16 +198,16 @@ class Forecast:
 
 
 def forecast(
-    problem: Problem,
-    n: int,
-    d: int,
-    budget: Budget,
+    problem: Problem | Task,
+    n: int | None = None,
+    d: int | None = None,
+    budget: Budget | None = None,
     *,
     rounds: int | Iterable[int] | None = None,
     solvers: str | Iterable[str] | None = None,
     population_smoothness: float | None = None,
 ) -> Forecast:
-    """Say what each number of rounds is expected to cost in one pass, from public facts.
+    """Say what each number of rounds is expected to cost in one pass, from public task.
 
     Args:
         problem, n, d, budget: as in `dpsco.plan`.
@@ -226,23 +227,18 @@ def forecast(
     >>> found.times(8, instead_of=32) > 1.0
     True
     """
-    if not isinstance(problem, Problem) or not isinstance(budget, Budget):
-        raise ParameterError(
-            "forecast needs a Problem and a budget such as ApproxDP(1.0, 1e-6), got "
-            f"{type(problem).__name__} and {type(budget).__name__}."
-        )
-    facts, keys = problem.facts(n, d), _keys(solvers)
+    task, keys = as_task(problem, n=n, d=d, budget=budget), _keys(solvers)
     for key in keys:
-        reasons = get(key).refusals(facts, budget)
+        reasons = get(key).refusals(task)
         if reasons:
             raise AssumptionError(f"{key} does not apply: {'; '.join(reasons)}.")
-    found = _calibration(facts, budget)
+    found = _calibration(task)
 
     def planned(key: str, number: int | None) -> BatchPlan:
         options: dict[str, Any] = {"rounds": number}
         if "population_smoothness" in get(key).options:
             options["population_smoothness"] = population_smoothness
-        made = get(key).plan(problem, n=n, d=d, budget=budget, **options)
+        made = get(key).plan(task, **options)
         assert isinstance(made, BatchPlan)
         return made
 
@@ -252,15 +248,17 @@ def forecast(
 
     own = tuple(expected(key, planned(key, None)) for key in keys)
     usual = min(own, key=lambda point: point.excess).rounds
-    numbers = _grid(usual, n) if rounds is None else _numbers(rounds, n)
+    numbers = _grid(usual, task.n) if rounds is None else _numbers(rounds, task.n)
     points = tuple(expected(key, planned(key, number)) for number in numbers for key in keys)
-    return Forecast(n, d, points, own, found, rounds is not None, _unmeasured(problem))
+    return Forecast(
+        task.n, task.d, points, own, found, rounds is not None, _unmeasured(task.problem)
+    )
 
 
-def _calibration(facts: Facts, budget: Budget) -> Calibration:
+def _calibration(task: Task) -> Calibration:
     """Return the factors of losses of this kind; a bend as sharp as a kink is smoothed like one."""
-    alpha = public_scales(facts, budget, None, None).alpha
-    return KINKED if default_smoothing(facts, alpha) > 0.0 else SMOOTH
+    alpha = public_scales(task, None, None).alpha
+    return NONSMOOTH if default_smoothing(task, alpha) > 0.0 else SMOOTH
 
 
 def _unmeasured(problem: Problem) -> str | None:

@@ -65,9 +65,9 @@ SMOOTH = Calibration(
     ratio_half=1.4,
     ratio_most=3.6,
 )
-# Also of bends that are as sharp. Public facts do not tell rows that point in all directions from
+# Also of bends that are as sharp. Public task do not tell rows that point in all directions from
 # tables that learn slowly: hence the spread.
-KINKED = Calibration(
+NONSMOOTH = Calibration(
     share=0.15,
     sampling=10.0,
     factors={
@@ -104,10 +104,10 @@ class Terms:
 
 def terms(plan: BatchPlan) -> Terms:
     """Return what a plan's schedule says of its excess risk, before any factor."""
-    facts, batch = plan.facts, plan.n / plan.rounds
+    task, batch = plan.task, plan.n / plan.rounds
     # a clip that cuts few rows changes the noise, which sigma tells, and hardly the sample
-    whole = facts.lipschitz if math.isfinite(facts.lipschitz) else plan.clip
-    scales = public_scales(facts, plan.budget, whole, None)
+    whole = task.lipschitz if math.isfinite(task.lipschitz) else plan.clip
+    scales = public_scales(task, whole, None)
     smoothness, gradient = scales.smoothness, scales.gradient
     if isinstance(plan, FewRounds):
         beta, time = plan.beta, plan.rounds / plan.beta
@@ -119,18 +119,18 @@ def terms(plan: BatchPlan) -> Terms:
     if plan.mechanism is None:
         over = 1.0 / beta
         if plan.solver in ACCELERATED:  # momentum gathers the noise of many rounds
-            over = math.sqrt(facts.size / (smoothness * beta))
+            over = math.sqrt(task.n_weights / (smoothness * beta))
         noise, rows = plan.sigma / batch, batch
     else:
-        over = facts.size / smoothness
+        over = task.n_weights / smoothness
         noise = plan.sigma * largest_error(plan.mechanism) / plan.mechanism.column_norm / plan.n
         rows = plan.n
-    start = facts.constants.value_at_zero
+    start = task.constants.value_at_zero
     if not 0.0 < start < math.inf:
-        start = gradient * facts.distance
+        start = gradient * task.initial_distance
     return Terms(
         start=start,
         progress=smoothness * time,
-        noise=over * facts.size * noise * noise,
+        noise=over * task.n_weights * noise * noise,
         sampling=over * gradient * gradient / rows,
     )

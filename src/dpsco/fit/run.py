@@ -1,6 +1,6 @@
 """plan, run, solve: the path of every fit.
 
-`plan` decides everything from public facts; `run` reads rows through a source and lets numbers
+`plan` decides everything from public task; `run` reads rows through a source and lets numbers
 leave through a ledger that was opened with the plan's releases; `solve` does both.
 """
 
@@ -20,13 +20,12 @@ from ..errors import AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
 from ..privacy.budget import Adjacency, Budget
-from ..privacy.ledger import Ledger, Purse, RunPurse
+from ..privacy.ledger import BudgetSpender, Ledger, RunSpender
 from ..privacy.odometer.payment import told
 from ..privacy.randomness import Randomness
 from ..problem import Problem
 from ..solvers import get, registry
 from ..solvers.base import (
-    CALIBRATIONS,
     BasePlan,
     Progress,
     Result,
@@ -34,16 +33,17 @@ from ..solvers.base import (
     check_cost,
     warn_of_notes,
 )
-from ..solvers.engine import BatchPlan, RoundRun, Stepper, advance
+from ..solvers.engine import BatchPlan, Engine, Stepper, advance
+from ..task import Task, as_task
 from .checkpoint.checkpoint import Checkpoint, sequence
 
 
 def plan(
-    problem: Problem,
+    problem: Problem | Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
+    n: int | None = None,
+    d: int | None = None,
+    budget: Budget | None = None,
     solver: str = "auto",
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
@@ -51,43 +51,31 @@ def plan(
     """Return everything that a fit will do, decided without data.
 
     Args:
-        problem: what is minimised.
-        n: number of rows, which is public.
-        d: number of features of a row, without the intercept.
-        budget: what may be spent.
+        problem: a `Task`; or a `Problem`, whose task has the next arguments.
+        n, d, budget, calibration: as in `Task`, if a problem is given.
         solver: a key of the registry, or "auto" for the best one by predicted risk.
-        calibration: "tight" (proved bounds, computed numerically), "conjectured" (bounds that are
-            checked numerically only, listed as trusted), or "paper" (published constants, where
-            the accountant confirms them).
         options: settings of the solver's own, such as {"rounds": 50}.
 
     Raises:
-        AssumptionError: the solver's theorem does not cover the problem, or the published constants
+        AssumptionError: the solver's theorem does not cover the task, or the published constants
             do not suffice.
         ParameterError: an argument is out of range.
 
     >>> import dpsco as dp
     >>> problem = dp.Problem(loss=dp.losses.Hinge(), bounds=dp.Bounds(1.0, label="sign"))
-    >>> made = plan(problem, n=10_000, d=5, budget=dp.ApproxDP(1.0, 1e-8), solver="noisy_gd")
-    >>> made.cost.epsilon(1e-8) <= 1.0
+    >>> task = dp.Task(problem, n=10_000, d=5, budget=dp.ApproxDP(1.0, 1e-8))
+    >>> plan(task, solver="noisy_gd").cost.epsilon(1e-8) <= 1.0
     True
     """
-    if not isinstance(problem, Problem):
-        raise ParameterError(f"plan needs a Problem, got {type(problem).__name__}.")
-    if not isinstance(budget, Budget):
-        raise ParameterError(
-            f"plan needs a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
-        )
-    _validate.choice("calibration", calibration, CALIBRATIONS)
+    task = as_task(problem, n=n, d=d, budget=budget, calibration=calibration)
     if solver == "auto":
         from .choose import choose
 
-        solver = choose(problem, n=n, d=d, budget=budget, calibration=calibration)
+        solver = choose(task)
     chosen = get(solver)
-    _check_needs(chosen, problem, n, d, budget, calibration)
+    _check_needs(chosen, task)
     settings = _check_options(chosen, {} if options is None else options)
-    made = chosen.plan(problem, n=n, d=d, budget=budget, calibration=calibration, **settings)
-    return check_cost(made)
+    return check_cost(chosen.plan(task, **settings))
 
 
 def run(
@@ -96,7 +84,7 @@ def run(
     *,
     order: Order = "secret",
     randomness: Randomness | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> Result:
@@ -124,7 +112,7 @@ def run(
     with told(odometer, checkpoint):
         if checkpoint is not None:
             stepper = _check_resumable(plan, table, order)
-            purse = cast("RunPurse | None", odometer)  # which Checkpoint checks
+            purse = cast("RunSpender | None", odometer)  # which Checkpoint checks
             with Checkpoint(
                 checkpoint,
                 plan,
@@ -154,10 +142,10 @@ def prepare(
     data: Table | Source | tuple[Any, ...],
     *,
     order: Order = "secret",
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
 ) -> Table | Source:
-    """Return the data as a table or source; refuse all that public facts can refuse.
+    """Return the data as a table or source; refuse all that public task can refuse.
 
     No row is read, so whoever opens a ledger afterwards pays for nothing that cannot be run.
     Arguments as in `run`.
@@ -217,7 +205,7 @@ def _go_on(
     if isinstance(table, Table):
         table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)
     _check_shape(plan, table)
-    going = RoundRun(cast(BatchPlan, plan), stepper(plan), ledger)
+    going = Engine(cast(BatchPlan, plan), stepper(plan), ledger)
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
         kept.resume(going)
         advance(going, table, progress or _silent, committed=kept.commit)
@@ -234,7 +222,7 @@ def solve(
     options: Mapping[str, Any] | None = None,
     order: Order = "secret",
     randomness: Randomness | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> Result:
@@ -251,8 +239,8 @@ def solve(
         from .choose import choose_one_pass
 
         solver = choose_one_pass(calibration=calibration, options=options)
-    how: dict[str, Any] = {"solver": solver, "calibration": calibration, "options": options}
-    made = plan(problem, n=table.n, d=d, budget=budget, **how)
+    task = as_task(problem, n=table.n, d=d, budget=budget, calibration=calibration)
+    made = plan(task, solver=solver, options=options)
     warn_of_notes(made, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
     return run(made, table, order=order, checkpoint=checkpoint, **helpers)
@@ -287,20 +275,18 @@ def _check_plan(plan: BasePlan) -> None:
     solver = get(plan.solver)
     if not isinstance(plan, solver.plan_type):
         raise ParameterError(f"{plan.solver} does not run a {type(plan).__qualname__}.")
-    if not isinstance(plan.problem, Problem) or not isinstance(plan.budget, Budget):
-        raise ParameterError("a plan needs a Problem and a budget such as ApproxDP(1.0, 1e-6).")
-    _validate.choice("calibration", plan.calibration, CALIBRATIONS)
-    _check_needs(solver, plan.problem, plan.n, plan.d, plan.budget, plan.calibration)
+    if not isinstance(plan.task, Task):
+        raise ParameterError(f"a plan needs a Task, got {type(plan.task).__name__}.")
+    _check_needs(solver, plan.task)
 
 
-def _check_needs(
-    solver: Solver, problem: Problem, n: int, d: int, budget: Budget, calibration: str
-) -> None:
+def _check_needs(solver: Solver, task: Task) -> None:
     """Refuse what the solver's theorem does not cover; name solvers that do."""
-    facts = problem.facts(n, d)
-    if facts.distance == 0.0:
-        raise AssumptionError(f"there is nothing to fit: {problem.domain!r} holds a single point.")
-    reasons = solver.refusals(facts, budget)
+    if task.initial_distance == 0.0:
+        raise AssumptionError(
+            f"there is nothing to fit: {task.problem.domain!r} holds a single point."
+        )
+    reasons, calibration = solver.refusals(task), task.calibration
     if calibration not in solver.calibrations and not reasons:
         words = ", ".join(map(repr, solver.calibrations))
         reasons = (f"it has calibration {words}, not {calibration!r}",)
@@ -309,7 +295,7 @@ def _check_needs(
     others = [
         key
         for key, other in registry().items()
-        if calibration in other.calibrations and not other.refusals(facts, budget)
+        if calibration in other.calibrations and not other.refusals(task)
     ]
     instead = f"Solvers that apply: {', '.join(others)}." if others else "No solver here applies."
     raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
@@ -392,7 +378,7 @@ def _check_shape(plan: BasePlan, table: Any) -> None:
         raise ParameterError(
             f"run needs a table of dpsco.data or a pair (X, y), got {type(table).__name__}."
         )
-    width = plan.facts.columns if isinstance(table, Source) else plan.d
+    width = plan.task.columns if isinstance(table, Source) else plan.d
     if (table.n, table.d) != (plan.n, width):
         raise DataError(
             f"the plan is for {plan.n} rows of {width} columns, the table has {table.n} of "

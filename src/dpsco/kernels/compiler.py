@@ -28,7 +28,7 @@ from .slope import SlopeFunction, TwoArgument
 
 Loop = Callable[..., None]
 
-PATIENCE = 1.5
+COMPILE_THRESHOLD = 1.5
 """Seconds that a twin may take before the compiled loop is worth loading.
 
 Loading Numba and machine code from the disk takes about as long, compiling afresh a few times it.
@@ -64,7 +64,7 @@ def chosen(compiled: bool | None, twin_seconds: float) -> bool:
     """
     if compiled is None:
         eager = os.environ.get("DPSCO_COMPILED") == "1"
-        return (eager or twin_seconds > PATIENCE) and available()
+        return (eager or twin_seconds > COMPILE_THRESHOLD) and available()
     if compiled and not available():
         raise MissingExtraError(
             "compiled=True needs Numba, which is absent or switched off by DPSCO_COMPILED=0. "

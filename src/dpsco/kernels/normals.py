@@ -18,7 +18,7 @@ may fuse or reorder them: the normals are the same **bit for bit**, whichever ra
 A seeded stream is therefore reproducible across installations with and without Numba.
 
 Importing Numba takes as long as making ten million normals with the twin, so the twin serves the
-first `PATIENCE` normals of a process (fewer in small requests) and the loop those after.
+first `COMPILE_THRESHOLD` normals of a process (fewer in small requests) and the loop those after.
 ``DPSCO_COMPILED=0`` in the environment keeps the twin for good, ``DPSCO_COMPILED=1`` takes the loop
 from the first normal on.
 """
@@ -39,7 +39,7 @@ from . import compiler
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
-PATIENCE = 1 << 22
+COMPILE_THRESHOLD = 1 << 22
 """How many normals a process makes with the twin before it loads the compiled loop."""
 
 _CALL = 4096  # what one call of the twin costs beyond its normals, in normals
@@ -152,7 +152,7 @@ def _loop_if_due(count: int) -> Callable[[Words, Floats], None] | None:
 def loop_is_due() -> bool:
     """Whether this process has made so many normals that compiled loops pay."""
     wish = os.environ.get("DPSCO_COMPILED")
-    return wish != "0" and (wish == "1" or _served >= PATIENCE)
+    return wish != "0" and (wish == "1" or _served >= COMPILE_THRESHOLD)
 
 
 @lru_cache(maxsize=1)

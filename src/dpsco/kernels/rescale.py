@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _TILE = 16  # rows that are turned at a time: a cache line of each column
 
 
-def worthwhile(compiled: bool | None, rows: int, width: int) -> bool:
+def use_compiled(compiled: bool | None, rows: int, width: int) -> bool:
     """Return whether compiled passes serve a job of so many rows in all.
 
     Raises:

@@ -29,7 +29,7 @@ _STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between th
 WHOLE = 8 * SUM_LEAF  # rows whose slopes are found at once: threads then seldom wait for each other
 
 
-def worthwhile(rows: int, width: int, *, points: int = 1) -> bool:
+def use_compiled(rows: int, width: int, *, points: int = 1) -> bool:
     """Return whether sums over so many rows in all are worth a compiled loop.
 
     The sums below see one leaf at a time. Who knows the whole job (all rounds together) asks here

@@ -17,7 +17,7 @@
 from .base import Constants, Hoelder, MarginLoss
 from .constraints import AffineSet, HalfSpace, Within, WithinBall, WithinBox
 from .custom import CustomLoss
-from .epsilon_insensitive import Insensitive
+from .epsilon_insensitive import EpsilonInsensitive
 from .hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from .huber import Huber, PseudoHuber
 from .logistic import Logistic
@@ -60,7 +60,7 @@ __all__ = [
     "Absolute",
     "QPower",
     "Pinball",
-    "Insensitive",
+    "EpsilonInsensitive",
     "Huber",
     "PseudoHuber",
     # convex, of a count

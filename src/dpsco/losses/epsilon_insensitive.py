@@ -30,10 +30,10 @@ def insensitive_envelope(margin: Any, label: Any, width: Any, smoothing: Any) ->
 
 
 @dataclass(frozen=True)
-class Insensitive(MarginLoss):
+class EpsilonInsensitive(MarginLoss):
     """phi(u, y) = max(0, |u - y| - width); at both corners the slope is 0.
 
-    >>> Insensitive(0.5).value([0.0, 0.4, 2.0], 0.0).tolist()
+    >>> EpsilonInsensitive(0.5).value([0.0, 0.4, 2.0], 0.0).tolist()
     [0.0, 0.0, 1.5]
     """
 

@@ -107,7 +107,7 @@ class Pinball(MarginLoss):
 
 
 @dataclass(frozen=True)
-class BlurredPinball(Pinball):
+class RoundedPinball(Pinball):
     """The pinball loss averaged over residuals within 1 / (2 smoothing): smooth, and centred.
 
     Its slope rises from -quantile to 1 - quantile evenly about the label, so that as many labels as
@@ -115,7 +115,7 @@ class BlurredPinball(Pinball):
     envelope has the same ramp off centre, which pulls every quantile towards the median. It lies at
     most 1 / (8 smoothing) above the loss.
 
-    >>> BlurredPinball(0.9, 2.0).slope([-1.0, 0.0, 1.0], 0.0).round(3).tolist()
+    >>> RoundedPinball(0.9, 2.0).slope([-1.0, 0.0, 1.0], 0.0).round(3).tolist()
     [-0.9, -0.4, 0.1]
     """
 

@@ -2,15 +2,15 @@
 
 | module | holds                                                                   |
 |--------|-------------------------------------------------------------------------|
-| kinds  | `KINDS`: the models by name, each with its loss and its settings        |
-| setup  | `Setup`: everything public about a model, before any row is read        |
+| kinds  | `MODELS`: the models by name, each with its loss and its settings        |
+| setup  | `ModelConfig`: everything public about a model, before any row is read        |
 | linear | `LinearModel`: coefficients that predict                                |
 | file   | `SavedModel`: a model with its certificate and schema, as a JSON file   |
 """
 
-from .config import Setup, setup_for
+from .config import ModelConfig, configure
 from .file import SavedModel
 from .linear import LinearModel
-from .spec import KINDS, Kind
+from .spec import MODELS, ModelSpec
 
-__all__ = ["KINDS", "Kind", "LinearModel", "SavedModel", "Setup", "setup_for"]
+__all__ = ["MODELS", "ModelSpec", "LinearModel", "SavedModel", "ModelConfig", "configure"]

@@ -1,7 +1,7 @@
 """Everything public about a model: its loss, the bounds of a row, the domain, the penalty.
 
-A `Setup` is made without data. It states the problem that a solver minimises, in scaled labels, and
-turns that problem's weights into a model in the label's own units.
+A `ModelConfig` is made without data. It states the problem that a solver minimises, in scaled
+labels, and turns that problem's weights into a model in the label's own units.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..geometry.domains import Domain, L2Ball, WholeSpace
 from ..losses.penalties import L2Penalty, NoPenalty, Penalty
 from ..problem import Problem
 from .linear import LinearModel
-from .spec import KINDS, Kind
+from .spec import MODELS, ModelSpec
 
 INTERCEPT = 0.3  # the constant column of the intercept, as a part of feature_norm
 
@@ -44,8 +44,8 @@ _RANGE_HELP = (
 
 
 @dataclass(frozen=True)
-class Setup:
-    """A model before it is fitted; see `setup_for`."""
+class ModelConfig:
+    """A model before it is fitted; see `configure`."""
 
     kind: str
     bounds: Bounds
@@ -62,7 +62,7 @@ class Setup:
 
     def problem(self) -> Problem:
         """Return what is minimised, in scaled labels."""
-        kind = KINDS[self.kind]
+        kind = MODELS[self.kind]
         count = 0 if self.classes is None else len(self.classes)
         domain: Domain = WholeSpace()
         if self.radius is not None:
@@ -90,7 +90,7 @@ class Setup:
         return LinearModel(self.kind, np.array(coef), np.array(intercept), self.classes, ends)
 
 
-def setup_for(
+def configure(
     kind: str,
     *,
     feature_norm: float | None,
@@ -101,11 +101,11 @@ def setup_for(
     alpha: float = 0.0,
     scale: float | None = None,
     settings: Mapping[str, float | None] | None = None,
-) -> Setup:
+) -> ModelConfig:
     """Return the public side of a model.
 
     Args:
-        kind: a name in `KINDS`.
+        kind: a name in `MODELS`.
         feature_norm: bound on the Euclidean length of a row's features.
         classes: of a classifier, every label that may occur.
         label_range: of a regression, (low, high).
@@ -119,11 +119,11 @@ def setup_for(
     Raises:
         ParameterError: a bound is missing; the message says how to choose one.
 
-    >>> setup = setup_for("logistic", feature_norm=1.0, classes=["no", "yes"])
+    >>> setup = configure("logistic", feature_norm=1.0, classes=["no", "yes"])
     >>> setup.problem().loss, setup.model(np.array([3.0, 1.0])).coef.tolist()
     (Logistic(), [[3.0]])
     """
-    found = known_kind(kind)
+    found = known_model(kind)
     if feature_norm is None:
         raise ParameterError(f"a {kind} model needs feature_norm. {_NORM_HELP}")
     norm = _validate.positive("feature_norm", feature_norm, hint=_NORM_HELP)
@@ -140,15 +140,15 @@ def setup_for(
     part = INTERCEPT if intercept is True else float(intercept)
     column = _validate.positive("intercept", part) * norm if intercept else None
     bounds = Bounds(norm, label=label, intercept=column)
-    setup = Setup(kind, bounds, values, radius, alpha, scale, dict(settings or {}))
+    setup = ModelConfig(kind, bounds, values, radius, alpha, scale, dict(settings or {}))
     setup.problem()  # refuses here what it would refuse later
     return setup
 
 
-def known_kind(kind: str) -> Kind:
+def known_model(kind: str) -> ModelSpec:
     """Return the kind of that name, or refuse with the names there are."""
-    _validate.choice("kind", kind, tuple(KINDS))
-    return KINDS[kind]
+    _validate.choice("kind", kind, tuple(MODELS))
+    return MODELS[kind]
 
 
 def declared(classes: Any) -> tuple[Any, ...]:

@@ -109,11 +109,11 @@ class SavedModel:
         """
         write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
-    def verify(self, *, second_witness: bool = True) -> Verification:
+    def verify(self, *, cross_check: bool = True) -> Verification:
         """Recompute the certificate, and compare it with the weights and the plan beside it.
 
         Args:
-            second_witness: whether to ask dp-accounting as well.
+            cross_check: whether to ask dp-accounting as well.
 
         Returns:
             The outcome: "TIED" if there is a plan and all three agree, "CONSISTENT" if the plan
@@ -121,7 +121,7 @@ class SavedModel:
             another. Whoever writes a file can forge all three: compare its digest with the one
             that whoever ran the fit has stated.
         """
-        found = self.certificate.verify(second_witness=second_witness)
+        found = self.certificate.verify(cross_check=cross_check)
         problems = (*found.problems, *_contradictions(self))
         tied = self.plan is not None and _plan_record(self.plan) is not None
         digest = self.to_json()["digest"] if tied else None

@@ -12,7 +12,7 @@ from .._validate import shown
 from ..data.labels import Classes
 from ..data.prediction import prediction_rows
 from ..errors import DataError, ParameterError
-from .spec import KINDS
+from .spec import MODELS
 
 Floats = NDArray[np.float64]
 
@@ -32,9 +32,9 @@ class LinearModel:
     label_range: tuple[float, float] | None = None  # to which predicted numbers are clipped
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or KINDS[self.kind].classifies == (self.classes is None):
+        if self.kind not in MODELS or MODELS[self.kind].classifies == (self.classes is None):
             raise ParameterError(
-                f"a model is one of {', '.join(KINDS)}, and classifiers alone have classes; got "
+                f"a model is one of {', '.join(MODELS)}, and classifiers alone have classes; got "
                 f"{shown(self.kind)} with classes {shown(self.classes)}."
             )
         if self.classes is not None:

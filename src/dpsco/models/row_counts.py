@@ -30,7 +30,7 @@ from ..privacy import certificate_text as statement
 from ..privacy.accounting.calibration import calibrate
 from ..privacy.accounting.composition import Cost, cost
 from ..privacy.budget import GDP, Adjacency, Budget, PureDP
-from ..privacy.ledger import Ledger, Purse
+from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.mechanisms.output_releases import StableGammaRelease, StableGaussianRelease
 from ..privacy.mechanisms.releases import Release
 from ..privacy.odometer.payment import told
@@ -190,7 +190,7 @@ class CountedPlan:
         self,
         *,
         randomness: Randomness | None = None,
-        odometer: Purse | None = None,
+        odometer: BudgetSpender | None = None,
         trusted: Iterable[str] = (),
     ) -> Ledger:
         """Return a ledger that is open for all releases; ``trusted`` adds to what the fit says."""
@@ -235,7 +235,7 @@ def plan_with_count(
     def fit(left: Budget, key: str) -> BasePlan:
         facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
         made = api.plan(problem, budget=left, solver=key, **facts)
-        return dataclasses.replace(made, budget=budget)
+        return dataclasses.replace(made, task=dataclasses.replace(made.task, budget=budget))
 
     return shared_budget.plan_within(
         budget,
@@ -270,7 +270,7 @@ def run_with_count(
     *,
     order: Order = "secret",
     randomness: Randomness | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
 ) -> tuple[Result, RowCount]:
     """Carry out a plan on private rows; arguments as in `dpsco.run`.

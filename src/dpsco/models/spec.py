@@ -20,7 +20,7 @@ Maker = Callable[[Settings, int], Loss]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelSpec:
     """A model that can be asked for by name."""
 
     name: str
@@ -85,16 +85,18 @@ def _quantile(settings: Settings, classes: int) -> Loss:
 
 
 _ALL = (
-    Kind("logistic", "logistic regression, also of many classes", _logistic, classifies=True),
-    Kind(
+    ModelSpec("logistic", "logistic regression, also of many classes", _logistic, classifies=True),
+    ModelSpec(
         "svc",
         "support vector classification: the hinge loss, or a power of it",
         _svc,
         classifies=True,
         settings={"power": 1.0},
     ),
-    Kind("linear", "linear regression: least squares", lambda s, _: losses.Squared(), degree=2),
-    Kind(
+    ModelSpec(
+        "linear", "linear regression: least squares", lambda s, _: losses.Squared(), degree=2
+    ),
+    ModelSpec(
         "huber",
         "linear regression that large residuals pull with a bounded force",
         lambda s, _: losses.Huber(s["threshold"]),
@@ -102,28 +104,28 @@ _ALL = (
         settings={"threshold": 0.1},
         lengths=("threshold",),
     ),
-    Kind(
+    ModelSpec(
         "quantile",
         "linear regression of a quantile, by default the median",
         _quantile,
         degree=1,
         settings={"quantile": 0.5},
     ),
-    Kind(
+    ModelSpec(
         "absolute",
         "linear regression: least absolute residuals",
         lambda s, _: losses.Absolute(),
         degree=1,
     ),
-    Kind(
+    ModelSpec(
         "epsilon_insensitive",
         "support vector regression: residuals within a width cost nothing",
-        lambda s, _: losses.Insensitive(s["width"]),
+        lambda s, _: losses.EpsilonInsensitive(s["width"]),
         degree=1,
         settings={"width": 0.05},
         lengths=("width",),
     ),
 )
 
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+MODELS: Mapping[str, ModelSpec] = MappingProxyType({kind.name: kind for kind in _ALL})
 """The models by name."""

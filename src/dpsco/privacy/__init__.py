@@ -41,13 +41,13 @@ from .mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
     Release,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from .mechanisms.repeated_selection.profile import Runs
 from .odometer.odometer import Odometer
@@ -74,7 +74,7 @@ __all__ = [
     "ShuffledRelease",
     "StableGaussianRelease",
     "StableGammaRelease",
-    "RandomHitsRelease",
+    "WithReplacementRelease",
     "ObjectivePerturbationRelease",
     "RepeatedSelectionRelease",
     "Runs",

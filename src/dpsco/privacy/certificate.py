@@ -24,18 +24,18 @@ from ..files import limits as _limits
 from ..files.reading import read_json
 from ..files.writing import write_text
 from . import certificate_text as statement
+from .accounting import cross_check as accountants
 from .accounting.composition import Cost, cost
-from .accounting.cross_check import second_opinion
 from .budget import Adjacency, ApproxDP, Budget, budget_from_json
 from .mechanisms import releases
 from .mechanisms.releases import (
     FixedSizeGaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
-    RandomHitsRelease,
     Release,
     RepeatedSelectionRelease,
     StableGammaRelease,
+    WithReplacementRelease,
 )
 
 SCHEMA = "dpsco.certificate/1"
@@ -143,11 +143,11 @@ class Certificate:
         """The exact Gaussian parameter, if every release is Gaussian."""
         return self.cost.mu
 
-    def verify(self, *, second_witness: bool = True) -> Verification:
+    def verify(self, *, cross_check: bool = True) -> Verification:
         """Recompute every claim from the releases alone, and ask a second accountant.
 
         What the second one proves depends on the releases, see :mod:`.witness`; its sentence says
-        so. ``second_witness=False`` skips it, for machines without dp-accounting.
+        so. ``cross_check=False`` skips it, for machines without dp-accounting.
         """
         try:
             found = Claims.of(self.cost, _reference_delta(self.budget))
@@ -162,8 +162,8 @@ class Certificate:
         witness = "skipped"
         if found.epsilon > _MOST_WITNESSED:
             witness = f"skipped, because epsilon is above {_MOST_WITNESSED:.0f}"
-        elif second_witness:
-            opinion = second_opinion(self.cost, max(found.delta, 1e-10))
+        elif cross_check:
+            opinion = accountants.cross_check(self.cost, max(found.delta, 1e-10))
             witness = str(opinion)
             if not opinion.agrees:
                 problems.append(f"the second accountant disagrees: {opinion}")
@@ -352,7 +352,7 @@ def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool
         (_FLOAT_CAVEAT, _numeric(planned) != "exact"),
         (_PAIR_CAVEAT, conjectured),
         (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
-        (_HITS_CAVEAT, any(isinstance(a, RandomHitsRelease) for a in planned)),
+        (_HITS_CAVEAT, any(isinstance(a, WithReplacementRelease) for a in planned)),
         (_RUNS_CAVEAT, any(isinstance(a, RepeatedSelectionRelease) for a in planned)),
         (_SEED_CAVEAT, reproducible),
     )

@@ -27,9 +27,9 @@ from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
 from .lattice import gaussian_steps, lattice_step, on_lattice, with_gaussian, with_steps
-from .ledger_parts import Purse as Purse
-from .ledger_parts import RunPurse as RunPurse
-from .ledger_parts import Unique, floats, output_step, tilt_step
+from .ledger_parts import BudgetSpender as BudgetSpender
+from .ledger_parts import NonCopyable, floats, output_step, tilt_step
+from .ledger_parts import RunSpender as RunSpender
 from .mechanisms import float_laws as mechanisms
 from .mechanisms.prefix_sum.mechanism import PrefixMechanism
 from .mechanisms.releases import (
@@ -40,12 +40,12 @@ from .mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
     flatten,
 )
 from .mechanisms.selection import noisy_argmin
@@ -61,7 +61,7 @@ T = TypeVar("T")
 P = TypeVar("P", PrefixSums, PrefixNoise)
 
 
-class Ledger(Unique):
+class Ledger(NonCopyable):
     """Planned and executed releases of one run.
 
     >>> from dpsco.privacy.budget import ApproxDP
@@ -82,7 +82,7 @@ class Ledger(Unique):
         randomness: Randomness | None = None,
         enforced: Iterable[str] = (),
         trusted: Iterable[str] = (),
-        odometer: Purse | None = None,
+        odometer: BudgetSpender | None = None,
         label: str = "run",
         run: str | None = None,
     ) -> None:
@@ -232,9 +232,9 @@ class Ledger(Unique):
             raise ParameterError(f"a stable release takes a vector, got shape {exact.shape}.")
         return self._execute(release.once(), noisy)
 
-    def random_hits(self, release: RandomHitsRelease) -> SampledSum:
+    def random_hits(self, release: WithReplacementRelease) -> SampledSum:
         """Draw secret rows, one a step; the average iterate must be released before the close."""
-        _expect(release, RandomHitsRelease)
+        _expect(release, WithReplacementRelease)
         return self._sampled(
             release, lambda stream: stream.integers(release.row_count, release.steps)
         )
@@ -313,11 +313,11 @@ class Ledger(Unique):
 
     def _sampled(
         self,
-        release: PoissonGaussianRelease | FixedSizeGaussianRelease | RandomHitsRelease,
+        release: PoissonGaussianRelease | FixedSizeGaussianRelease | WithReplacementRelease,
         draw: Callable[[Stream], NDArray[np.int64]],
     ) -> SampledSum:
         def start(stream: Stream) -> SampledSum:
-            bound = release.hit if isinstance(release, RandomHitsRelease) else release.bound
+            bound = release.hit if isinstance(release, WithReplacementRelease) else release.bound
             rows = release.rows[0] + draw(stream)
             opened = SampledSum(rows, stream, self, sigma=release.sigma, bound=bound)
             self._open.append(opened)
@@ -327,7 +327,7 @@ class Ledger(Unique):
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """Hold the ledger, open and in its own process; whatever is raised meanwhile breaks it.
+        """FileLock the ledger, open and in its own process; whatever is raised meanwhile breaks it.
 
         A forked copy of the plan would pay for the same releases twice. Floating-point warnings
         depend on the rows, so there are none.

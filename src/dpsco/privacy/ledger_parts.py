@@ -13,20 +13,20 @@ from .lattice import TILT_SHARE, in_steps, lattice_step
 from .mechanisms.releases import (
     ObjectivePerturbationRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
     Release,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 
 
-class Purse(Protocol):
+class BudgetSpender(Protocol):
     """Whatever can pay for releases before they happen: an odometer."""
 
     def spend(self, releases: Iterable[Release], *, label: str) -> Any:
         """Record the spend durably, or refuse."""
 
 
-class RunPurse(Purse, Protocol):
+class RunSpender(BudgetSpender, Protocol):
     """A purse that knows runs by name: one that is resumed is not paid for again."""
 
     def spend(self, releases: Iterable[Release], *, label: str, run: str | None = None) -> Any:
@@ -42,7 +42,7 @@ class RunPurse(Purse, Protocol):
         """Return what was recorded of each round."""
 
 
-class Unique:
+class NonCopyable:
     """Something that may leave once: a copy could leave again."""
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -74,7 +74,7 @@ def check_lattice(releases: Iterable[Release], size: int) -> None:
             in_steps(release.sigma, prefix_step(release, size))
         elif isinstance(release, StableGaussianRelease):
             in_steps(release.sigma, lattice_step(release.sensitivity, size))
-        elif isinstance(release, RandomHitsRelease):
+        elif isinstance(release, WithReplacementRelease):
             in_steps(release.sigma, lattice_step(release.hit, size))
         elif hasattr(release, "bound") and hasattr(release, "sigma"):
             in_steps(release.sigma, lattice_step(release.bound, size))

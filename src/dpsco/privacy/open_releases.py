@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _validate
 from ..errors import LedgerError, ParameterError
 from .lattice import lattice_step, with_gaussian
-from .ledger_parts import Unique, floats, prefix_step
+from .ledger_parts import NonCopyable, floats, prefix_step
 from .mechanisms.prefix_sum.encoding import Encoding
 from .mechanisms.releases import PrefixSumRelease
 from .randomness import Stream
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Rows = tuple[int, int]
 
 
-class SampledSum(Unique):
+class SampledSum(NonCopyable):
     """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
 
     def __init__(
@@ -58,7 +58,7 @@ class SampledSum(Unique):
         return "a sampled sum"
 
 
-class PrefixSums(Unique):
+class PrefixSums(NonCopyable):
     """Noisy prefix sums of batch sums. Each row may enter one batch; rounds come in order."""
 
     def __init__(
@@ -177,7 +177,7 @@ class PrefixSums(Unique):
         return f"prefix sums at round {self._decoder.position} of {rounds}"
 
 
-class PrefixNoise(Unique):
+class PrefixNoise(NonCopyable):
     """The noise of prefix sums, for integer sums that somebody else holds: one vector a round.
 
     It must be fine against those integers, on which no lattice of its own may leave a pattern: it

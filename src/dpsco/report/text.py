@@ -64,7 +64,7 @@ LOSSES: dict[str, str] = {
     "Huber": "Huber loss",
     "Pinball": "pinball loss",
     "Absolute": "absolute error",
-    "Insensitive": "absolute error beyond a width",
+    "EpsilonInsensitive": "absolute error beyond a width",
     "SquaredDistance": "squared distance",
 }
 

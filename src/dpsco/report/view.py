@@ -15,7 +15,7 @@ from ..data.counts import RowCount
 from ..data.schema.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
 from ..fit.choose import Recommendation
-from ..models import KINDS, LinearModel, SavedModel
+from ..models import MODELS, LinearModel, SavedModel
 from ..privacy import certificate_text as statement
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
 from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
@@ -133,7 +133,7 @@ def _verified(certificate: Certificate, model: Any) -> Verification:
     try:
         return whole.verify()
     except MissingExtraError:  # no second accountant here; the first one may do without
-        return whole.verify(second_witness=False)
+        return whole.verify(cross_check=False)
 
 
 def _odds(certificate: Certificate) -> Odds | None:
@@ -206,7 +206,7 @@ def _fitted(facts: Facts) -> str:
         if facts.plan is None:
             return "numbers computed from private rows"
         return f"weights that minimise the {facts.plan.problem.loss.name} loss"
-    kind = KINDS.get(model.kind)
+    kind = MODELS.get(model.kind)
     name = words.MODELS.get(model.kind) or (kind.summary if kind else model.kind)
     parts = [name, f"{model.d:,} features"]
     if model.classes is not None:

@@ -27,7 +27,8 @@ from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger
 from ..privacy.ledger_parts import check_lattice
 from ..privacy.mechanisms.releases import Release, flatten
-from ..problem import Facts, Problem
+from ..problem import Problem
+from ..task import Task
 
 if TYPE_CHECKING:
     from .engine import Stepper
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rounds done, rounds in all
-CALIBRATIONS = ("tight", "conjectured", "paper")
-_ARGUMENTS = ("problem", "n", "d", "budget", "calibration")
 
 
 class Round(NamedTuple):
@@ -53,11 +52,32 @@ class BasePlan:
     """What every plan has. It is made of public facts alone and says everything a run needs."""
 
     solver: str  # key in the registry
-    problem: Problem
-    n: int  # rows
-    d: int  # features of a row, without the intercept
-    budget: Budget
-    calibration: str = "tight"
+    task: Task  # the public side of the fit
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+        return self.task.problem
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.task.n
+
+    @property
+    def d(self) -> int:
+        """The number of features of a row, without the intercept."""
+        return self.task.d
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent."""
+        return self.task.budget
+
+    @property
+    def calibration(self) -> str:
+        """Which bounds the noise rests on."""
+        return self.task.calibration
 
     def releases(self) -> tuple[Release, ...]:
         """Return every release that a run makes."""
@@ -101,11 +121,6 @@ class BasePlan:
         """A public prediction of the excess risk; NaN where there is none."""
         return float("nan")
 
-    @property
-    def facts(self) -> Facts:
-        """The public facts of the problem."""
-        return self.problem.facts(self.n, self.d)
-
     @cached_property
     def cost(self) -> Cost:
         """What the releases cost, recomputed by the accountant."""
@@ -141,7 +156,7 @@ class BasePlan:
         ]
         if not np.isnan(self.risk):
             lines.append(
-                f"  {'risk':<{width}}{self.risk:.4g} (excess risk by theory, from public facts)"
+                f"  {'risk':<{width}}{self.risk:.4g} (excess risk by theory, from public task)"
             )
         lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
@@ -195,10 +210,10 @@ class Solver:
     needs: tuple[Need, ...]
     rounds: str  # formula
     cost: str  # gradients, formula
-    plan: Callable[..., BasePlan]  # (problem, *, n, d, budget, calibration, options of its own)
+    plan: Callable[..., BasePlan]  # (task, *, options of its own)
     run: Callable[[Any, Source, Ledger, Progress], Floats]
-    risk: Callable[[Facts, Budget], float]  # predicted excess risk, cheap, from public facts
-    gradients: Callable[[Facts, Budget], float]  # about how many gradients of a row a run takes
+    risk: Callable[[Task], float]  # predicted excess risk, cheap, from public facts
+    gradients: Callable[[Task], float]  # about how many gradients of a row a run takes
     plan_type: type[BasePlan]
     calibrations: tuple[str, ...] = ("tight",)
     stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum a batch
@@ -207,11 +222,11 @@ class Solver:
     def options(self) -> tuple[str, ...]:
         """The names of the settings that `plan` takes beside the common ones."""
         known = inspect.signature(self.plan).parameters
-        return tuple(name for name in known if name not in _ARGUMENTS)
+        return tuple(name for name in known if name != "task")
 
-    def refusals(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
+    def refusals(self, task: Task) -> tuple[str, ...]:
         """Return why the solver does not apply, a sentence for each unmet need; none if it does."""
-        found = (need.unmet(facts, budget) for need in self.needs)
+        found = (need.unmet(task) for need in self.needs)
         return tuple(reason for reason in found if reason)
 
     def record(self) -> dict[str, Any]:
@@ -241,7 +256,7 @@ def check_cost(plan: BasePlan) -> BasePlan:
             f"{plan.solver} with calibration={plan.calibration!r} would cost {spent:.6g} of a "
             f"budget of {allowed:.6g}: {reason}"
         )
-    check_lattice(plan.releases(), plan.facts.size)
+    check_lattice(plan.releases(), plan.task.n_weights)
     return plan
 
 

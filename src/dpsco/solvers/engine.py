@@ -1,7 +1,7 @@
 """Solvers that ask for one noisy sum a batch: every row in one batch, the batches in order.
 
 Such a run is a conversation. A `Stepper` says at which weights it wants the gradients of the next
-batch, somebody sums them, and a `RoundRun` lets the sum leave through the ledger and hands the
+batch, somebody sums them, and a `Engine` lets the sum leave through the ledger and hands the
 noisy mean back to the stepper. Who sums is nobody's business here: a table in memory, a stream that
 is read once, or workers on other machines. All that a stepper holds follows from noisy answers, so
 it can be stored between rounds and shown.
@@ -23,11 +23,11 @@ from ..data.queries import ClippedDifference, ClippedGradient
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
 from ..files.limits import MOST_BATCHES, MOST_RELEASES
-from ..kernels.sums import worthwhile
+from ..kernels.sums import use_compiled
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms.prefix_sum.mechanism import NEEDS, PrefixMechanism, mechanism
 from ..privacy.mechanisms.releases import GaussianRelease, PrefixSumRelease, Release
-from ..problem import Facts
+from ..task import Task
 from .base import BasePlan, Floats, Progress
 
 BatchQuery = ClippedGradient | ClippedDifference
@@ -37,7 +37,7 @@ NOISE_BYTES = 2**28  # of past noise, and as many of past sums: beyond, the buff
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan(BasePlan):
-    """A plan of one noisy sum for each of ``rounds`` batches, from public facts only."""
+    """A plan of one noisy sum for each of ``rounds`` batches, from public task only."""
 
     rounds: int  # batches, each row in one of them
     clip: float  # l2 bound on what a row adds to its batch's sum, enforced
@@ -75,7 +75,7 @@ class BatchPlan(BasePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         return (*self.problem.bounds.enforced, *query.enforced)
 
 
@@ -128,7 +128,7 @@ class Stepper(ABC):
         self.round = round
 
 
-class RoundRun:
+class Engine:
     """A run in progress: the stepper, and the ledger through which its batches leave.
 
     Args:
@@ -139,7 +139,7 @@ class RoundRun:
 
     def __init__(self, plan: BatchPlan, stepper: Stepper, ledger: Ledger) -> None:
         self.plan, self._stepper, self._ledger = plan, stepper, ledger
-        self._batches, self._size = plan.batches(), plan.facts.size
+        self._batches, self._size = plan.batches(), plan.task.n_weights
         self._released = np.zeros(self._size)  # the last noisy prefix sum
         self._stream = None
         if plan.mechanism is not None:
@@ -248,7 +248,7 @@ def batch_runner(
     """Return the ``run`` of a solver whose stepper is made from its plan."""
 
     def run(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-        going = RoundRun(plan, stepper(plan), ledger)
+        going = Engine(plan, stepper(plan), ledger)
         advance(going, source, progress)
         return going.weights()
 
@@ -256,17 +256,17 @@ def batch_runner(
 
 
 def advance(
-    run: RoundRun,
+    run: Engine,
     source: Source,
     progress: Progress,
     *,
-    committed: Callable[[RoundRun], None] | None = None,
+    committed: Callable[[Engine], None] | None = None,
 ) -> None:
     """Do the rounds that are left, on the rows of a source.
 
     ``committed`` is called after each, before the progress is reported.
     """
-    compiled = worthwhile(run.plan.n, source.d, points=2)
+    compiled = use_compiled(run.plan.n, source.d, points=2)
     while not run.finished:
         total = source.sum(run.query(), *run.rows, compiled=compiled)
         run.commit(total)
@@ -283,7 +283,7 @@ def check_rounds(rounds: int, n: int) -> int:
 
 
 def chosen_mechanism(
-    noise: str | PrefixMechanism | None, rounds: int, facts: Facts
+    noise: str | PrefixMechanism | None, rounds: int, task: Task
 ) -> PrefixMechanism:
     """Return the mechanism asked for; by default the best one whose past noise fits."""
     if isinstance(noise, PrefixMechanism):
@@ -293,7 +293,7 @@ def chosen_mechanism(
             )
         return noise
     if noise is None:
-        noise = "toeplitz_cn" if rounds * facts.size * 8 <= NOISE_BYTES else "blt_cn"
+        noise = "toeplitz_cn" if rounds * task.n_weights * 8 <= NOISE_BYTES else "blt_cn"
     if isinstance(noise, str) and noise in NEEDS:
         value = 0.5 if noise == "power" else min(8, rounds)
         raise ParameterError(

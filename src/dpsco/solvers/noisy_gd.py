@@ -23,32 +23,31 @@ from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
-from ..kernels.sums import worthwhile
+from ..kernels.sums import use_compiled
 from ..privacy.accounting.calibration import gaussian_sigma
-from ..privacy.budget import Budget
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms.releases import GaussianRelease
-from ..problem import Facts, Problem
+from ..task import Task
 from . import needs
 from .base import BasePlan, Floats, Progress, Round, Solver
 from .common.clips import cautious_clip, default_clip, descent_clip, finite
-from .common.smoothing import descended, kinked, sharpest, walkable
+from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
-WORK = 1e9  # products that a small table may take: about a second
+MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
-LONG_WORK = 1e10  # products that these may take: a few seconds
-KINK_ROUNDS = 2000  # full passes by default where a kink can usefully be sharp
-KINK_WORK = 3e9  # products that these may take: a few seconds
-DEAR = 0.25  # of the rounds that noise justifies: how many a table gets beyond WORK
-SHARPENING = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
+LONG_FLOPS = 1e10  # products that these may take: a few seconds
+NONSMOOTH_ROUNDS = 2000  # full passes by default where a kink can usefully be sharp
+NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
+ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
+SMOOTHING_GROWTH = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
 WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     rounds: int  # full passes over the rows
     clip: float  # l2 bound on a row's gradient, enforced
@@ -57,11 +56,11 @@ class Plan(BasePlan):
     momentum: float  # heavy-ball coefficient, in [0, 1)
     tail: int  # how many of the last iterates are averaged
     smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
-    sharpening: float  # factor by which it grows over the second half of the rounds
+    smoothing_growth: float  # factor by which it grows over the second half of the rounds
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
-        for name in ("step", "sharpening"):
+        for name in ("step", "smoothing_growth"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
         _validate.integer("tail", self.tail)
@@ -84,40 +83,36 @@ class Plan(BasePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         return (*self.problem.bounds.enforced, *query.enforced)
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
         late = max(0.0, 2.0 * (t + 1) / self.rounds - 1.0)
-        return self.smoothing * math.pow(self.sharpening, late)
+        return self.smoothing * math.pow(self.smoothing_growth, late)
 
     def step_at(self, t: int) -> float:
         """Return the step size of round t: never longer than the envelope's curvature allows."""
         if self.smoothing == 0.0:
             return self.step
-        return min(self.step, 1.0 / (self.smoothing_at(t) * self.facts.feature**2))
+        return min(self.step, 1.0 / (self.smoothing_at(t) * self.task.feature_bound**2))
 
     @property
     def risk(self) -> float:
         """The bound of the header at this plan's schedule."""
-        return risk(self.facts, self.budget)
+        return risk(self.task)
 
 
 def plan(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     clip: float | None = None,
     step: float | None = None,
     momentum: float | None = None,
     tail: int | None = None,
     smoothing: float | None = None,
-    sharpening: float | None = None,
+    smoothing_growth: float | None = None,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
 
@@ -130,50 +125,47 @@ def plan(
         momentum: heavy-ball coefficient, at least 0 and below 1.
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
-        sharpening: by which factor the smoothing grows over the second half of the rounds.
+        smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
     """
-    facts = problem.facts(n, d)
-    bound = descent_clip(facts, budget, clip)
-    single = gaussian_sigma(budget, bound=bound, rows=(0, n))
-    time = _time(facts, single)
-    rounds = _default_rounds(facts, time) if rounds is None else _validate.integer("rounds", rounds)
-    smooth = descent_smoothing(facts, rounds, smoothing)
-    bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
+    bound = descent_clip(task, clip)
+    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n))
+    time = _time(task, single)
+    rounds = _default_rounds(task, time) if rounds is None else _validate.integer("rounds", rounds)
+    smooth = descent_smoothing(task, rounds, smoothing)
+    bend = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
         momentum = _default_momentum(rounds, time * bend / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
     wanted = time * (1 - momentum) / rounds
-    longest = _stretch(smooth, momentum) / bend if math.isfinite(bend) else facts.distance / bound
+    longest = (
+        _stretch(smooth, momentum) / bend if math.isfinite(bend) else task.initial_distance / bound
+    )
     if step is None:
         step = min(wanted, longest)
     return Plan(
         solver="noisy_gd",
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(budget, bound=bound, rows=(0, n), count=rounds),
+        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds),
         step=_validate.positive("step", step),
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or wanted > longest, tail),
         smoothing=smooth,
-        sharpening=_default_sharpening(facts, rounds, smooth, time)
-        if sharpening is None
-        else _validate.positive("sharpening", sharpening),
+        smoothing_growth=_default_growth(task, rounds, smooth, time)
+        if smoothing_growth is None
+        else _validate.positive("smoothing_growth", smoothing_growth),
     )
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Descend, and average the last iterates."""
     problem, rows = plan.problem, (0, plan.n)
-    weights = plan.facts.start
+    weights = plan.task.start
     velocity, average = np.zeros(len(weights)), np.zeros(len(weights))
-    compiled = worthwhile(plan.n * plan.rounds, source.d)
+    compiled = use_compiled(plan.n * plan.rounds, source.d)
     for t in range(plan.rounds):
-        loss = descended(plan.facts, plan.smoothing_at(t))
+        loss = surrogate_loss(plan.task, plan.smoothing_at(t))
         query = ClippedGradient(loss, weights, plan.clip)
         exact = source.sum(query, compiled=compiled)
         total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
@@ -187,31 +179,31 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     return problem.domain.project(average)
 
 
-def risk(facts: Facts, budget: Budget) -> float:
+def risk(task: Task) -> float:
     """Return the predicted excess risk: the header's bound at the best integrated time."""
-    bound = cautious_clip(facts, budget)
-    single = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / facts.n
-    return facts.distance * (single * math.sqrt(facts.size) + bound / math.sqrt(facts.n))
+    bound = cautious_clip(task)
+    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / task.n
+    return task.initial_distance * (single * math.sqrt(task.n_weights) + bound / math.sqrt(task.n))
 
 
-def _time(facts: Facts, single: float) -> float:
+def _time(task: Task, single: float) -> float:
     """Return h = step * rounds, at which bias R^2/(2h) and noise h d (single/n)^2/2 are equal."""
-    return facts.distance * facts.n / (single * math.sqrt(facts.size))
+    return task.initial_distance * task.n / (single * math.sqrt(task.n_weights))
 
 
-def descent_smoothing(facts: Facts, rounds: int, asked: float | None) -> float:
+def descent_smoothing(task: Task, rounds: int, asked: float | None) -> float:
     """Return the smoothing that was asked for, or one that so many rounds can follow."""
     if asked is None:
-        return walkable(facts, rounds / (1 - MOMENTUM))
+        return smoothing_for_steps(task, rounds / (1 - MOMENTUM))
     return _validate.non_negative("smoothing", asked)
 
 
-def _default_sharpening(facts: Facts, rounds: int, smooth: float, time: float) -> float:
-    """Return by how much the kink is sharpened: as far as noise R^2/h makes it worthwhile."""
-    least = min(max(1.0, rounds / 25), SHARPENING)
+def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
+    """Return by how much the kink is sharpened: as far as noise R^2/h makes it use_compiled."""
+    least = min(max(1.0, rounds / 25), SMOOTHING_GROWTH)
     if smooth == 0.0:
         return least
-    return max(least, sharpest(facts, rounds, facts.distance**2 / time) / smooth)
+    return max(least, final_smoothing(task, rounds, task.initial_distance**2 / time) / smooth)
 
 
 def _default_momentum(rounds: int, needed: float) -> float:
@@ -247,40 +239,43 @@ def checked_momentum(value: float) -> float:
     return number
 
 
-def _default_rounds(facts: Facts, time: float) -> int:
+def _default_rounds(task: Task, time: float) -> int:
     """Return how many full passes: many where they are cheap, for their noise averages out.
 
     A smooth loss gets as many as it takes to cover the integrated time with the most momentum that
     so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable. One with a
-    kink gets as many as its sharpest useful envelope takes.
+    kink gets as many as its final_smoothing useful envelope takes.
     """
-    work = facts.n * facts.size
-    few = round(min(max(WORK / work, ROUNDS[0]), ROUNDS[1]))
-    if kinked(facts):
-        return max(few, _kink_rounds(facts, time, work))
-    if not math.isfinite(facts.smoothness):
+    work = task.n * task.n_weights
+    few = round(min(max(MAX_FLOPS / work, ROUNDS[0]), ROUNDS[1]))
+    if nonsmooth(task):
+        return max(few, _nonsmooth_rounds(task, time, work))
+    if not math.isfinite(task.smoothness):
         return few
-    needed = math.sqrt(WARM_UP * time * facts.smoothness / _stretch(0.0, MOMENTUM))
-    return max(few, round(min(needed, LONG_WORK / work, LONGEST)))
+    needed = math.sqrt(WARM_UP * time * task.smoothness / _stretch(0.0, MOMENTUM))
+    return max(few, round(min(needed, LONG_FLOPS / work, LONGEST)))
 
 
-def _kink_rounds(facts: Facts, time: float, work: float) -> int:
+def _nonsmooth_rounds(task: Task, time: float, work: float) -> int:
     """Return T at which envelope L0^2/(2 b), descent 2 b X^2 R^2/T^2 and noise R^2/h are equal.
 
     That is T = L0 X h/R, or n mu/sqrt(d) but for the adjacency: the distance cancels out. All of
     them are taken while they are cheap, and a part where they are dear.
     """
-    needed = facts.lipschitz * time / facts.distance
-    cheap, dear = min(needed, WORK / work), min(DEAR * needed, KINK_WORK / work)
-    return round(min(max(cheap, dear), KINK_ROUNDS))
+    needed = task.lipschitz * time / task.initial_distance
+    cheap, dear = (
+        min(needed, MAX_FLOPS / work),
+        min(ROUNDS_FRACTION * needed, NONSMOOTH_FLOPS / work),
+    )
+    return round(min(max(cheap, dear), NONSMOOTH_ROUNDS))
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
+def _gradients(task: Task) -> float:
     try:
-        single = gaussian_sigma(budget, bound=default_clip(facts, budget), rows=(0, facts.n))
-        return float(_default_rounds(facts, _time(facts, single)) * facts.n)
+        single = gaussian_sigma(task.budget, bound=default_clip(task), rows=(0, task.n))
+        return float(_default_rounds(task, _time(task, single)) * task.n)
     except (AssumptionError, ArithmeticError):  # nothing is known, and nothing will be predicted
-        return float(ROUNDS[1] * facts.n)
+        return float(ROUNDS[1] * task.n)
 
 
 SOLVERS = (
@@ -291,7 +286,7 @@ SOLVERS = (
         reference="Alg 1 (full batches); Dong, Roth, Su 2019, Cor 3.3",
         setting="any loss, any domain with a projection",
         needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
-        rounds=f"T (default {ROUNDS[0]} to {LONGEST}; {KINK_ROUNDS} for kinked losses)",
+        rounds=f"T (default {ROUNDS[0]} to {LONGEST}; {NONSMOOTH_ROUNDS} for nonsmooth losses)",
         cost="n T gradients",
         plan=plan,
         run=run,

@@ -5,11 +5,11 @@ Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased ERM; Wang, Lei
 Guarantee  A row moves the minimiser of its phase by at most 2 G/(lam_i n_i) = G eta_i, and what
            is computed lies within slack G eta_i of it, certified by the gradient's length; no
            other phase sees the row: mu-GDP with mu = max_i (1 + 2 slack) G eta_i / sigma_i
-           (zero-out: 1/2 for 1). Convexity is relied upon. A kinked loss is replaced by its Moreau
-           envelope, which is convex and no steeper.
+           (zero-out: 1/2 for 1). Convexity is relied upon. A nonsmooth loss is replaced by its
+           Moreau envelope, which is convex and no steeper.
 Rate       E[F(w) - F*] <= 8 R^2/(eta n) + eta G^2 (8 d s^2/(n mu^2) + 2/3), s = 1 + 2 slack: at the
            best eta 2 R G sqrt(64 d s^2/(n mu)^2 + 16/(3 n)). An envelope adds 1/1000 at most.
-Needs      convex loss of one margin, kinked or smooth, rows bounded in l2, n public.
+Needs      convex loss of one margin, nonsmooth or smooth, rows bounded in l2, n public.
 Symbols    eta 4^-i, n_i, lam_i, c, R, G -> steps[i], sizes[i], 2/(steps[i] sizes[i]), slack,
            distance, clip.
 """
@@ -33,7 +33,8 @@ from ..privacy.accounting.stability import regularised_minimiser
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms.releases import StableGaussianRelease
-from ..problem import Facts, Problem, is_ball
+from ..problem import is_ball
+from ..task import Task
 from . import needs
 from .base import BasePlan, Floats, Progress, Round, Solver
 from .common.glm_objective import GlmObjective, gradient_rounding, steepness
@@ -43,14 +44,14 @@ from .common.phases import check_phases
 from .common.smoothing import CutEnvelope, cut_envelope
 
 SLACK = 0.1  # c: more costs noise, less costs passes
-ENVELOPE_SHARE = 1e-3  # of the predicted risk: what an envelope may lie below a kinked loss
+ENVELOPE_SHARE = 1e-3  # of the predicted risk: what an envelope may lie below a nonsmooth loss
 _THEOREM = "Feldman, Koren, Talwar 2020: minimiser of a strongly convex mean, within a distance"
 _UP = 1 + 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only. Phases in their order."""
+    """All that a run needs, from public task only. Phases in their order."""
 
     step: float  # eta; phase i = 1, 2, ... has eta / 4^i
     clip: float  # l2 bound on a row's gradient, enforced
@@ -65,7 +66,7 @@ class Plan(BasePlan):
         """Refuse phases that the table has no rows for: a file may hold any."""
         check_phases(self.sizes, self.n)
         _validate.non_negative("smoothing", self.smoothing)
-        if not math.isfinite(_curvature(self.facts, self.smoothing)):
+        if not math.isfinite(_curvature(self.task, self.smoothing)):
             raise ParameterError(
                 f"smoothing must be positive for {self.problem.loss.name}, which has a kink: the "
                 f"minimiser is not certified without. Got {self.smoothing!r}."
@@ -86,7 +87,7 @@ class Plan(BasePlan):
     def certified(self) -> tuple[float, ...]:
         """How near each minimiser is found: the distances, never less than float64 vouches for."""
         return tuple(
-            max(distance, _least(self.facts, self.clip, ridge, self.cap, self.smoothing))
+            max(distance, _least(self.task, self.clip, ridge, self.cap, self.smoothing))
             for distance, ridge in zip(self.distances, self._ridges, strict=True)
         )
 
@@ -108,7 +109,7 @@ class Plan(BasePlan):
     def _ridges(self) -> tuple[float, ...]:
         """lam_i and the penalty, of the mean loss of each phase."""
         pairs = zip(self.steps, self.sizes, strict=True)
-        return tuple(2 / (step * size) + self.facts.ridge for step, size in pairs)
+        return tuple(2 / (step * size) + self.task.ridge for step, size in pairs)
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
         """Return the noisy minimisers, one a phase."""
@@ -135,9 +136,9 @@ class Plan(BasePlan):
     @property
     def milestones(self) -> tuple[tuple[int, ...], ...]:
         """The Newton rounds of each phase at whose ends the certificate is looked at."""
-        bend = _curvature(self.facts, self.smoothing)
+        bend = _curvature(self.task, self.smoothing)
         return tuple(
-            effort(self.facts.size, (bend + ridge) / ridge).rounds for ridge in self._ridges
+            effort(self.task.n_weights, (bend + ridge) / ridge).rounds for ridge in self._ridges
         )
 
     @property
@@ -148,54 +149,53 @@ class Plan(BasePlan):
     @property
     def risk(self) -> float:
         """The bound of the header."""
-        return risk(self.facts, self.budget)
+        return risk(self.task)
 
 
 def plan(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     step: float | None = None,
     clip: float | None = None,
     slack: float | None = None,
 ) -> Plan:
     """Return a plan; ``step`` is eta, ``slack`` the tolerance c of the minimisers."""
-    facts = problem.facts(n, d)
-    bound = facts.gradient_bound(clip)
-    paper = calibration == "paper"  # its objective error G^2 eta_i/n_i is a distance of G eta_i
+    bound = task.gradient_bound(clip)
+    paper = (
+        task.calibration == "paper"
+    )  # its objective error G^2 eta_i/n_i is a distance of G eta_i
     slack = (1.0 if paper else SLACK) if slack is None else _validate.positive("slack", slack)
-    mu = budget.mu_per_row()
-    noise = _published(budget) if paper else _share(budget, slack) / mu  # sigma_i / (G eta_i)
+    mu = task.budget.mu_per_row()
+    noise = (
+        _published(task.budget) if paper else _share(task.budget, slack) / mu
+    )  # sigma_i / (G eta_i)
     if step is None:
-        step = facts.distance / bound * math.sqrt(8 / (8 * facts.size * noise**2 + 2 * n / 3))
+        step = (
+            task.initial_distance
+            / bound
+            * math.sqrt(8 / (8 * task.n_weights * noise**2 + 2 * task.n / 3))
+        )
     step = _validate.positive("step", step)
-    sizes = tuple(n >> i for i in range(1, n.bit_length()))
-    cap = _cap(facts, bound * step, sizes, noise)
-    smooth = _smoothing(facts, bound, noise)
+    sizes = tuple(task.n >> i for i in range(1, task.n.bit_length()))
+    cap = _cap(task, bound * step, sizes, noise)
+    smooth = _smoothing(task, bound, noise)
     distances, sigmas = [], []
-    unit = _unit_noise(budget, n)
+    unit = _unit_noise(task.budget, task.n)
     for i, size in enumerate(sizes):
         length = step / 4.0 ** (i + 1)
-        ridge = 2 / (length * size) + facts.ridge
-        distances.append(max(slack * bound * length, _least(facts, bound, ridge, cap, smooth)))
+        ridge = 2 / (length * size) + task.ridge
+        distances.append(max(slack * bound * length, _least(task, bound, ridge, cap, smooth)))
         moved = regularised_minimiser(
             gradient=bound,
             ridge=ridge,
             count=size,
             distance=distances[-1],
-            adjacency=budget.adjacency,
+            adjacency=task.budget.adjacency,
         )
         sigmas.append(noise * bound * length if paper else moved * unit)
     return Plan(
         solver="phased_erm",
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         step=step,
         clip=bound,
         slack=slack,
@@ -209,8 +209,8 @@ def plan(
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Minimise phase by phase, each near the noisy answer of the one before."""
-    problem, ridge, certified = plan.problem, plan.facts.ridge, plan.certified
-    weights, phases = plan.facts.start, len(plan.sizes)
+    problem, ridge, certified = plan.problem, plan.task.ridge, plan.certified
+    weights, phases = plan.task.start, len(plan.sizes)
     for i, release in enumerate(plan.releases()):
         pull = 2 / (plan.steps[i] * plan.sizes[i])
         # pull/2 |w - weights|^2 + ridge/2 |w|^2, as one square
@@ -226,35 +226,35 @@ def _minimiser(
     plan: Plan, source: Source, rows: tuple[int, int], centre: Floats, ridge: float, near: float
 ) -> Floats:
     """Return the certified minimiser of a phase."""
-    facts = plan.facts
+    task = plan.task
     mean = GlmObjective(
         MemorySource(source.rows(*rows), source.bounds),
-        _smoothed(facts, plan.smoothing),
+        _smoothed(task, plan.smoothing),
         clip=plan.clip,
-        curvature=_curvature(facts, plan.smoothing),
+        curvature=_curvature(task, plan.smoothing),
         linear=np.zeros(len(centre)),
         ridge=ridge,
         centre=centre,
-        steepness=_steepness(facts, plan.smoothing),
+        steepness=_steepness(task, plan.smoothing),
     )
     return minimise(
         mean,
         domain=_inner(plan.problem.domain),
         start=centre,
         distance=near,
-        spread=min(facts.distance, plan.clip / ridge),
+        spread=min(task.initial_distance, plan.clip / ridge),
     )
 
 
-def risk(facts: Facts, budget: Budget) -> float:
+def risk(task: Task) -> float:
     """Return the predicted excess risk: the header's bound at the best eta."""
-    noise = _share(budget, SLACK) / budget.mu_per_row()
-    spread = 64 * facts.size * (noise / facts.n) ** 2 + 16 / (3 * facts.n)
-    return 2 * facts.distance * facts.gradient_bound(None) * math.sqrt(spread)
+    noise = _share(task.budget, SLACK) / task.budget.mu_per_row()
+    spread = 64 * task.n_weights * (noise / task.n) ** 2 + 16 / (3 * task.n)
+    return 2 * task.initial_distance * task.gradient_bound(None) * math.sqrt(spread)
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(facts.n) * (33.0 + 6.0 * facts.size / 10)  # the first milestone of every phase
+def _gradients(task: Task) -> float:
+    return float(task.n) * (33.0 + 6.0 * task.n_weights / 10)  # the first milestone of every phase
 
 
 def _unit_noise(budget: Budget, n: int) -> float:
@@ -283,80 +283,82 @@ def _published(budget: Budget) -> float:
     return 4 / (math.sqrt(2) * (math.sqrt(log + budget.epsilon) - math.sqrt(log)))
 
 
-def _cap(facts: Facts, scale: float, sizes: tuple[int, ...], noise: float) -> float:
+def _cap(task: Task, scale: float, sizes: tuple[int, ...], noise: float) -> float:
     """Return a bound on the weights' norm: the domain's, else more than they ever reach.
 
     Without a domain phase i moves them by G eta_i n_i/2 at most, and then by its noise. ``scale``
     is G eta.
     """
-    if math.isfinite(facts.reach):
-        return facts.reach
-    far = float(np.linalg.norm(facts.start)) + facts.distance
+    if math.isfinite(task.max_norm):
+        return task.max_norm
+    far = float(np.linalg.norm(task.start)) + task.initial_distance
     for i, size in enumerate(sizes):
-        far += scale / 4.0 ** (i + 1) * (size / 2 + 10 * noise * math.sqrt(facts.size))
+        far += scale / 4.0 ** (i + 1) * (size / 2 + 10 * noise * math.sqrt(task.n_weights))
     return 2 * far
 
 
-def _least(facts: Facts, clip: float, ridge: float, cap: float, smooth: float) -> float:
+def _least(task: Task, clip: float, ridge: float, cap: float, smooth: float) -> float:
     """Return the least distance that can be certified in a phase.
 
     The cap counts only where it acts: within a domain weights may be as long as that allows.
     """
-    inner, bend = _inner(facts.problem.domain), _curvature(facts, smooth)
-    reach = facts.reach if math.isfinite(facts.reach) else cap
+    inner, bend = _inner(task.problem.domain), _curvature(task, smooth)
+    reach = task.max_norm if math.isfinite(task.max_norm) else cap
     reach += clip / ridge if isinstance(inner, WholeSpace) else 0.0
     rounding = gradient_rounding(
-        rows=facts.n,
-        columns=facts.columns,
+        rows=task.n,
+        columns=task.columns,
         clip=clip,
         curvature=bend,
         tilt=0.0,
         ridge=ridge,
         reach=reach,
         dense=False,
-        steepness=_steepness(facts, smooth),
+        steepness=_steepness(task, smooth),
     )
     return 4 * certified_error(
         rounding,
         domain=inner,
-        size=facts.size,
+        size=task.n_weights,
         strong_convexity=ridge,
         smoothness=bend + ridge,
     )
 
 
-def _smoothing(facts: Facts, bound: float, noise: float) -> float:
+def _smoothing(task: Task, bound: float, noise: float) -> float:
     """Return the smoothing at which an envelope costs a share of the risk; 0 for a smooth loss.
 
     It lies at most L0^2/(2 b) below the loss, L0 = G/X, and the risk is at least that of the header
     with noise ``noise`` = s/mu.
     """
-    if math.isfinite(_curvature(facts, 0.0)):
+    if math.isfinite(_curvature(task, 0.0)):
         return 0.0
-    spread = 64 * facts.size * (noise / facts.n) ** 2 + 16 / (3 * facts.n)
-    risk = 2 * facts.distance * bound * math.sqrt(spread)
-    return (bound / facts.feature) ** 2 / (2 * ENVELOPE_SHARE * risk)
+    spread = 64 * task.n_weights * (noise / task.n) ** 2 + 16 / (3 * task.n)
+    risk = 2 * task.initial_distance * bound * math.sqrt(spread)
+    return (bound / task.feature_bound) ** 2 / (2 * ENVELOPE_SHARE * risk)
 
 
-def _smoothed(facts: Facts, smooth: float) -> MarginLoss | CutEnvelope:
+def _smoothed(task: Task, smooth: float) -> MarginLoss | CutEnvelope:
     """Return what the phases minimise: the loss, or its envelope."""
-    loss = cast(MarginLoss, facts.problem.loss)
-    return cut_envelope(facts, smooth) if smooth > 0.0 else loss
+    loss = cast(MarginLoss, task.problem.loss)
+    return cut_envelope(task, smooth) if smooth > 0.0 else loss
 
 
-def _curvature(facts: Facts, smooth: float) -> float:
+def _curvature(task: Task, smooth: float) -> float:
     """Return the smoothness where the phases' minimisers may lie; infinite if there is none."""
     if smooth > 0.0:
-        return smooth * facts.feature**2 * _UP
-    if not isinstance(_inner(facts.problem.domain), WholeSpace):
+        return smooth * task.feature_bound**2 * _UP
+    if not isinstance(_inner(task.problem.domain), WholeSpace):
         # Infinite as soon as a rounded margin may meet a kink.
-        return smoothness_beyond(facts, facts.problem.loss)
-    return facts.problem.loss.constants(feature=facts.feature, label=facts.label).smoothness
+        return smoothness_beyond(task, task.problem.loss)
+    return task.problem.loss.constants(
+        feature=task.feature_bound, label=task.label_bound
+    ).smoothness
 
 
-def _steepness(facts: Facts, smooth: float) -> float:
+def _steepness(task: Task, smooth: float) -> float:
     """Return what the error of a computed slope is relative to, times a row's norm."""
-    return steepness(_smoothed(facts, smooth), feature=facts.feature, label=facts.label)
+    return steepness(_smoothed(task, smooth), feature=task.feature_bound, label=task.label_bound)
 
 
 def _inner(domain: Domain) -> Domain:
@@ -377,7 +379,7 @@ SOLVERS = (
         "a phase.",
         paper="Feldman, Koren, Talwar 2020",
         reference="phased ERM; Wang, Lei, Ying, Zhang 2022, Table 1",
-        setting="any convex loss of one margin, kinked or smooth; any domain",
+        setting="any convex loss of one margin, nonsmooth or smooth; any domain",
         needs=(
             needs.GLM,
             needs.CONVEX,

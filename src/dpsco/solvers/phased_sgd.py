@@ -2,7 +2,7 @@
 
 Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased SGD, with the recursion behind
            Thm 7 of Wang, Lei, Ying, Zhang 2022 (arXiv:2101.08925) for Hoelder losses; Bassily,
-           Guzman, Menart 2021 (arXiv:2107.05585), Alg 4, Thms 5 and 19, for kinked losses; Su,
+           Guzman, Menart 2021 (arXiv:2107.05585), Alg 4, Thms 5 and 19, for nonsmooth losses; Su,
            Zhao, Wang 2023 (arXiv:2303.18047), Alg 6, Thm 8, for free weights.
 Guarantee  A row moves the average of its phase by at most Delta_k, and no other phase sees it:
            mu-GDP with mu = max_k Delta_k / sigma_k. Convexity and eta_1 L <= 2 are relied upon.
@@ -24,7 +24,7 @@ from .. import _validate
 from ..errors import AssumptionError, ParameterError
 from ..privacy.accounting import stability
 from ..privacy.budget import ApproxDP, Budget
-from ..problem import Facts, Problem
+from ..task import Task
 from . import needs
 from .base import Solver
 from .common.phases import VARIANTS, Plan, best_step, bound, phases, run, stepped, with_noise
@@ -34,55 +34,43 @@ _SGD, _GLL, _FREE = VARIANTS
 
 
 def plan_sgd(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     step: float | None = None,
     clip: float | None = None,
 ) -> Plan:
     """Return a plan of `phased_sgd`; ``step`` is eta, phase k steps by eta / 4^k."""
-    facts = problem.facts(n, d)
-    limit = facts.gradient_bound(clip)
-    eta = _eta(_SGD, facts, budget, limit) if step is None else _validate.positive("step", step)
-    return _noisy(_SGD, facts, budget, calibration, clip=limit, step=eta)
+    limit = task.gradient_bound(clip)
+    eta = _eta(_SGD, task, limit) if step is None else _validate.positive("step", step)
+    return _noisy(_SGD, task, clip=limit, step=eta)
 
 
 def plan_gll(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     step: float | None = None,
     clip: float | None = None,
     rank: int | None = None,
 ) -> Plan:
     """Return a plan of `phased_sgd_gll`; ``rank`` is a public bound on the rank of the rows."""
-    facts = problem.facts(n, d)
-    limit, dimension = facts.gradient_bound(clip), _dimension(facts, rank)
-    size = problem.domain.diameter(facts.size) if problem.domain.bounded else 1.0
+    limit, dimension = task.gradient_bound(clip), _dimension(task, rank)
+    size = task.problem.domain.diameter(task.n_weights) if task.problem.domain.bounded else 1.0
     if step is not None:
         eta = _validate.positive("step", step)
-    elif calibration == "paper":  # Thm 5; Thm 19 has 1 for the unknown distance
-        speed = min(_zeta(budget) / math.sqrt(dimension), 1 / math.sqrt(n))
+    elif task.calibration == "paper":  # Thm 5; Thm 19 has 1 for the unknown distance
+        speed = min(_zeta(task.budget) / math.sqrt(dimension), 1 / math.sqrt(task.n))
         eta = size / (3 * limit) * speed
     else:
-        eta = _eta(_GLL, facts, budget, limit, dimension)
+        eta = _eta(_GLL, task, limit, dimension)
     smoothing = 0.0
-    if not eta / 4 * (facts.smoothness + facts.ridge) <= 2 and _smoothable(facts):
-        stability.check_smooth_step(eta / 4, 2 * facts.ridge)  # half of 2 is for the envelope
-        smoothing = (8 / eta - facts.ridge) / facts.feature**2 * _DOWN
-        if calibration == "paper":  # sqrt(n) L0 / (R D)
-            smoothing = math.sqrt(n) * limit / (facts.feature**2 * size)
+    if not eta / 4 * (task.smoothness + task.ridge) <= 2 and _smoothable(task):
+        stability.check_smooth_step(eta / 4, 2 * task.ridge)  # half of 2 is for the envelope
+        smoothing = (8 / eta - task.ridge) / task.feature_bound**2 * _DOWN
+        if task.calibration == "paper":  # sqrt(n) L0 / (R D)
+            smoothing = math.sqrt(task.n) * limit / (task.feature_bound**2 * size)
     return _noisy(
         _GLL,
-        facts,
-        budget,
-        calibration,
+        task,
         clip=limit,
         step=eta,
         smoothing=smoothing,
@@ -91,43 +79,36 @@ def plan_gll(
 
 
 def plan_unconstrained(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     step: float | None = None,
     clip: float | None = None,
 ) -> Plan:
     """Return a plan of `phased_dp_sgd_unconstrained`; ``problem.scale`` is its guess of |w*|."""
-    facts = problem.facts(n, d)
-    limit = facts.gradient_bound(clip)
-    eta = _eta(_FREE, facts, budget, limit) if step is None else _validate.positive("step", step)
-    return _noisy(_FREE, facts, budget, calibration, clip=limit, step=eta)
+    limit = task.gradient_bound(clip)
+    eta = _eta(_FREE, task, limit) if step is None else _validate.positive("step", step)
+    return _noisy(_FREE, task, clip=limit, step=eta)
 
 
 # -- step sizes ------------------------------------------------------------------------------------
 
 
-def _eta(
-    solver: str, facts: Facts, budget: Budget, clip: float, dimension: int | None = None
-) -> float:
+def _eta(solver: str, task: Task, clip: float, dimension: int | None = None) -> float:
     """Return the default eta, no longer than eta_1 L <= 2 allows."""
     if solver == _FREE:
-        speed = min(4 / math.sqrt(facts.n), _zeta(budget) / math.sqrt(facts.size))  # Alg 6
-        return _capped(facts, facts.distance / clip * speed)
-    dimension = facts.size if dimension is None else dimension
-    eta = best_step(facts, budget, clip, dimension, VARIANTS[solver].share)
-    if solver == _GLL and _smoothable(facts):
+        speed = min(4 / math.sqrt(task.n), _zeta(task.budget) / math.sqrt(task.n_weights))  # Alg 6
+        return _capped(task, task.initial_distance / clip * speed)
+    dimension = task.n_weights if dimension is None else dimension
+    eta = best_step(task, clip, dimension, VARIANTS[solver].share)
+    if solver == _GLL and _smoothable(task):
         return eta  # whatever the step, there is a smoothing
-    return _capped(facts, eta)
+    return _capped(task, eta)
 
 
-def _capped(facts: Facts, step: float) -> float:
+def _capped(task: Task, step: float) -> float:
     """Return eta, cut to eta_1 L <= 2, or to eta_1 ridge <= 1 where the loss is not smooth."""
-    smooth = math.isfinite(facts.smoothness)
-    limit = facts.smoothness + facts.ridge if smooth else 2 * facts.ridge
+    smooth = math.isfinite(task.smoothness)
+    limit = task.smoothness + task.ridge if smooth else 2 * task.ridge
     return min(step, 8 / limit * _DOWN) if limit > 0 else step
 
 
@@ -152,26 +133,26 @@ def _published(solver: str, budget: Budget) -> float:
     return factor / _zeta(budget)  # su: 4 L eta sqrt(log 1/delta)/epsilon
 
 
-def _dimension(facts: Facts, rank: int | None) -> int:
+def _dimension(task: Task, rank: int | None) -> int:
     """Return in how many directions noise counts: those of the rows if the weights are free."""
-    if facts.problem.domain.bounded:
+    if task.problem.domain.bounded:
         if rank is None:
-            return facts.size
+            return task.n_weights
         raise AssumptionError(
             f"phased_sgd_gll uses rank={rank!r} for weights without constraint only (a projection "
-            f"mixes all directions), and the domain is {facts.problem.domain!r}. Leave rank out, "
+            f"mixes all directions), and the domain is {task.problem.domain!r}. Leave rank out, "
             "or use domains.WholeSpace()."
         )
     if rank is None:
-        return min(facts.n, facts.size)
-    intercept = facts.columns - facts.d
-    return min(_validate.integer("rank", rank) + intercept, facts.n, facts.size)
+        return min(task.n, task.n_weights)
+    intercept = task.columns - task.d
+    return min(_validate.integer("rank", rank) + intercept, task.n, task.n_weights)
 
 
-def _smoothable(facts: Facts) -> bool:
+def _smoothable(task: Task) -> bool:
     """Return whether the loss has a Moreau envelope with bounded slope."""
     try:
-        stepped(facts, 1.0)
+        stepped(task, 1.0)
     except (AssumptionError, ParameterError):
         return False
     return True
@@ -179,9 +160,7 @@ def _smoothable(facts: Facts) -> bool:
 
 def _noisy(
     solver: str,
-    facts: Facts,
-    budget: Budget,
-    calibration: str,
+    task: Task,
     *,
     clip: float,
     step: float,
@@ -189,21 +168,17 @@ def _noisy(
     dimension: int | None = None,
 ) -> Plan:
     """Return the plan for eta = ``step``, noise included."""
-    published = _published(solver, budget) if calibration == "paper" else None
-    sizes = phases(facts.n, solver)
+    published = _published(solver, task.budget) if task.calibration == "paper" else None
+    sizes = phases(task.n, solver)
     draft = Plan(
         solver=solver,
-        problem=facts.problem,
-        n=facts.n,
-        d=facts.d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         clip=clip,
         sizes=sizes,
         steps=tuple(step / 4.0 ** (k + 1) for k in range(len(sizes))),
         sigmas=(),
         smoothing=smoothing,
-        dimension=facts.size if dimension is None else dimension,
+        dimension=task.n_weights if dimension is None else dimension,
     )
     return with_noise(draft, published)
 
@@ -211,38 +186,38 @@ def _noisy(
 # -- the registry ----------------------------------------------------------------------------------
 
 
-def _risk(solver: str) -> Callable[[Facts, Budget], float]:
+def _risk(solver: str) -> Callable[[Task], float]:
     """Return the header's bound at the default step of a solver."""
 
-    def risk(facts: Facts, budget: Budget) -> float:
-        clip = facts.gradient_bound(None)
-        dimension = _dimension(facts, None) if solver == _GLL else facts.size
-        step = _eta(solver, facts, budget, clip, dimension)
-        return bound(facts, budget, clip, dimension, VARIANTS[solver].share, step)
+    def risk(task: Task) -> float:
+        clip = task.gradient_bound(None)
+        dimension = _dimension(task, None) if solver == _GLL else task.n_weights
+        step = _eta(solver, task, clip, dimension)
+        return bound(task, clip, dimension, VARIANTS[solver].share, step)
 
     return risk
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(facts.n)
+def _gradients(task: Task) -> float:
+    return float(task.n)
 
 
-def _tame(facts: Facts, budget: Budget) -> str:
-    if math.isfinite(facts.smoothness) or any(view.alpha >= 0.5 for view in facts.hoelder):
+def _tame(task: Task) -> str:
+    if math.isfinite(task.smoothness) or any(view.alpha >= 0.5 for view in task.hoelder):
         return ""
     return (
         f"it needs a gradient that is smooth or Hoelder of order at least 1/2, and the slope of "
-        f"{facts.problem.loss.name} jumps, so that its noise would grow with the rows "
+        f"{task.problem.loss.name} jumps, so that its noise would grow with the rows "
         "(phased_sgd_gll smooths such losses)"
     )
 
 
-def _envelope(facts: Facts, budget: Budget) -> str:
-    if math.isfinite(facts.smoothness) or not facts.glm or _smoothable(facts):
+def _envelope(task: Task) -> str:
+    if math.isfinite(task.smoothness) or not task.glm or _smoothable(task):
         return ""
     return (
         f"it needs a loss that is smooth or has a Lipschitz constant on the whole line, and "
-        f"{facts.problem.loss.name} is neither (losses.Huber(threshold) is both)"
+        f"{task.problem.loss.name} is neither (losses.Huber(threshold) is both)"
     )
 
 

@@ -22,6 +22,7 @@ from ..privacy.budget import Budget, budget_from_json
 from ..privacy.mechanisms import releases
 from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..problem import Problem
+from ..task import Task
 
 _TYPE = "type"
 
@@ -131,7 +132,7 @@ def _number(record: dict[str, Any]) -> float:
 @lru_cache(maxsize=1)
 def _records() -> dict[str, type]:
     """Return the classes that a file may name."""
-    found: dict[str, type] = {"Bounds": Bounds, "Classes": Classes, "Problem": Problem}
+    found: dict[str, type] = {"Bounds": Bounds, "Classes": Classes, "Problem": Problem, "Task": Task}
     found["Scaled"] = Scaled
     found["PrefixMechanism"] = PrefixMechanism
     for module in (losses, geometry):

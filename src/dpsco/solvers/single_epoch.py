@@ -25,9 +25,8 @@ from .. import _validate
 from ..data.queries import ClippedGradient
 from ..errors import ParameterError
 from ..privacy.accounting.calibration import gaussian_sigma, prefix_sum_sigma
-from ..privacy.budget import Budget
 from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-from ..problem import Facts, Problem
+from ..task import Task
 from . import needs
 from .base import Floats, Round, Solver
 from .common.clips import gradient_clip
@@ -36,15 +35,18 @@ from .recursive_gradient.rates import landau, largest_error
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise
-WARY = 4.0  # how often noise counts when rounds are chosen: few are safer; measured
+NOISE_SAFETY = 4.0  # how often noise counts when rounds are chosen: few are safer; measured
 FTRL_ROUNDS = 128  # batches of DP-FTRL by default: more change little, its noise is correlated
 FTRL_NEGLIGIBLE = 0.1  # of the loss at the start: DP-FTRL bears more noise before a cut pays
-BOLDER = {SGD: 1.0, FTRL: 3.0}  # times the theory's step for gradients of G/sqrt(d); measured
+STEP_MULTIPLIER = {
+    SGD: 1.0,
+    FTRL: 3.0,
+}  # times the theory's step for gradients of G/sqrt(d); measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BatchPlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     step: float  # step size for a batch's mean gradient; dp_ftrl: 1/lambda; falling: their mean
     falling: bool  # dp_sgd_single_epoch: whether steps fall linearly towards 0
@@ -73,16 +75,12 @@ class Plan(BatchPlan):
     @property
     def risk(self) -> float:
         """The bound of the header at the best number of rounds."""
-        return (_risk_sgd if self.mechanism is None else _risk_ftrl)(self.facts, self.budget)
+        return (_risk_sgd if self.mechanism is None else _risk_ftrl)(self.task)
 
 
 def plan_sgd(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     clip: float | None = None,
     step: float | None = None,
@@ -90,38 +88,29 @@ def plan_sgd(
     tail: int = 1,
 ) -> Plan:
     """Return a plan of `dp_sgd_single_epoch`; ``falling`` steps have ``step`` as their mean."""
-    facts = problem.facts(n, d)
-    bound = gradient_clip(facts, budget, clip)
-    sigma = gaussian_sigma(budget, bound=bound, rows=(0, n))
-    rounds = check_rounds(_best_rounds(facts, bound, sigma) if rounds is None else rounds, n)
-    scale = math.sqrt(float(_square(facts, bound, sigma, rounds)))
-    theory = facts.distance / (math.sqrt(rounds) * scale)
+    bound = gradient_clip(task, clip)
+    sigma = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n))
+    rounds = check_rounds(_best_rounds(task, bound, sigma) if rounds is None else rounds, task.n)
+    scale = math.sqrt(float(_square(task, bound, sigma, rounds)))
+    theory = task.initial_distance / (math.sqrt(rounds) * scale)
     if rounds < FEWEST:  # too few to come back from where the last step may lead
         last = 2 / (rounds + 1) if falling else 1.0
-        theory = min(theory, facts.distance / (last * bound))
+        theory = min(theory, task.initial_distance / (last * bound))
     return Plan(
         solver=SGD,
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         rounds=rounds,
         clip=bound,
         sigma=sigma,
-        step=_step(SGD, step, theory, facts),
+        step=_step(SGD, step, theory, task),
         falling=falling,
         tail=tail,
     )
 
 
 def plan_ftrl(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     clip: float | None = None,
     step: float | None = None,
@@ -129,29 +118,24 @@ def plan_ftrl(
     noise: str | PrefixMechanism | None = None,
 ) -> Plan:
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
-    facts = problem.facts(n, d)
-    bound = gradient_clip(facts, budget, clip, prefix=True, negligible=FTRL_NEGLIGIBLE)
+    bound = gradient_clip(task, clip, prefix=True, negligible=FTRL_NEGLIGIBLE)
     if rounds is None:
-        rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, n)
-    stream = chosen_mechanism(noise, check_rounds(rounds, n), facts)
-    sigma = prefix_sum_sigma(budget, bound=bound, rows=(0, n), mechanism=stream)
+        rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, task.n)
+    stream = chosen_mechanism(noise, check_rounds(rounds, task.n), task)
+    sigma = prefix_sum_sigma(task.budget, bound=bound, rows=(0, task.n), mechanism=stream)
     # A default clip cuts rows gone wrong and so noise, but hardly the mean of a batch.
-    whole = facts.lipschitz if clip is None and math.isfinite(facts.lipschitz) else bound
-    gradient = whole / math.sqrt(facts.size)
+    whole = task.lipschitz if clip is None and math.isfinite(task.lipschitz) else bound
+    gradient = whole / math.sqrt(task.n_weights)
     error = largest_error(stream) / stream.column_norm
-    worst = math.sqrt(facts.size) * sigma * error * rounds / n  # of batches' means
-    theory = facts.distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
+    worst = math.sqrt(task.n_weights) * sigma * error * rounds / task.n  # of batches' means
+    theory = task.initial_distance / math.sqrt(2 * rounds * gradient * (gradient + worst))
     return Plan(
         solver=FTRL,
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         rounds=rounds,
         clip=bound,
         sigma=sigma,
-        step=_step(FTRL, step, theory, facts),
+        step=_step(FTRL, step, theory, task),
         falling=False,
         tail=rounds - rounds // 2 if tail is None else tail,
         mechanism=stream,
@@ -165,7 +149,7 @@ class _Averaging(Stepper):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.plan, self.weights = plan, plan.facts.start
+        self.plan, self.weights = plan, plan.task.start
         self.average = np.zeros(len(self.weights))
 
     def query(self) -> ClippedGradient:
@@ -216,38 +200,38 @@ class FtrlStepper(_Averaging):
         """Add to the prefix sum and go to its leader."""
         self._note()
         self.prefix = self.prefix + mean
-        moved = self.plan.facts.start - self.plan.step * self.prefix
+        moved = self.plan.task.start - self.plan.step * self.prefix
         self.weights = self._within(moved, self.plan.step * (self.round + 1))
 
 
-def _square(facts: Facts, bound: float, sigma: float, rounds: Any) -> Any:
+def _square(task: Task, bound: float, sigma: float, rounds: Any) -> Any:
     """Return the squared length of a noisy mean gradient: gradient, sampling, noise.
 
     Of the gradient G/sqrt(d) is left, as of rows that point in all directions.
     """
-    noise = facts.size * (sigma * rounds / facts.n) ** 2
-    return bound**2 / facts.size + bound**2 * rounds / facts.n + noise
+    noise = task.n_weights * (sigma * rounds / task.n) ** 2
+    return bound**2 / task.n_weights + bound**2 * rounds / task.n + noise
 
 
-def _best_rounds(facts: Facts, bound: float, sigma: float) -> int:
-    """Return the T of least R^2/(2 h) + step square/2, h = step T, the noise made `WARY` times."""
-    rounds = np.arange(min(FEWEST, facts.n), min(MOST, facts.n) + 1)
-    square = _square(facts, bound, WARY * sigma, rounds)
-    step = np.minimum(facts.distance / np.sqrt(rounds * square), _longest(facts))
-    error = facts.distance**2 / (2 * step * rounds) + step * square / 2
+def _best_rounds(task: Task, bound: float, sigma: float) -> int:
+    """Return the T of least R^2/(2 h) + step square/2, h = step T, noise `NOISE_SAFETY` times."""
+    rounds = np.arange(min(FEWEST, task.n), min(MOST, task.n) + 1)
+    square = _square(task, bound, NOISE_SAFETY * sigma, rounds)
+    step = np.minimum(task.initial_distance / np.sqrt(rounds * square), _longest(task))
+    error = task.initial_distance**2 / (2 * step * rounds) + step * square / 2
     return int(rounds[np.argmin(error)])
 
 
-def _longest(facts: Facts) -> float:
+def _longest(task: Task) -> float:
     """Return 2/smoothness: beyond it descent on a smooth loss leaves the bowl."""
-    return 2 / facts.smoothness if 0 < facts.smoothness < math.inf else math.inf
+    return 2 / task.smoothness if 0 < task.smoothness < math.inf else math.inf
 
 
-def _step(key: str, step: float | None, theory: float, facts: Facts) -> float:
+def _step(key: str, step: float | None, theory: float, task: Task) -> float:
     """Return the step: as asked for, else the theory's, made bolder, within 2/smoothness."""
     if step is not None:
         return _validate.positive("step", step)
-    return min(BOLDER[key] * theory, _longest(facts))
+    return min(STEP_MULTIPLIER[key] * theory, _longest(task))
 
 
 def _flag(name: str, value: bool) -> None:
@@ -260,28 +244,28 @@ def _tail(tail: int, rounds: int) -> None:
         raise ParameterError(f"tail must be at most rounds = {rounds}, got {tail}.")
 
 
-def _single(facts: Facts, budget: Budget) -> tuple[float, float, float]:
+def _single(task: Task) -> tuple[float, float, float]:
     """Return R G, sqrt(d), and z/n: the noise of one release in units of G n."""
-    bound = facts.gradient_bound(None)
-    noise = gaussian_sigma(budget, bound=bound, rows=(0, facts.n)) / (bound * facts.n)
-    return facts.distance * bound, math.sqrt(facts.size), noise
+    bound = task.gradient_bound(None)
+    noise = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / (bound * task.n)
+    return task.initial_distance * bound, math.sqrt(task.n_weights), noise
 
 
-def _risk_sgd(facts: Facts, budget: Budget) -> float:
+def _risk_sgd(task: Task) -> float:
     """Return the header's bound at T = n/(z sqrt(d)), where both terms are equal, or at T = n."""
-    scale, root, noise = _single(facts, budget)
-    best = min(max(1 / (noise * root), 1.0), float(facts.n))
+    scale, root, noise = _single(task)
+    best = min(max(1 / (noise * root), 1.0), float(task.n))
     return scale * math.sqrt(1 / best + best * (noise * root) ** 2)
 
 
-def _risk_ftrl(facts: Facts, budget: Budget) -> float:
+def _risk_ftrl(task: Task) -> float:
     """Return the header's bound at T = n, with e <= 1.0663 + log(T)/pi (Landau's constants)."""
-    scale, root, noise = _single(facts, budget)
-    return scale * math.sqrt(2 / facts.n + 2 * root * landau(facts.n) * noise)
+    scale, root, noise = _single(task)
+    return scale * math.sqrt(2 / task.n + 2 * root * landau(task.n) * noise)
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(facts.n)
+def _gradients(task: Task) -> float:
+    return float(task.n)
 
 
 SOLVERS = (

@@ -661,7 +661,7 @@ def test_compiled_streams_are_the_same_bits(tmp_path, monkeypatch, dtype):
 
 def test_the_size_of_the_whole_table_decides_about_compiled_passes(file, monkeypatch):
     asked = []
-    monkeypatch.setattr(Bounds, "worthwhile", lambda *a, **k: asked.append((a[1:], k)) or False)
+    monkeypatch.setattr(Bounds, "use_compiled", lambda *a, **k: asked.append((a[1:], k)) or False)
     source = from_parquet(file, label="y").bounded(BOUNDS, order="stream")
     assert asked == [((N, source.d - (BOUNDS.intercept is not None)), {})]
     source.rows(0, 10)

@@ -29,13 +29,13 @@ from dpsco.errors import (
 )
 from dpsco.fit.checkpoint import file as checkpoint_file
 from dpsco.fit.checkpoint import lock as checkpoint_lock
-from dpsco.fit.checkpoint.checkpoint import CAVEAT, Checkpoint, glance
-from dpsco.fit.checkpoint.file import Glance, Store
-from dpsco.fit.checkpoint.lock import Hold
+from dpsco.fit.checkpoint.checkpoint import CAVEAT, Checkpoint, peek
+from dpsco.fit.checkpoint.file import Standing, Store
+from dpsco.fit.checkpoint.lock import FileLock
 from dpsco.privacy.accounting.calibration import prefix_sum_sigma
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.solvers import get, registry
-from dpsco.solvers.engine import RoundRun
+from dpsco.solvers.engine import Engine
 
 N, D, ROUNDS = 240, 3, 6
 RNG = np.random.default_rng(5)
@@ -90,7 +90,7 @@ def interrupted(plan, data, rounds, **arguments):
         dp.run(plan, data, progress=stop_after(rounds), **arguments)
 
 
-class Untouchable(dp.data.table.Table):
+class Untouchable(dp.data.tables.table.Table):
     """A table that fails the test when its rows are looked at."""
 
     def __init__(self):
@@ -217,7 +217,7 @@ def test_secure_runs_find_their_noise_again(tmp_path):
     assert not last.certificate.reproducible
     assert "which a checkpoint kept while the run lasted" in last.certificate.randomness
     assert CAVEAT in last.certificate.trusted
-    assert last.certificate.verify(second_witness=False).ok
+    assert last.certificate.verify(cross_check=False).ok
     other = dp.run(plan, (X, Y), checkpoint=tmp_path / "another")
     assert other.weights.tobytes() != last.weights.tobytes()
 
@@ -253,7 +253,7 @@ def test_a_finished_run_gives_its_result_and_no_more(tmp_path):
     assert again.plan is plan
     assert len(odometer.entries()) == 1
     assert path.read_bytes() == content
-    ended = datetime.fromisoformat(glance(path).ended)
+    ended = datetime.fromisoformat(peek(path).ended)
     assert timedelta(0) <= datetime.now(timezone.utc) - ended < timedelta(minutes=5)
 
 
@@ -271,27 +271,29 @@ def test_a_finished_run_is_given_for_no_other_noise(tmp_path):
     ):
         with pytest.raises(CheckpointError, match=r"mismatched noise state: the run of .* is over"):
             dp.run(plan, Untouchable(), checkpoint=path, randomness=root)
-    assert ask(secure, "SELECT seal FROM certificate") == [(None,)]  # nothing of its key is left
+    assert ask(secure, "SELECT key_digest FROM certificate") == [
+        (None,)
+    ]  # nothing of its key is left
 
 
 def test_how_far_a_run_is(tmp_path):
     plan, path = make(), tmp_path / "run"
-    assert glance(path) is None
+    assert peek(path) is None
     path.touch(mode=0o600)
-    assert glance(path) is None
+    assert peek(path) is None
     for rounds in (1, 3):
         interrupted(plan, (X, Y), rounds, checkpoint=path)
-        assert glance(path) == Glance(N, rounds, None)
+        assert peek(path) == Standing(N, rounds, None)
     dp.run(plan, (X, Y), checkpoint=path, progress=lambda *_: refuse_glance(path))
-    assert (glance(path).round, glance(path).ended is None) == (ROUNDS, False)
+    assert (peek(path).round, peek(path).ended is None) == (ROUNDS, False)
     change(path, "UPDATE about SET plan = '{}'")
     with pytest.raises(CheckpointError, match="its plan cannot be read"):
-        glance(path)
+        peek(path)
 
 
 def refuse_glance(path):
     with pytest.raises(CheckpointError, match="is in use"):
-        glance(path)
+        peek(path)
 
 
 # -- the rows of one table -------------------------------------------------------------------------
@@ -395,7 +397,7 @@ def test_the_journal_keeps_no_key_when_the_process_dies_at_the_end(tmp_path):
         kept = Checkpoint(path, plan, order="secret")
         ledger = kept.open_ledger()
         kept.randomness.child("order of the rows")
-        going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        going = Engine(plan, get(plan.solver).stepper(plan), ledger)
         kept.resume(going)
         kept.finish(going, ledger)
         os._exit(7)  # without closing the file
@@ -935,11 +937,11 @@ def test_an_empty_file_is_a_new_run(tmp_path):
 
 ELSEWHERE = """
     import sys
-    from dpsco.fit.checkpoint.checkpoint import glance
+    from dpsco.fit.checkpoint.checkpoint import peek
     from dpsco.errors import CheckpointError
 
     try:
-        print(glance(sys.argv[1]).round)
+        print(peek(sys.argv[1]).round)
     except CheckpointError as problem:
         print("in use" if "is in use: another run holds it" in str(problem) else problem)
 """
@@ -980,7 +982,7 @@ def test_reading_the_file_during_a_run_does_not_give_its_noise_to_others(tmp_pat
         if done == 2:
             path.read_bytes()
             with pytest.raises(CheckpointError, match="is in use"):
-                glance(path)  # in this process, which closes the file again
+                peek(path)  # in this process, which closes the file again
             found.append(ask_elsewhere(path))
 
     dp.run(plan, (X, Y), checkpoint=path, progress=progress)
@@ -1027,7 +1029,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_file(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script), path], stdin=subprocess.PIPE
     ) as parent:
         assert parent.wait() == -9
-        assert glance(path).round == 1  # while the child waits
+        assert peek(path).round == 1  # while the child waits
 
 
 @pytest.mark.slow
@@ -1094,11 +1096,11 @@ def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, 
     plan, path, first = make(), tmp_path / "run", []
 
     def overtaken(*arguments, **settings):  # another run begins between making the file and locking
-        monkeypatch.setattr(checkpoint_file, "Hold", Hold)
+        monkeypatch.setattr(checkpoint_file, "FileLock", FileLock)
         first.append(Checkpoint(path, plan, order="secret"))
-        return Hold(*arguments, **settings)
+        return FileLock(*arguments, **settings)
 
-    monkeypatch.setattr(checkpoint_file, "Hold", overtaken)
+    monkeypatch.setattr(checkpoint_file, "FileLock", overtaken)
     with pytest.raises(CheckpointError, match="is in use"):
         dp.run(plan, Untouchable(), checkpoint=path)
     first[0].close()
@@ -1136,7 +1138,7 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     plan, path = make(), tmp_path / "run"
     with Checkpoint(path, plan, order="stream") as kept:
         ledger = kept.open_ledger()
-        going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+        going = Engine(plan, get(plan.solver).stepper(plan), ledger)
         going.commit(np.zeros(D + 1))
         child = os.fork()
         if not child:
@@ -1156,7 +1158,7 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
         assert Path(f"{path}-journal").exists()  # nor has it cleared up beside the file
         kept.commit(going)
     assert not Path(f"{path}-journal").exists()
-    assert glance(path).round == 1
+    assert peek(path).round == 1
 
 
 # -- no room ---------------------------------------------------------------------------------------
@@ -1206,7 +1208,7 @@ def opened(path, plan, odometer=None):
     """Return a checkpoint of a run in the order of a stream, its ledger, and its run."""
     kept = Checkpoint(path, plan, order="stream", odometer=odometer)
     ledger = kept.open_ledger()
-    going = RoundRun(plan, get(plan.solver).stepper(plan), ledger)
+    going = Engine(plan, get(plan.solver).stepper(plan), ledger)
     kept.resume(going)
     return kept, ledger, going
 
@@ -1236,7 +1238,7 @@ def test_rounds_are_committed_in_order_and_once(tmp_path):
             kept.commit(going)
         with pytest.raises(LedgerError, match="round 3 does not follow"):  # the file knows, too
             kept._store.commit(3, going.state(), "digest", {})
-    assert glance(path).round == 1
+    assert peek(path).round == 1
 
 
 def test_a_commit_that_fails_leaves_the_round_before(tmp_path, monkeypatch):
@@ -1329,7 +1331,9 @@ def test_every_write_is_brought_to_the_disk(tmp_path, monkeypatch):
 def test_seals_of_one_seed_do_not_show_that_two_runs_share_it(tmp_path):
     for name in ("a", "b"):
         dp.run(make(), (X, Y), checkpoint=tmp_path / name, randomness=dp.Randomness.seeded(2))
-    seals = [ask(tmp_path / name, "SELECT seal FROM certificate")[0][0] for name in ("a", "b")]
+    seals = [
+        ask(tmp_path / name, "SELECT key_digest FROM certificate")[0][0] for name in ("a", "b")
+    ]
     assert len(set(seals)) == 2
 
 

@@ -27,7 +27,7 @@ from dpsco.privacy.mechanisms.releases import (
     ShuffledRelease,
 )
 
-from .conftest import described
+from ..conftest import described
 
 KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
 ROWS = (0, 1000)

@@ -8,7 +8,7 @@ import pytest
 
 from dpsco.privacy.accounting import cross_check as witness
 from dpsco.privacy.accounting.composition import cost
-from dpsco.privacy.accounting.cross_check import Opinion, second_opinion
+from dpsco.privacy.accounting.cross_check import CrossCheck, cross_check
 from dpsco.privacy.budget import Unit
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from dpsco.privacy.mechanisms.releases import (
@@ -18,7 +18,7 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
@@ -54,7 +54,7 @@ UPPER = {
 @pytest.mark.parametrize("name", SHARP)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_sharp_routes_agree(name, rows):
-    opinion = second_opinion(cost(SHARP[name], unit=Unit(rows)), 1e-6)
+    opinion = cross_check(cost(SHARP[name], unit=Unit(rows)), 1e-6)
     assert opinion.route == "PLD"
     assert opinion.sharp
     assert opinion.agrees
@@ -64,7 +64,7 @@ def test_sharp_routes_agree(name, rows):
 
 @pytest.mark.parametrize("name", UPPER)
 def test_upper_routes_agree(name):
-    opinion = second_opinion(cost(UPPER[name]), 1e-6)
+    opinion = cross_check(cost(UPPER[name]), 1e-6)
     assert opinion.route == "RDP"
     assert not opinion.sharp
     assert opinion.agrees
@@ -75,14 +75,14 @@ def test_upper_routes_agree(name):
 @pytest.mark.parametrize("name", ["generalized", "selection", "mixed"])
 def test_upper_routes_know_the_unit(name):
     """Three rows cost nine times the rho, hence at least three times the epsilon."""
-    one, three = (second_opinion(cost(UPPER[name], unit=Unit(k)), 1e-6) for k in (1, 3))
+    one, three = (cross_check(cost(UPPER[name], unit=Unit(k)), 1e-6) for k in (1, 3))
     assert three.agrees
     assert three.second > 2.9 * one.second
 
 
 def test_random_hits_have_no_second_accountant():
-    release = RandomHitsRelease(0.1, 0.01, 40, 1.5, "replace_one", "a theorem", rows=ROWS)
-    opinion = second_opinion(cost(release), 1e-6)
+    release = WithReplacementRelease(0.1, 0.01, 40, 1.5, "replace_one", "a theorem", rows=ROWS)
+    opinion = cross_check(cost(release), 1e-6)
     assert opinion.route == "none"
     assert opinion.first > 0
     assert "no second accountant" in str(opinion)
@@ -90,26 +90,26 @@ def test_random_hits_have_no_second_accountant():
 
 def test_poisson_is_bounded_under_zero_out_only():
     release = PoissonGaussianRelease(1.0, 2.0, 0.05, rows=ROWS, count=20)
-    opinion = second_opinion(cost(release, adjacency="zero_out"), 1e-6)
+    opinion = cross_check(cost(release, adjacency="zero_out"), 1e-6)
     assert opinion.route == "RDP"
     assert opinion.first <= opinion.second < 2 * opinion.first
-    assert second_opinion(cost(release), 1e-6).route == "none"
+    assert cross_check(cost(release), 1e-6).route == "none"
 
 
 def test_nothing_to_say():
-    nothing = second_opinion(cost([]), 1e-6)
+    nothing = cross_check(cost([]), 1e-6)
     assert (nothing.route, nothing.agrees) == ("none", True)
     assert str(nothing) == "no second accountant covers these releases"
-    unit = second_opinion(cost(UPPER["fixed size"], unit=Unit(2)), 1e-6)
+    unit = cross_check(cost(UPPER["fixed size"], unit=Unit(2)), 1e-6)
     assert unit.route == "none"
 
 
 @pytest.mark.parametrize("delta", [1e-10, 1e-20])
 def test_no_false_alarm_where_the_grid_is_too_coarse(delta):
     """A witness that has nothing to say must not contradict."""
-    tiny = second_opinion(cost(GaussianRelease(1.0, 1e8, rows=ROWS)), delta)
+    tiny = cross_check(cost(GaussianRelease(1.0, 1e8, rows=ROWS)), delta)
     assert tiny.agrees
-    long = second_opinion(cost(GaussianRelease(1.0, 1e3, rows=ROWS, count=50_000)), delta)
+    long = cross_check(cost(GaussianRelease(1.0, 1e3, rows=ROWS, count=50_000)), delta)
     assert long.agrees
 
 
@@ -119,7 +119,7 @@ def test_wrong_first_value_is_contradicted(name, factor, monkeypatch):
     """Half the cost, or 3% off in either direction, does not pass a sharp route."""
     right = witness.Cost.epsilon
     monkeypatch.setattr(witness.Cost, "epsilon", lambda self, delta: factor * right(self, delta))
-    opinion = second_opinion(cost(SHARP[name]), 1e-6)
+    opinion = cross_check(cost(SHARP[name]), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)
 
@@ -128,7 +128,7 @@ def test_wrong_first_value_is_contradicted(name, factor, monkeypatch):
 def test_too_large_a_first_value_is_contradicted(name, monkeypatch):
     """An upper bound can only say that the first value is larger than it need be."""
     monkeypatch.setattr(witness.Cost, "epsilon", lambda self, delta: 100.0)
-    opinion = second_opinion(cost(UPPER[name]), 1e-6)
+    opinion = cross_check(cost(UPPER[name]), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)
 
@@ -142,9 +142,9 @@ def test_one_doubtful_row_decides(monkeypatch):
         value = right(self, delta)
         return value if self.mu is None else value / 2
 
-    assert second_opinion(cost(parts), 1e-6).route == "RDP"  # the dearer row speaks
+    assert cross_check(cost(parts), 1e-6).route == "RDP"  # the dearer row speaks
     monkeypatch.setattr(witness.Cost, "epsilon", wrong)
-    opinion = second_opinion(cost(parts), 1e-6)
+    opinion = cross_check(cost(parts), 1e-6)
     assert opinion.route == "PLD"
     assert not opinion.agrees
 
@@ -162,7 +162,7 @@ def test_one_doubtful_row_decides(monkeypatch):
     ],
 )
 def test_agreement(first, second, sharp, agrees):
-    assert Opinion("PLD", 1e-6, first, second, sharp).agrees is agrees
+    assert CrossCheck("PLD", 1e-6, first, second, sharp).agrees is agrees
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_agreement(first, second, sharp, agrees):
     ],
 )
 def test_agreement_of_two_integrations(first, second, agrees, said):
-    opinion = Opinion(witness.INTEGRATION, 1e-6, first, second, sharp=True)
+    opinion = CrossCheck(witness.INTEGRATION, 1e-6, first, second, sharp=True)
     assert opinion.agrees is agrees
     assert said in str(opinion)
-    assert Opinion("none", 1e-6, 1.0, math.inf, sharp=False, rho=(1.0, 2.0)).agrees
-    off = Opinion(witness.INTEGRATION, 1e-6, 1.0, 1.0, sharp=True, rho=(1.0, 1.02))
+    assert CrossCheck("none", 1e-6, 1.0, math.inf, sharp=False, rho=(1.0, 2.0)).agrees
+    off = CrossCheck(witness.INTEGRATION, 1e-6, 1.0, 1.0, sharp=True, rho=(1.0, 1.02))
     assert not off.agrees

@@ -33,7 +33,7 @@ from dpsco.privacy.mechanisms.objective_perturbation.loss import (
 from dpsco.privacy.mechanisms.releases import (
     GaussianRelease,
     ObjectivePerturbationRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     StableGammaRelease,
     StableGaussianRelease,
 )
@@ -56,7 +56,7 @@ def gamma(sensitivity=0.5, scale=4.0, adjacency="zero_out", **change):
 
 def hits(sigma=2.0, adjacency="zero_out", **change):
     facts = {"hit": 0.1, "drift": 0.01, "steps": 40, "theorem": "First, of 2022", "rows": ROWS}
-    return RandomHitsRelease(**{**facts, **change}, sigma=sigma, adjacency=adjacency)
+    return WithReplacementRelease(**{**facts, **change}, sigma=sigma, adjacency=adjacency)
 
 
 def perturbed(sigma=9.0, **change):
@@ -354,7 +354,7 @@ def test_random_hits_are_secret_uniform_rows_and_leave_once():
 
 def test_unreleased_hits_return_nothing():
     ledger = Ledger([hits()], ZERO)
-    with pytest.raises(ParameterError, match="RandomHitsRelease"):
+    with pytest.raises(ParameterError, match="WithReplacementRelease"):
         ledger.random_hits(stable())
     ledger.random_hits(hits())
     with pytest.raises(LedgerError, match="sampled sum"):

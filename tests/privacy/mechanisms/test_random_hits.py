@@ -15,12 +15,12 @@ from dpsco.privacy.accounting import gaussian
 from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.mechanisms import random_hits
-from dpsco.privacy.mechanisms.releases import RandomHitsRelease
+from dpsco.privacy.mechanisms.releases import WithReplacementRelease
 
 
 def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
     return calibrate(
-        lambda s: RandomHitsRelease(hit, drift, steps, s, "replace_one", "test", rows=(0, n)),
+        lambda s: WithReplacementRelease(hit, drift, steps, s, "replace_one", "test", rows=(0, n)),
         ApproxDP(epsilon, delta),
     )
 

@@ -20,7 +20,7 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     Release,
     RepeatedSelectionRelease,
     SelectionRelease,
@@ -33,7 +33,7 @@ from dpsco.privacy.mechanisms.releases import (
 )
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 
-from .conftest import described
+from ..conftest import described
 
 ROWS = (3, 103)
 TREE = PrefixMechanism("tree", 8)
@@ -48,7 +48,7 @@ EVERY = {
     ShuffledRelease: {"bound": 0.1, "sigma": 2.0},
     StableGaussianRelease: {"sensitivity": 0.1, "sigma": 2.0, **STABLE},
     StableGammaRelease: {"sensitivity": 0.1, "scale": 2.0, **STABLE},
-    RandomHitsRelease: {"hit": 0.1, "drift": 0.01, "steps": 30, "sigma": 2.0, **STABLE},
+    WithReplacementRelease: {"hit": 0.1, "drift": 0.01, "steps": 30, "sigma": 2.0, **STABLE},
     ObjectivePerturbationRelease: {
         "bound": 0.1, "sigma": 2.0, "curvature": 0.25, "floor": 3.0, "rank": 2,
         "directions": "subspace", "distance": 1e-9, "output_sigma": 1e-7, "span": 4,

@@ -252,12 +252,12 @@ def test_files_from_before_there_were_runs_still_serve(tmp_path):
 def test_ledgers_name_their_run_only_if_they_have_one(tmp_path):
     asked = []
 
-    class Purse:
+    class BudgetSpender:
         def spend(self, releases, **more):
             asked.append(more)
 
     for run in (None, "a"):
-        Ledger(share(1), BUDGET, odometer=Purse(), run=run)
+        Ledger(share(1), BUDGET, odometer=BudgetSpender(), run=run)
     assert asked == [{"label": "run"}, {"label": "run", "run": "a"}]
 
 

@@ -23,10 +23,10 @@ SAMPLED = ("dp_sgd_gradient", "noisy_sgd_2019", "noisy_sgd_2020")
 START = ("dp_sgd_single_epoch", "dp_ftrl", "acc_independent", *RECURSIVE, *SAMPLED)
 
 
-def facts(loss, n, d=20, *, feature=1.0, classes=10, **settings):
+def task(loss, n, d=20, *, feature=1.0, classes=10, **settings):
     label = "sign" if loss.labels == "sign" else dp.data.Classes(*range(classes))
     bounds = dp.Bounds(feature, label=label)
-    return dp.Problem(loss=loss, bounds=bounds, **settings).facts(n, d)
+    return dp.Task(dp.Problem(loss=loss, bounds=bounds, **settings), n, d, dp.ApproxDP(1.0, 1e-6))
 
 
 def budget(epsilon=1.0):
@@ -36,15 +36,15 @@ def budget(epsilon=1.0):
 def test_softmax_rows_are_cut_where_they_are_half_wrong():
     """1 - p_y = 1/2 gives at most sqrt(1/2), for two classes exactly the start's gradient."""
     for classes in (2, 3, 10):
-        made = facts(Softmax(classes), 30_000, feature=2.0, classes=classes)
+        made = task(Softmax(classes), 30_000, feature=2.0, classes=classes)
         assert cautious_clip(made, budget()) == pytest.approx(2.0 * math.sqrt(0.5))
-    two = facts(Softmax(2), 30_000, classes=2)
+    two = task(Softmax(2), 30_000, classes=2)
     assert cautious_clip(two, budget()) == pytest.approx(two.start_gradient)
-    assert facts(Softmax(10), 30_000).start_gradient == pytest.approx(math.sqrt(0.9))
+    assert task(Softmax(10), 30_000).start_gradient == pytest.approx(math.sqrt(0.9))
 
 
 def test_where_noise_outweighs_the_loss_the_clip_falls_to_a_quarter_wrong():
-    clips = [cautious_clip(facts(Softmax(10), n), budget()) for n in (10, 200, 400, 10**5)]
+    clips = [cautious_clip(task(Softmax(10), n), budget()) for n in (10, 200, 400, 10**5)]
     assert clips[0] == pytest.approx(math.sqrt(2) / 4)
     assert clips[-1] == pytest.approx(math.sqrt(2) / 2)
     assert clips[0] < clips[1] < clips[2] < clips[3]
@@ -53,28 +53,28 @@ def test_where_noise_outweighs_the_loss_the_clip_falls_to_a_quarter_wrong():
 
 
 def test_one_versus_rest_keeps_one_wrong_class_whole():
-    made = facts(OneVersusRest(Hinge(), 10), 10**5)
+    made = task(OneVersusRest(Hinge(), 10), 10**5)
     assert cautious_clip(made, budget()) == pytest.approx(1.0)
     assert made.lipschitz == pytest.approx(math.sqrt(10))
 
 
 def test_losses_of_a_margin_are_cut_at_the_start():
     for n in (10, 10**5):
-        assert cautious_clip(facts(Logistic(), n), budget()) == 0.5
+        assert cautious_clip(task(Logistic(), n), budget()) == 0.5
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(10), OneVersusRest(Hinge(), 10)], ids=repr)
 def test_a_large_budget_or_table_has_the_losses_own_bound(loss):
-    made = facts(loss, 10**7)
+    made = task(loss, 10**7)
     assert default_clip(made, budget(8.0)) == made.lipschitz
-    assert default_clip(facts(loss, 1000), budget(8.0)) < made.lipschitz
+    assert default_clip(task(loss, 1000), budget(8.0)) < made.lipschitz
 
 
 def test_the_clip_never_exceeds_the_losses_own_bound():
     ball = dp.domains.L2Ball(0.1)
     for loss in (Softmax(3), OneVersusRest(Logistic(), 3)):
         for n in (10, 10**4, 10**8):
-            made = facts(loss, n, classes=3, domain=ball)
+            made = task(loss, n, classes=3, domain=ball)
             assert 0.0 < default_clip(made, budget()) <= made.lipschitz
 
 
@@ -92,7 +92,7 @@ def test_finite_numbers_whatever_the_noise():
 
 
 def planned(key, loss=None, *, n=2000, d=20, epsilon=1.0, calibration="tight", **options):
-    made = facts(Logistic() if loss is None else loss, n, d).problem
+    made = task(Logistic() if loss is None else loss, n, d).problem
     given = {"n": n, "d": d, "solver": key, "options": options, "calibration": calibration}
     return dp.plan(made, budget=budget(epsilon), **given)
 
@@ -122,8 +122,8 @@ def test_unbounded_gradients_are_cut_at_the_start(key):
     made = dp.Problem(loss=Squared(), bounds=dp.Bounds(2.0, label=3.0))
     given = {"n": 2000, "d": 20, "budget": budget(0.5), "options": {"rounds": 4}}
     plan = dp.plan(made, solver=key, **given)
-    assert plan.clip == pytest.approx(start_clip(plan.facts)) == pytest.approx(6.0)
-    assert plan.facts.gradient_bound(None) > 10.0
+    assert plan.clip == pytest.approx(start_clip(plan.task)) == pytest.approx(6.0)
+    assert plan.task.gradient_bound(None) > 10.0
 
 
 @pytest.mark.parametrize("key", ["noisy_sgd_2019", "noisy_sgd_2020", "acc_srgd"])
@@ -134,9 +134,9 @@ def test_published_noise_has_the_losses_own_bound(key):
 
 def test_published_schedules_and_certified_moves_cut_nothing():
     ball = dp.domains.L2Ball(1.0)
-    made = facts(Logistic(), 2000, domain=ball).problem
+    made = task(Logistic(), 2000, domain=ball).problem
     given = {"n": 2000, "d": 20, "budget": budget(), "solver": "acc_srgd"}
-    lipschitz = made.facts(2000, 20).lipschitz
+    lipschitz = dp.Task(made, 2000, 20, dp.ApproxDP(1.0, 1e-6)).lipschitz
     assert dp.plan(made, options={"schedule": "paper_general"}, **given).clip > lipschitz
     assert dp.plan(made, options={"certified": True}, **given).clip == 2 * lipschitz
 
@@ -145,10 +145,10 @@ def test_prefix_sums_of_vector_losses_bear_more_noise():
     """They are cut from 0.5 of the loss at the start on, gradients from 0.02."""
     start, whole = math.sqrt(0.9), math.sqrt(2.0)
     for n, plain, prefix in ((10**3, start, start), (10**4, start, whole), (10**5, whole, whole)):
-        made = facts(Softmax(10), n)
+        made = task(Softmax(10), n)
         assert gradient_clip(made, budget(), None) == pytest.approx(plain)
         assert gradient_clip(made, budget(), None, prefix=True) == pytest.approx(prefix)
-    assert gradient_clip(facts(Logistic(), 2000), budget(), None, prefix=True) == 0.5
+    assert gradient_clip(task(Logistic(), 2000), budget(), None, prefix=True) == 0.5
 
 
 def test_dp_ftrl_is_cut_from_a_tenth_on():

@@ -77,11 +77,11 @@ def test_table_of_noise(epsilon, split, floor):
 
 
 def test_published_noise():
-    facts = LOGISTIC.facts(1000, 20)
-    shape = schedules.shape(facts, 1.0, BUDGET)
+    task = dp.Task(LOGISTIC, 1000, 20, BUDGET)
+    shape = schedules.shape(task, 1.0, BUDGET)
     none = {"ridge": None, "c_frac": 0.1, "distance": None, "strong": False}
     for epsilon, sigma in PUBLISHED.items():
-        found = schedules.paper(facts, ApproxDP(epsilon, 1e-6), shape, **none)
+        found = schedules.paper(task, ApproxDP(epsilon, 1e-6), shape, **none)
         assert found.sigma == pytest.approx(sigma, rel=2e-3)
     plan = make(calibration="paper")  # the accountant confirms it, with room to spare
     assert plan.cost.epsilon(1e-6) < 0.65
@@ -105,10 +105,10 @@ def test_published_ridge():
 
 def test_default_ridge_balances_bias_and_noise():
     plan = make(n=50_000, d=100)
-    balance = schedules.BALANCE * plan.sigma * 10.0 / (50_000 * plan.facts.distance)
+    balance = schedules.BALANCE * plan.sigma * 10.0 / (50_000 * plan.task.initial_distance)
     assert plan.ridge == pytest.approx(balance, rel=0.15)
     narrow = make(dataclasses.replace(LOGISTIC, domain=domains.L1Ball(5.0)), n=50_000, d=100)
-    assert schedules.width_factor(narrow.facts) == pytest.approx(2.7469576878)
+    assert schedules.width_factor(narrow.task) == pytest.approx(2.7469576878)
     known = dataclasses.replace(LOGISTIC, penalty=losses.L2Penalty(0.5))
     strong = make(known, n=50_000, d=100, solver=STRONG)
     assert strong.ridge == pytest.approx(plan.ridge**2 / 0.5, rel=0.3)
@@ -401,10 +401,10 @@ def test_zero_out_needs_half_the_noise_and_units_more():
 @pytest.mark.parametrize("budget", [BUDGET, ApproxDP(8.0, 1e-8), ZCDP(0.1)], ids=["1", "8", "zcdp"])
 def test_rough_noise_and_cheap_risk(budget):
     plan = make(budget=budget)
-    shape = schedules.shape(plan.facts, None, budget)
+    shape = schedules.shape(plan.task, None, budget)
     assert schedules.rough_sigma(budget, shape) == pytest.approx(plan.sigma, rel=0.2)
-    assert module.risk(plan.facts, budget) == pytest.approx(plan.risk, rel=0.25)
-    more = LOGISTIC.facts(4 * plan.n, plan.d)
+    assert module.risk(plan.task) == pytest.approx(plan.risk, rel=0.25)
+    more = dp.Task(LOGISTIC, 4 * plan.n, plan.d, BUDGET)
     assert module.risk(more, budget) < 0.6 * plan.risk
 
 

@@ -27,7 +27,7 @@ from dpsco.losses import (
 from dpsco.privacy import GDP, ZCDP, Adjacency, ApproxDP, PureDP
 from dpsco.privacy.accounting.stability import sgd_sensitivity
 from dpsco.privacy.mechanisms.releases import (
-    RandomHitsRelease,
+    WithReplacementRelease,
     StableGammaRelease,
     StableGaussianRelease,
 )
@@ -104,8 +104,8 @@ def test_noise_of_rows_drawn_with_replacement(passes, epsilon, ratio):
     ],
 )
 def test_published_noise_of_a_smooth_loss(n, steps, epsilon, ratio):
-    facts = problem(Logistic()).facts(n, 5)
-    found = published.bounded(facts, ApproxDP(epsilon, 1e-6), steps)
+    task = dp.Task(problem(Logistic()), n, 5, BUDGET)
+    found = published.bounded(task, ApproxDP(epsilon, 1e-6), steps)
     assert found.sigma / (found.gradient * found.step) == pytest.approx(ratio, abs=0.06)
     if steps == n:  # the step has the same number of digits as the formula of Thm 10
         first = math.sqrt(math.log(n / 1e-6) * math.log(n) * math.log(20) / n)
@@ -116,11 +116,11 @@ def test_published_noise_of_a_smooth_loss(n, steps, epsilon, ratio):
 
 def test_noise_of_the_hinge():
     hinge = problem(Hinge())
-    facts = hinge.facts(1000, 5)
-    assert published.bounded(facts, BUDGET, 1000).gradient == 2.0
-    paper = published.bounded(facts, BUDGET, 1000)
+    task = dp.Task(hinge, 1000, 5, BUDGET)
+    assert published.bounded(task, 1000).gradient == 2.0
+    paper = published.bounded(task, 1000)
     assert paper.sigma / paper.step == pytest.approx(2370, abs=1)
-    paper = published.bounded(facts, BUDGET)
+    paper = published.bounded(task)
     assert paper.steps == 1_000_000
     assert paper.sigma / paper.step == pytest.approx(45772, abs=0.6)
     shared = {"passes": 1, "step": 1e-3}
@@ -134,11 +134,11 @@ def test_noise_of_the_hinge():
 def test_published_steps():
     # T = n^((2-a)/(1+a)) below a = 1/2, n from there on; without constraint the switch is at 0.386.
     for loss, steps in ((QPower(1.25), 1000**1.4), (QPower(1.5), 1000), (Huber(0.5), 1000)):
-        facts = problem(loss, feature=0.2, label=0.1).facts(1000, 5)
-        assert published.bounded(facts, BUDGET).steps == math.ceil(steps)
+        task = dp.Task(problem(loss, feature=0.2, label=0.1), 1000, 5, BUDGET)
+        assert published.bounded(task).steps == math.ceil(steps)
     for q, power in ((1.0, 2.0), (1.25, (6 - 0.75 - 0.0625) / (1.25 * 3.25)), (1.4, 1.0)):
-        facts = problem(QPower(q), WHOLE, feature=0.2, label=0.1).facts(1000, 5)
-        assert published.unbounded(facts, BUDGET).steps == math.ceil(1000**power)
+        task = dp.Task(problem(QPower(q), WHOLE, feature=0.2, label=0.1), 1000, 5, BUDGET)
+        assert published.unbounded(task).steps == math.ceil(1000**power)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_published_steps():
 )
 def test_whole_space(q, step, paper, reach, gradient, sigma):
     n, free = 10_000, problem(QPower(q), WHOLE, label=1.0)
-    facts = free.facts(n, 5)
-    found = published.unbounded(facts, BUDGET, n)
+    task = dp.Task(free, n, 5, BUDGET)
+    found = published.unbounded(task, n)
     assert found.step == pytest.approx(step, abs=6e-6)
     assert (found.gradient, found.sigma) == pytest.approx(paper, rel=2e-3)
     tight = planned(FREE, free, n, passes=1, step=found.step, unclipped=True)
-    assert schedules.norm_bound(facts, steps=n, step=found.step) == pytest.approx(reach, abs=6e-3)
+    assert schedules.norm_bound(task, steps=n, step=found.step) == pytest.approx(reach, abs=6e-3)
     assert tight.clip == pytest.approx(gradient, abs=6e-3)
     assert tight.sigma == pytest.approx(sigma, abs=6e-4)
     # A clip gives the same noise for the same bound, and less for a smaller one.
@@ -176,12 +176,12 @@ def test_whole_space(q, step, paper, reach, gradient, sigma):
     ],
 )
 def test_recursion(loss, clip, n, passes, step, a, average, last):
-    facts = problem(loss).facts(n, 5)
-    bound = facts.gradient_bound(clip)
-    assert schedules.expansion(facts, step, bound) == pytest.approx(a, rel=1e-5)
+    task = dp.Task(problem(loss), n, 5, BUDGET)
+    bound = task.gradient_bound(clip)
+    assert schedules.expansion(task, step, bound) == pytest.approx(a, rel=1e-5)
     for output, value in (("average", average), ("last", last)):
         found = schedules.sensitivity(
-            facts, REPLACE, passes=passes, step=step, clip=bound, output=output
+            task, REPLACE, passes=passes, step=step, clip=bound, output=output
         )
         assert found == pytest.approx(value, rel=1e-6)
         assert found >= value * (1 - 1e-7)  # the value is rounded
@@ -233,9 +233,9 @@ def test_constant_steps_with_a_ridge_shrink_the_sensitivity():
         total += distance
         distance *= shrink
     assert made.sensitivity == pytest.approx(total / n, rel=1e-6)
-    kinked = problem(Hinge(), penalty=L2Penalty(strength))
-    facts = kinked.facts(n, 5)  # a at step/(1 - step ridge)
-    assert schedules.expansion(facts, step, 1.0) == pytest.approx(step / shrink, rel=1e-9)
+    nonsmooth = problem(Hinge(), penalty=L2Penalty(strength))
+    task = dp.Task(nonsmooth, n, 5, BUDGET)  # a at step/(1 - step ridge)
+    assert schedules.expansion(task, step, 1.0) == pytest.approx(step / shrink, rel=1e-9)
 
 
 def test_batches():
@@ -251,14 +251,14 @@ def test_batches():
 def test_step_minimises_the_bound(loss, passes):
     itself = {"smoothing": 0.0} if isinstance(loss, (Absolute, Hinge)) else {}
     made = planned(BALL, problem(loss, label=1.3), n=2000, passes=passes, **itself)
-    facts, best = made.facts, math.inf
-    longest = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 10.0
+    task, best = made.task, math.inf
+    longest = 2 / task.smoothness if math.isfinite(task.smoothness) else 10.0
     for step in np.geomspace(1e-6, longest, 300):
-        moved = schedules.sensitivity(facts, REPLACE, passes=passes, step=step, clip=made.clip)
+        moved = schedules.sensitivity(task, REPLACE, passes=passes, step=step, clip=made.clip)
         sigma = moved / BUDGET.mu_per_row()
         noise = made.clip * sigma * math.sqrt(2 / math.pi)
-        if math.isfinite(facts.smoothness):
-            noise = min(noise, facts.smoothness * sigma**2 / 2)
+        if math.isfinite(task.smoothness):
+            noise = min(noise, task.smoothness * sigma**2 / 2)
         risk = 1 / (2 * step * passes * 2000) + step * made.clip**2 / 2 + noise
         best = min(best, risk + (0 if passes == 1 else 2 * made.clip / math.sqrt(2000)))
     assert 0.99 * best <= made.risk <= 1.03 * best
@@ -292,17 +292,17 @@ def test_plans_scale_with_the_units(key):
     assert other.sigma == pytest.approx(one.sigma * s / c, rel=1e-5)
     assert other.step == pytest.approx(one.step / c**2, rel=1e-9)
     assert other.project == one.project
-    assert get(key).risk(scaled.facts(1000, 5), BUDGET) == pytest.approx(
-        get(key).risk(plain.facts(1000, 5), BUDGET) * s**2, rel=1e-9
+    assert get(key).risk(dp.Task(scaled, 1000, 5, BUDGET)) == pytest.approx(
+        get(key).risk(dp.Task(plain, 1000, 5, BUDGET)) * s**2, rel=1e-9
     )
 
 
 def test_smoothness_over_the_domain_is_used():
     # exp is not smooth on the line (but for its cap of 1e6), and is with weights in a ball.
     made = planned(BALL, problem(Poisson(1e6), label=3.0), passes=1)
-    assert schedules.expansion(made.facts, made.step, made.clip) == 0.0
+    assert schedules.expansion(made.task, made.step, made.clip) == 0.0
     assert made.step * math.e <= 2
-    assert schedules.expansion(made.facts, 2.1 / math.e, made.clip) > 0
+    assert schedules.expansion(made.task, 2.1 / math.e, made.clip) > 0
 
 
 def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
@@ -311,9 +311,9 @@ def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
     X = [x for x in 49.0 * table(200, 3)[0] if sum(Fraction(v) ** 2 for v in x) <= 49**2]
     margins = np.array([x @ edge.domain.project(x) for x in X])
     assert np.any(Hinge().slope(margins, 1.0) == 0.0)  # where the loss is not smooth at all
-    assert schedules.expansion(edge.facts(100, 3), 1e-3, 49.0) > 0.0
+    assert schedules.expansion(dp.Task(edge, 100, 3, BUDGET), 1e-3, 49.0) > 0.0
     clear = problem(Hinge(), dp.domains.L2Ball(0.99 / 49), feature=49.0)
-    assert schedules.expansion(clear.facts(100, 3), 1e-3, 49.0) == 0.0
+    assert schedules.expansion(dp.Task(clear, 100, 3, BUDGET), 1e-3, 49.0) == 0.0
 
 
 def test_predicted_risk_falls_with_rows_and_budget():
@@ -323,13 +323,13 @@ def test_predicted_risk_falls_with_rows_and_budget():
         (BOLT, Logistic(), WHOLE),
     ):
         kept = problem(loss, domain)
-        risks = [get(key).risk(kept.facts(n, 20), BUDGET) for n in (10**3, 10**4, 10**5)]
+        risks = [get(key).risk(dp.Task(kept, n, 20, BUDGET)) for n in (10**3, 10**4, 10**5)]
         assert risks == sorted(risks, reverse=True)
         budgets = [ApproxDP(epsilon, 1e-6) for epsilon in (0.1, 1.0, 8.0)]
-        risks = [get(key).risk(kept.facts(1000, 20), budget) for budget in budgets]
+        risks = [get(key).risk(dp.Task(kept, 1000, 20, budget)) for budget in budgets]
         assert risks == sorted(risks, reverse=True)
         made = planned(key, kept, n=1000, d=20)
-        assert made.risk == pytest.approx(get(key).risk(made.facts, BUDGET), rel=0.25)
+        assert made.risk == pytest.approx(get(key).risk(made.task), rel=0.25)
 
 
 # -- noise and budgets -----------------------------------------------------------------------------
@@ -487,14 +487,14 @@ def exact(plan, X, y, indices=None):
 
 def twin(plan, X, y, order=None, *, project=None):
     """Return the average of the iterates before each step, and the last, written plainly."""
-    loss, ridge, clip = plan.problem.loss, plan.facts.ridge, plan.clip
+    loss, ridge, clip = plan.problem.loss, plan.task.ridge, plan.clip
     loss = dp.losses.Smoothed(loss, plan.smoothing, label=1.3) if plan.smoothing else loss
     project = plan.problem.domain.project if project is None else project
     batches = plan.n // plan.batch
     if order is None:
         whole = np.arange(batches * plan.batch).reshape(batches, plan.batch)
         order = np.tile(whole, (plan.passes, 1))
-    w, total = plan.facts.start, np.zeros(X.shape[1])
+    w, total = plan.task.start, np.zeros(X.shape[1])
     for t, rows in enumerate(np.atleast_2d(order)):
         total += w
         eta = min(plan.step, 1 / (ridge * (t + 1))) if plan.decay else plan.step
@@ -514,8 +514,8 @@ WALKS = {
     "batches": (BOLT, Squared(), UNIT, 0.3, {"passes": 2, "batch": 3, "decay": False}),
     "clipped batches": (BOLT, Squared(), UNIT, 0.0, {"passes": 2, "batch": 4, "clip": 0.3}),
     "decreasing": (BOLT, Logistic(), dp.domains.L2Ball(3.0), 0.3, {"passes": 3, "decay": True}),
-    "kinked": (BALL, Absolute(), UNIT, 0.0, {"passes": 4, "step": 0.05}),
-    "kinked with a ridge": (BALL, Hinge(), UNIT, 0.5, {"passes": 3, "step": 0.1}),
+    "nonsmooth": (BALL, Absolute(), UNIT, 0.0, {"passes": 4, "step": 0.05}),
+    "nonsmooth with a ridge": (BALL, Hinge(), UNIT, 0.5, {"passes": 3, "step": 0.1}),
     "power": (BALL, QPower(1.5), dp.domains.L2Ball(0.2), 0.0, {"passes": 2, "step": 0.1}),
     "long steps": (BALL, Huber(0.5), UNIT, 0.0, {"passes": 2, "step": 3.0}),
     "clipped": (FREE, Squared(), WHOLE, 0.0, {"passes": 2, "clip": 0.7}),
@@ -627,7 +627,7 @@ def test_the_wide_ball_never_acts(loss, clip):
     X, y = np.tile(np.eye(3)[0], (60, 1)), np.ones(60)  # all pull the same way
     for rows in (X, table(60, 3, seed=1)[0]):
         free, last = twin(plan, rows, y, project=lambda w: w)
-        reach = schedules.ball(plan.facts, steps=plan.steps, step=plan.step, clip=plan.clip)
+        reach = schedules.ball(plan.task, steps=plan.steps, step=plan.step, clip=plan.clip)
         assert np.linalg.norm(last) < reach
         assert np.allclose(exact(plan, rows, y), free, rtol=1e-10)
         if clip is None:  # nor does the clip
@@ -639,7 +639,7 @@ def test_rows_drawn_with_replacement():
     n, passes = 30, 3
     plan = planned(BALL, problem(Absolute()), n, 4, passes=passes, sampling="with_replacement")
     (release,) = plan.releases()
-    assert isinstance(release, RandomHitsRelease)
+    assert isinstance(release, WithReplacementRelease)
     assert release.steps == 90
     assert release.hit == pytest.approx(2 * plan.step, rel=1e-9)
     assert release.drift == pytest.approx(2 * plan.step, rel=1e-6)
@@ -660,9 +660,9 @@ def test_rows_drawn_with_replacement():
 
 
 def test_roundings_are_part_of_the_sensitivity():
-    facts = problem(Huber(1.0)).facts(10**6, 200)
+    task = dp.Task(problem(Huber(1.0)), 10**6, 200, BUDGET)
     shared = {"passes": 10, "step": 1e-3, "clip": 1.0}
-    found = schedules.sensitivity(facts, REPLACE, **shared)
+    found = schedules.sensitivity(task, REPLACE, **shared)
     plain = sgd_sensitivity(n=10**6, passes=10, step=1e-3, gradient=1.0, drift=0.0,
                             adjacency=REPLACE)  # fmt: skip
     assert found - plain == pytest.approx(2 * 10**7 * (4 * 200 + 32) * 2.0**-53 * 1.001, rel=1e-3)
@@ -672,7 +672,7 @@ def test_roundings_are_part_of_the_sensitivity():
     made = planned(BALL, problem(Huber(1.0), round_), 50, 3, passes=2)
     assert "projections onto Ellipsoid" in made.trusted[-1]
     assert planned(BALL, problem(Huber(1.0)), 50, 3).trusted == ()
-    slack = schedules.rounding(made.facts, steps=100, step=made.step, clip=1.0)
+    slack = schedules.rounding(made.task, steps=100, step=made.step, clip=1.0)
     assert slack == pytest.approx(2 * 100 * 1e-9, rel=1e-3)
     X, y = table(50, 3)
     assert np.linalg.norm(exact(made, X, y) - twin(made, X, y)[0]) < 1e-10

@@ -237,7 +237,7 @@ def test_kinks_are_smoothed_and_bounds_kept():
     plan = make("acc_srgd", hinge, n=10_000, d=10)
     assert plan.smoothing > 0.0
     assert plan.loss.name != Hinge().name
-    assert plan.clip == hinge.facts(10_000, 10).lipschitz
+    assert plan.clip == dp.Task(hinge, 10_000, 10, BUDGET).lipschitz
     assert make("acc_srgd", n=10_000, d=10).smoothing == 0.0
 
 
@@ -251,7 +251,7 @@ def test_general_schedule():
     )
     given = {"n": 16_384, "d": 20, "budget": ApproxDP(1.0, 1e-6, adjacency="zero_out")}
     plan = make("acc_srgd", problem, schedule="paper_general", calibration="paper", **given)
-    bound = problem.facts(16_384, 20).lipschitz
+    bound = dp.Task(problem, 16_384, 20, BUDGET).lipschitz
     assert bound == pytest.approx(0.5, rel=0.01)
     ratio = 20 / 16 / bound
     assert plan.rounds == 128
@@ -309,9 +309,9 @@ def test_realizable_schedule_is_refused_with_its_numbers():
     for schedule in ("paper_general", "paper_realizable"):
         with pytest.raises(AssumptionError, match="bounded domain"):
             make("acc_srgd", everywhere(10), schedule=schedule)
-    kinked = dp.Problem(loss=Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(1.0))
+    nonsmooth = dp.Problem(loss=Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(1.0))
     with pytest.raises(AssumptionError, match="smooth loss"):
-        make("acc_srgd", kinked, schedule="paper_general")
+        make("acc_srgd", nonsmooth, schedule="paper_general")
 
 
 # -- sensitivity -----------------------------------------------------------------------------------
@@ -323,8 +323,8 @@ PROBLEMS = {
     "not convex": (
         dp.Problem(loss=Sigmoid(), bounds=SIGN), np.where(ROWS[:, 0] > 0, 1.0, -1.0), {},
     ),
-    "kinked": (dp.Problem(loss=Hinge(), bounds=SIGN), np.where(ROWS[:, 0] > 0, 1.0, -1.0), {}),
-    "kinked, real": (
+    "nonsmooth": (dp.Problem(loss=Hinge(), bounds=SIGN), np.where(ROWS[:, 0] > 0, 1.0, -1.0), {}),
+    "nonsmooth, real": (
         dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=2.0)), ROWS[:, 1].copy(), {},
     ),
     "unbounded": (
@@ -527,8 +527,8 @@ def test_certified_plans_need_known_constants(key):
     with pytest.raises(ParameterError, match="above the gradient bound"):
         make(key, certified=True, clip=0.9)
     assert make(key, wild, certified=True).clip == pytest.approx(2 * make(key, wild).clip)
-    kinked = dp.Problem(loss=Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(1.0))
-    assert make(key, kinked, certified=True).clip == pytest.approx(2.0)  # its envelope is smooth
+    nonsmooth = dp.Problem(loss=Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(1.0))
+    assert make(key, nonsmooth, certified=True).clip == pytest.approx(2.0)  # its envelope is smooth
     custom = PROBLEMS["user's own"][0]
     with pytest.raises(AssumptionError, match="finite smoothness"):
         make(key, custom, certified=True, clip=1.0)
@@ -605,7 +605,7 @@ def test_many_rounds_do_not_swing(key, monkeypatch):
         return table.excess(loss, fit(plan, (table.X, table.y)), best)
 
     assert excess() < 0.2 * trivial
-    monkeypatch.setattr(schedules, "SHORT_LEASH", 1e9)
+    monkeypatch.setattr(schedules, "SHORT_TRUST_REGION_FACTOR", 1e9)
     assert excess() > trivial or key != "srg_online_to_batch"
 
 
@@ -614,13 +614,13 @@ def test_the_leash_follows_the_rows(key):
     """(t+1) sqrt(M M_F) |move| within a multiple of the clip; none where nothing is known."""
     plan = make(key, everywhere(10), n=4000, d=5, clip=1.0)
     leash = 8.0 if key == "srg_online_to_batch" else 12.0
-    assert plan.longest_move(0) == pytest.approx(leash / 0.25)
-    assert plan.longest_move(9) == pytest.approx(leash / 2.5)
+    assert plan.max_step_norm(0) == pytest.approx(leash / 0.25)
+    assert plan.max_step_norm(9) == pytest.approx(leash / 2.5)
     spread = make(key, everywhere(10), n=4000, d=5, clip=1.0, population_smoothness=0.25 / 16)
-    assert spread.longest_move(0) == pytest.approx(4 * leash / 0.25)
-    assert make("acc_independent", n=4000, d=5).longest_move(5) == math.inf
+    assert spread.max_step_norm(0) == pytest.approx(4 * leash / 0.25)
+    assert make("acc_independent", n=4000, d=5).max_step_norm(5) == math.inf
     own = PROBLEMS["user's own"][0]
-    assert make(key, own, n=4000, d=2, clip=0.4).longest_move(5) == math.inf
+    assert make(key, own, n=4000, d=2, clip=0.4).max_step_norm(5) == math.inf
 
 
 def test_clips_are_wider_where_noise_is_faint():

@@ -401,7 +401,7 @@ def test_online_to_batch_needs_no_clip(radius, scale):
 def test_certified_moves_never_meet_the_clip(key, scale):
     for seed in range(6):
         found, plan = reached(key, 5.0, scale, seed, beta=0.05, certified=True)
-        assert plan.clip == pytest.approx(2 * plan.facts.lipschitz)
+        assert plan.clip == pytest.approx(2 * plan.task.lipschitz)
         assert np.all(found <= plan.clip * (1 + 1e-9))
     free = [reached(key, 5.0, scale, seed, beta=0.05, clip=2.0)[0] for seed in range(6)]
     if key == "acc_srgd" and scale:

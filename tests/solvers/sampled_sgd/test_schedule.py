@@ -81,8 +81,8 @@ def twin(plan, X, y, samples, noisy):
         yield exact
         v = plan.momentum * v + (1 - plan.momentum) * answer / plan.batch
         w = w - plan.step * v
-        if math.isfinite(plan.facts.radius):
-            w = w * min(1.0, plan.facts.radius / max(np.linalg.norm(w), 1e-300))
+        if math.isfinite(plan.task.radius):
+            w = w * min(1.0, plan.task.radius / max(np.linalg.norm(w), 1e-300))
         iterates.append(w)
     yield np.mean(iterates[len(iterates) - plan.tail :], axis=0)
 
@@ -229,12 +229,12 @@ def test_gradient_step_of_a_smooth_loss_is_at_most_two_over_l():
     [(1000, 20, 700), (4000, 20, 4000), (16000, 20, 10_000), (1000, 400, 50), (30, 5, 30)],
 )
 def test_rounds_of_the_rule(n, d, rounds):
-    facts = ABSOLUTE.facts(n, d)
-    assert _rounds(facts, BUDGET) == rounds
+    task = dp.Task(ABSOLUTE, n, d, BUDGET)
+    assert _rounds(task) == rounds
 
 
 def test_batch_is_doubled_until_it_wastes_little(monkeypatch):
-    facts, asked = ABSOLUTE.facts(4000, 20), []
+    task, asked = dp.Task(ABSOLUTE, 4000, 20, BUDGET), []
 
     def affordable(multiplier, budget, *, sampling, batch, n, rounds, pair):
         asked.append((batch, multiplier * n * budget.mu_per_row() / (2 * batch * math.sqrt(4000))))
@@ -242,11 +242,11 @@ def test_batch_is_doubled_until_it_wastes_little(monkeypatch):
         return batch >= 92
 
     monkeypatch.setattr("dpsco.solvers.sampled_sgd.schedule.affordable", affordable)
-    assert _batch(facts, BUDGET, 4000, "conjectured") == 92
+    assert _batch(task, 4000, "conjectured") == 92
     assert [batch for batch, _ in asked] == [23, 46, 92]
     assert all(waste == pytest.approx(1.1) for _, waste in asked)
     monkeypatch.setattr("dpsco.solvers.sampled_sgd.schedule.affordable", lambda *a, **k: False)
-    assert _batch(facts, BUDGET, 4000, "proved") == 4000
+    assert _batch(task, 4000, "proved") == 4000
 
 
 def test_full_batches_need_no_sampling():

@@ -2,7 +2,8 @@
 
 A schema names every column in order and says what the column may hold: a range of numbers, a list
 of categories, text of any kind that is hashed, a flag, or something to leave alone. It holds public
-facts only. Nothing here reads a table; `dpsco.data.schema.draft` does, and only public or synthetic rows.
+facts only. Nothing here reads a table; `dpsco.data.schema.draft` does, and only public or
+synthetic rows.
 
     {"version": 1,
      "columns": [

@@ -1,8 +1,9 @@
 """Rows that come from an iterator, in chunks, and are seen once.
 
-Memory holds one chunk and one clipped leaf a thread, whatever the number of rows. The leaves that a
-chunk completes are clipped and summed (`dpsco.data.parallel_sum`) before the iterator runs again, and
-nothing but copies is kept: it may hand out the same array again and again, filled with other rows.
+Memory holds one chunk and one clipped leaf per thread, whatever the number of rows. The leaves that
+a chunk completes are clipped and summed (`dpsco.data.parallel_sum`) before the iterator runs again,
+and nothing but copies is kept: it may hand out the same array again and again, filled with other
+rows.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class BatchSource(Source):
         self._chunks, self._layout = chunks, layout
         self._rest = layout.no_rows()  # of the current chunk
         self._read = 0  # rows that were handed out or skipped
-        self._compiled = bounds.worthwhile(n, layout.d)
+        self._compiled = bounds.use_compiled(n, layout.d)
 
     def sum(
         self,
@@ -180,7 +181,7 @@ class BatchSource(Source):
     ) -> Floats:
         """Return the sum as every source does; who chooses compiled loops has them clip as well."""
         if compiled is not None:
-            self._compiled = self._bounds.worthwhile(self._n, self._layout.d, compiled=compiled)
+            self._compiled = self._bounds.use_compiled(self._n, self._layout.d, compiled=compiled)
         return super().sum(query, start, stop, compiled=compiled)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:

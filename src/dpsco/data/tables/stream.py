@@ -235,7 +235,7 @@ class StreamSource(Source):
         size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
         size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
         self._size = size if size < SUM_LEAF else size // SUM_LEAF * SUM_LEAF
-        self._compiled = bounds.worthwhile(files.rows, decoder.width)
+        self._compiled = bounds.use_compiled(files.rows, decoder.width)
         self._reader = Onward(files, decoder.columns, self._size)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:

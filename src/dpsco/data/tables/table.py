@@ -250,7 +250,7 @@ class MemoryTable(Table):
         n = self._n
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
-        compiled = bounds.worthwhile(n, self._d)
+        compiled = bounds.use_compiled(n, self._d)
         for part, which in self._pieces(order, self._d):
             block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
             labels[part], norms[part], present[part] = block.labels, block.norms, block.present

@@ -36,15 +36,15 @@ from ...errors import BudgetError, CheckpointError, DpscoError, LedgerError, Par
 from ...files import limits as _limits
 from ...files.reading import parse_json
 from ...privacy.certificate import Certificate
-from ...privacy.ledger import Ledger, RunPurse
-from ...privacy.ledger_parts import Unique
+from ...privacy.ledger import Ledger, RunSpender
+from ...privacy.ledger_parts import NonCopyable
 from ...privacy.mechanisms.releases import flatten
 from ...privacy.odometer.odometer import reused
 from ...privacy.randomness import Randomness
 from ...solvers.base import BasePlan, Result
-from ...solvers.engine import RoundRun
+from ...solvers.engine import Engine
 from ...solvers.serialization import encode
-from .file import AWAITED, NONE, PAID, Ending, Facts, Glance, Store
+from .file import NONE, PAID, PENDING, Completion, Facts, Standing, Store
 from .values import digest_of
 
 CAVEAT = (
@@ -54,11 +54,11 @@ CAVEAT = (
 _MOST_WORKERS = 10_000_000  # of a federated run that a checkpoint remembers
 
 
-class Checkpoint(Unique):
+class Checkpoint(NonCopyable):
     """One run's file, made or opened, and held until `close`; a context manager.
 
     Use it in this order: if `result` is there, the run is over. Else `open_ledger`, `resume` a
-    `RoundRun` on that ledger, do its rounds with a `commit` after each, `finish`.
+    `Engine` on that ledger, do its rounds with a `commit` after each, `finish`.
 
     Args:
         path: of the file. If it is not there, a new run begins.
@@ -85,7 +85,7 @@ class Checkpoint(Unique):
         about: Mapping[str, Any] | None = None,
         origin: str | None = None,
         randomness: Randomness | None = None,
-        odometer: RunPurse | None = None,
+        odometer: RunSpender | None = None,
     ) -> None:
         if not isinstance(path, (str, Path)) or path == "":
             raise ParameterError(f"checkpoint must be the path of a file, got {shown(path)}.")
@@ -103,7 +103,7 @@ class Checkpoint(Unique):
                 self._store.check_private()
                 self._new = True
                 root = Randomness.secure() if randomness is None else randomness
-                purse = NONE if odometer is None else AWAITED
+                purse = NONE if odometer is None else PENDING
                 self._store.begin(facts, root.stored(), purse)
             self.run = self._store.check(facts)
             self.round, self._state = self._store.progress(self.run, _longest(plan))
@@ -113,10 +113,12 @@ class Checkpoint(Unique):
             if ending is None:
                 self.result, secret = None, self._store.root()
                 self.randomness = _root(secret, given, self.path)
-                self._seal = _seal(self.run, secret) if self.randomness.reproducible else None
+                self._key_digest = (
+                    _key_digest(self.run, secret) if self.randomness.reproducible else None
+                )
             else:
                 self.result = self._finished(ending.certificate)
-                self._check_seal(ending.seal, given)
+                self._check_key_digest(ending.key_digest, given)
         except BaseException:
             self._store.remove() if self._new else self._store.close()
             raise
@@ -179,7 +181,7 @@ class Checkpoint(Unique):
                 self._store.note_paid()
         return ledger
 
-    def resume(self, run: RoundRun) -> None:
+    def resume(self, run: Engine) -> None:
         """Bring a run that has not begun to where the file stands."""
         if self.round:
             try:
@@ -188,7 +190,7 @@ class Checkpoint(Unique):
                 raise self._store.damaged(f"its rounds cannot be read ({problem})") from None
             self._note(digest_of(self.run, self.round, self._state))
 
-    def commit(self, run: RoundRun) -> None:
+    def commit(self, run: Engine) -> None:
         """Bring a run's last round to the disk; before that, nobody may hear of it.
 
         Raises:
@@ -209,13 +211,13 @@ class Checkpoint(Unique):
         self.round, self._state = run.round, state
         self._note(digest)
 
-    def finish(self, run: RoundRun, ledger: Ledger) -> Result:
+    def finish(self, run: Engine, ledger: Ledger) -> Result:
         """Close the ledger, keep the result, erase the key; return the result."""
         weights = np.asarray(run.weights(), dtype=float)
         certificate = ledger.close()
         kept = {"weights": weights}
         self.ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        ending = Ending(json.dumps(certificate.to_json()), self.ended, self._seal)
+        ending = Completion(json.dumps(certificate.to_json()), self.ended, self._key_digest)
         self._store.finish(kept, digest_of(self.run, self.round, kept), ending)
         self.result = Result(weights, certificate, self._plan, self._plan.trace())
         return self.result
@@ -256,11 +258,15 @@ class Checkpoint(Unique):
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
 
-    def _check_seal(self, seal: str | None, given: Randomness | None) -> None:
+    def _check_key_digest(self, key_digest: str | None, given: Randomness | None) -> None:
         """Refuse a root that is not that of a run that is over: its result is not the stored."""
         if given is None:
             return
-        if seal is None or not given.reproducible or seal != _seal(self.run, given.stored()):
+        if (
+            key_digest is None
+            or not given.reproducible
+            or key_digest != _key_digest(self.run, given.stored())
+        ):
             raise CheckpointError(
                 f"mismatched noise state: the run of {self.path} is over, and was not made with "
                 "the randomness given. Leave randomness out (on the command line --seed) to get "
@@ -289,13 +295,13 @@ def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:
     missing = {*plan.enforced, *plan.trusted} - {*certificate.enforced, *certificate.trusted}
     if missing or not certificate.trusted:  # the caveat of checkpoints is there at least
         return "it leaves out what the plan enforces or takes on trust"
-    problems = certificate.verify(second_witness=False).problems
+    problems = certificate.verify(cross_check=False).problems
     return problems[0] if problems else None
 
 
 def _longest(plan: BasePlan) -> int:
     """Return how long a vector of a state may be: the weights, or who has answered, a row each."""
-    return max(plan.facts.size, min(plan.n, _MOST_WORKERS))
+    return max(plan.task.n_weights, min(plan.n, _MOST_WORKERS))
 
 
 def sequence(table: Table | Source, order: Order) -> str:
@@ -303,7 +309,7 @@ def sequence(table: Table | Source, order: Order) -> str:
     return table.shuffle if order == "secret" and isinstance(table, Table) else order
 
 
-def glance(path: str | Path) -> Glance | None:
+def peek(path: str | Path) -> Standing | None:
     """Return how far the run of a checkpoint is; None if there is no file, or nothing in it yet.
 
     Raises:
@@ -313,7 +319,7 @@ def glance(path: str | Path) -> Glance | None:
         return None
     store = Store(Path(path))
     try:
-        return None if store.is_new else store.glance()
+        return None if store.is_new else store.peek()
     finally:
         store.close()
 
@@ -324,8 +330,9 @@ def identity(plan: BasePlan) -> str:
         return plan.to_json()
     except ParameterError:
         parts = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
-        problem = parts.pop("problem")
-        parts |= {item.name: getattr(problem, item.name) for item in dataclasses.fields(problem)}
+        for name in ("task", "problem"):
+            part = parts.pop(name)
+            parts |= {item.name: getattr(part, item.name) for item in dataclasses.fields(part)}
         return json.dumps({name: _written(part) for name, part in parts.items()})
 
 
@@ -364,11 +371,11 @@ def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
     return Randomness.restored(secret)
 
 
-def _seal(run: str, secret: bytes) -> str:
+def _key_digest(run: str, secret: bytes) -> str:
     """Return what tells the root of a seed from others, once the root itself is erased.
 
     It is another one for each run, lest it shows that two of them have the same noise. Whoever has
     it can try seeds, so one that can be guessed is found: `SECURITY.md` says so.
     """
     message = run.encode() + secret
-    return hashlib.blake2b(message, digest_size=32, person=b"dpsco seal").hexdigest()
+    return hashlib.blake2b(message, digest_size=32, person=b"dpsco key_digest").hexdigest()

@@ -1,7 +1,7 @@
 """The file behind a checkpoint: SQLite's, readable by its owner alone, locked while it is used.
 
 Every write is one transaction that is on the disk when it returns. The lock belongs to the process,
-and goes with it, however it ends; `dpsco.fit.checkpoint.lock` has it. What is deleted is overwritten;
+and goes with it, however it ends (`dpsco.fit.checkpoint.lock`). What is deleted is overwritten;
 what the disk itself keeps of old blocks is beyond this file, so keep it on an encrypted disk if
 that matters.
 """
@@ -23,7 +23,7 @@ from ...data.tables.origin import difference, shareable
 from ...errors import CheckpointError, DpscoError, LedgerError
 from ...files.databases import foreign_part, harden
 from ...privacy.randomness import fresh_name
-from .lock import Hold, check_private, create, in_use, place
+from .lock import FileLock, check_private, create, in_use, place
 from .values import (
     Floats,
     digest_of,
@@ -36,19 +36,19 @@ from .values import (
 )
 
 SCHEMA = "dpsco.fit.checkpoint.checkpoint/3"
-NONE, AWAITED, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
+NONE, PENDING, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _MOST_VECTORS = 32  # of a state: solvers have up to five
 _MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
     "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
     "origin TEXT)",
-    "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, AWAITED or PAID
+    "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, PENDING or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
     "CREATE TABLE secrets (name TEXT PRIMARY KEY, numbers BLOB, digest TEXT)",  # erased with it
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
     "CREATE TABLE vectors (name TEXT PRIMARY KEY, shape TEXT, numbers BLOB)",
-    "CREATE TABLE certificate (record TEXT, ended TEXT, seal TEXT)",  # of a run that is over
+    "CREATE TABLE certificate (record TEXT, ended TEXT, key_digest TEXT)",  # of a run that is over
 )
 _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
@@ -69,16 +69,16 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Completion:
     """What is kept of a run that is over, besides its weights."""
 
     certificate: str
     time: str
-    seal: str | None  # of a root that a seed made; a secure one leaves nothing behind
+    key_digest: str | None  # of a root that a seed made; a secure one leaves nothing behind
 
 
 @dataclass(frozen=True)
-class Glance:
+class Standing:
     """How far the run of a checkpoint is: ``ended`` is a time, or None if it is not over."""
 
     rows: int
@@ -93,7 +93,7 @@ class Store:
         path = path.absolute()  # whatever the folder of the process is later
         self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
         made = create(path)
-        self._hold = Hold(path, patience=_PATIENCE)
+        self._hold = FileLock(path, patience=_PATIENCE)
         try:
             with self._explained():
                 self._database = self._connected(made)
@@ -136,7 +136,7 @@ class Store:
         check_private(self._path)
 
     def begin(self, facts: Facts, secret: bytes, purse: str) -> None:
-        """Write all that a run begins with; ``purse`` is NONE or AWAITED."""
+        """Write all that a run begins with; ``purse`` is NONE or PENDING."""
         with self._transaction() as database:
             for table in _TABLES:
                 database.execute(table)
@@ -203,7 +203,7 @@ class Store:
             "time of change, or choose another checkpoint for a new run."
         )
 
-    def glance(self) -> Glance:
+    def peek(self) -> Standing:
         """Return how far the run is, without a look at its key."""
         self._check_schema()
         (plan,), (round,) = (
@@ -212,7 +212,7 @@ class Store:
         ending = self.ending()
         ended = None if ending is None else ending.time
         try:
-            return Glance(int(parsed(plan)["n"]), int(round), ended)
+            return Standing(int(parsed(plan)["n"]), int(round), ended)
         except (DpscoError, ValueError, TypeError, KeyError):
             raise self.damaged("its plan cannot be read") from None
 
@@ -258,7 +258,7 @@ class Store:
     def purse(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
         (state,) = self._row("SELECT state FROM purse")
-        if state not in (NONE, AWAITED, PAID):
+        if state not in (NONE, PENDING, PAID):
             raise self.damaged("whether it was paid for cannot be read")
         return str(state)
 
@@ -267,15 +267,17 @@ class Store:
         with self._transaction() as database:
             database.execute("UPDATE purse SET state = ?", (PAID,))
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> Completion | None:
         """Return what is kept of a run that is over, besides its weights."""
         with self._explained():
-            found = self._database.execute("SELECT record, ended, seal FROM certificate").fetchone()
+            found = self._database.execute(
+                "SELECT record, ended, key_digest FROM certificate"
+            ).fetchone()
         if found is None:
             return None
         if not all(isinstance(each, str) for each in found[:2]):
             raise self.damaged("its result cannot be read")
-        return Ending(*found)
+        return Completion(*found)
 
     def commit(
         self, round: int, state: Mapping[str, Floats], digest: str, secrets: Mapping[str, Floats]
@@ -304,7 +306,7 @@ class Store:
                     "the run from the file."
                 )
 
-    def finish(self, kept: Mapping[str, Floats], digest: str, ending: Ending) -> None:
+    def finish(self, kept: Mapping[str, Floats], digest: str, ending: Completion) -> None:
         """Put the result in the place of the state; erase the key, and how large the files are."""
         (origin,) = self._row("SELECT origin FROM about")
         with self._transaction() as database:
@@ -315,7 +317,7 @@ class Store:
             database.execute("UPDATE about SET origin = ?", (shareable(origin),))
             database.execute(
                 "INSERT INTO certificate VALUES (?, ?, ?)",
-                (ending.certificate, ending.time, ending.seal),
+                (ending.certificate, ending.time, ending.key_digest),
             )
 
     def remove(self) -> None:

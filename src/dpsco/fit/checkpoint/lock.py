@@ -1,7 +1,7 @@
 """The file of a checkpoint on its disk: made for its owner alone, told from others, held by one.
 
 SQLite locks the file, but on Unix such a lock goes when the process closes the file anywhere, say
-after copying it. So `Hold` takes a second one, of a kind that belongs to an open file and stays
+after copying it. So `FileLock` takes a second one, of a kind that belongs to an open file and stays
 with it, on a byte that SQLite does not use. Linux has such locks; elsewhere SQLite's stands alone.
 """
 
@@ -33,7 +33,7 @@ _held: dict[int, tuple[int, int] | None] = {}  # the file of each descriptor tha
 _guard = threading.RLock()  # an object may be collected, and let go, while it is taken
 
 
-class Hold:
+class FileLock:
     """A file that this object holds, and nobody else, until it lets go or its process ends.
 
     Args:

@@ -14,7 +14,7 @@ from ...data.units import divided
 from ...errors import AssumptionError, DataError, ParameterError
 from ...fit import run as api
 from ...privacy.budget import Budget
-from ...privacy.ledger import Ledger, Purse
+from ...privacy.ledger import BudgetSpender, Ledger
 from ...privacy.odometer.payment import told
 from ...privacy.randomness import Randomness
 from ...problem import Problem
@@ -79,7 +79,7 @@ def run_with_bounds(
     *,
     order: Order = "secret",
     randomness: Randomness | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
 ) -> tuple[Result, Scales]:
     """Carry out a plan on private rows; arguments as in `dpsco.run`.
@@ -115,7 +115,7 @@ def fit_with_private_bounds(
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
     randomness: Randomness | None = None,
-    odometer: Purse | None = None,
+    odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
     count_rows: bool = False,
 ) -> tuple[Result, Scales]:

@@ -21,7 +21,7 @@ from ...privacy import certificate_text as statement
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.accounting.composition import Cost, cost
 from ...privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget
-from ...privacy.ledger import Ledger, Purse
+from ...privacy.ledger import BudgetSpender, Ledger
 from ...privacy.mechanisms.releases import GaussianRelease, Release
 from ...privacy.randomness import Randomness
 from ...problem import Problem
@@ -174,7 +174,7 @@ class JointPlan:
         self,
         *,
         randomness: Randomness | None = None,
-        odometer: Purse | None = None,
+        odometer: BudgetSpender | None = None,
         trusted: Iterable[str] = (),
     ) -> Ledger:
         """Return a ledger that is open for all releases; ``trusted`` adds to what the fit says."""

@@ -33,7 +33,7 @@ _MOST_COMPOSED = 100_000  # Gaussian releases beyond this are merged before the 
 
 
 @dataclass(frozen=True)
-class Opinion:
+class CrossCheck:
     """What the second accountant finds at one delta, beside the first."""
 
     route: str
@@ -77,7 +77,7 @@ class Opinion:
         )
 
 
-def second_opinion(cost: Cost, delta: float) -> Opinion:
+def cross_check(cost: Cost, delta: float) -> CrossCheck:
     """Return the least favourable opinion over all rows of a cost."""
     opinions = [_of_row(row, cost, delta) for row in cost.rows]
     covered = [opinion for opinion in opinions if opinion.route != "none"]
@@ -85,29 +85,29 @@ def second_opinion(cost: Cost, delta: float) -> Opinion:
     return (doubtful or sorted(covered, key=lambda item: -item.first) or opinions)[0]
 
 
-def _of_row(row: RowCost, whole: Cost, delta: float) -> Opinion:
+def _of_row(row: RowCost, whole: Cost, delta: float) -> CrossCheck:
     unit_rows = whole.unit_rows
     own = Cost((row,), unit_rows, whole.alike)
     first = own.epsilon(delta)
     if not row.charges:
-        return Opinion("none", delta, first, math.inf, sharp=False)
+        return CrossCheck("none", delta, first, math.inf, sharp=False)
     if row.mu is not None:
         second = pld.Composed(_gaussian_losses(row, unit_rows)).pld_epsilon(delta)
         if second == math.inf:  # too fine a grid: compose by hand, then ask
             second = pld.Composed(((pld.GaussianLoss(unit_rows * row.mu), 1),)).pld_epsilon(delta)
-        return Opinion("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
+        return CrossCheck("PLD" if second < math.inf else "none", delta, first, second, sharp=True)
     check = _lone_check(row, unit_rows) if own.alike or unit_rows == 1 else None
     if check is not None and own.rho is not None:
         _, second = check.epsilon(delta)
-        return Opinion(INTEGRATION, delta, first, second, sharp=True, rho=(own.rho, check.rho))
+        return CrossCheck(INTEGRATION, delta, first, second, sharp=True, rho=(own.rho, check.rho))
     if own.rho is not None:
         second = pld.Composed(((pld.ZcdpLoss(own.rho), 1),)).rdp_epsilon(delta)
-        return Opinion("RDP", delta, first, second, sharp=False)
+        return CrossCheck("RDP", delta, first, second, sharp=False)
     second = math.inf
     if unit_rows == 1 and all(item.pld is not None for item, _ in row.charges):
         recipes = tuple((item.pld, count) for item, count in row.charges if item.pld is not None)
         second = pld.Composed(recipes).rdp_epsilon(delta)
-    return Opinion("RDP" if second < math.inf else "none", delta, first, second, sharp=False)
+    return CrossCheck("RDP" if second < math.inf else "none", delta, first, second, sharp=False)
 
 
 def _lone_check(row: RowCost, unit_rows: int) -> Check | None:

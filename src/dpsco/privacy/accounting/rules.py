@@ -26,12 +26,12 @@ from ..mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    RandomHitsRelease,
     Release,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from ..summation import rounding_slack
 from . import amplification, gaussian, pld, renyi
@@ -148,7 +148,7 @@ def _stable_gamma(release: StableGammaRelease, adjacency: Adjacency) -> Charge:
     return Charge(rho=e0 * e0 / 2, curve=renyi.pure(e0), pure=e0, pld=pld.PureLoss(e0))
 
 
-def _random_hits(release: RandomHitsRelease, adjacency: Adjacency) -> Charge:
+def _random_hits(release: WithReplacementRelease, adjacency: Adjacency) -> Charge:
     _stable_adjacency(release, adjacency)
     sigma = release.sigma / (1 + _STABLE_SLACK)
     # The lattice moves iterates that differ by SLACK hit: as much as this much more drift does.
@@ -224,7 +224,7 @@ _RULES: dict[type[Release], Callable[[Any, Adjacency], Charge]] = {
     ShuffledRelease: _shuffled,
     StableGaussianRelease: _stable_gaussian,
     StableGammaRelease: _stable_gamma,
-    RandomHitsRelease: _random_hits,
+    WithReplacementRelease: _random_hits,
     ObjectivePerturbationRelease: _objective_perturbation,
 }
 

@@ -58,7 +58,7 @@ class StableGammaRelease(Release):
 
 
 @dataclass(frozen=True)
-class RandomHitsRelease(Release):
+class WithReplacementRelease(Release):
     """The average of ``steps`` SGD iterates, rows drawn i.i.d. and in secret, plus N(0, sigma^2 I).
 
     Given the drawn indices, neighbours move the average of the iterates before each step by at

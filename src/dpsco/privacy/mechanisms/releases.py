@@ -24,9 +24,9 @@ from ..release import Release
 from ..release import store as _store
 from .output_releases import (
     ObjectivePerturbationRelease,
-    RandomHitsRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from .prefix_sum.mechanism import PrefixMechanism
 from .repeated_selection.profile import Runs
@@ -42,7 +42,7 @@ __all__ = [
     "ObjectivePerturbationRelease",
     "PoissonGaussianRelease",
     "PrefixSumRelease",
-    "RandomHitsRelease",
+    "WithReplacementRelease",
     "Release",
     "RepeatedSelectionRelease",
     "SelectionRelease",
@@ -248,7 +248,7 @@ def _walk(item: Any, times: int) -> Iterator[tuple[Release, int]]:
             yield from _walk(part, times)
     else:
         raise ParameterError(
-            f"a release must be a record of dpsco.privacy.mechanisms.releases, got {_validate.shown(item)}."
+            f"a release must be a record of dpsco.privacy, got {_validate.shown(item)}."
         )
 
 
@@ -264,7 +264,7 @@ KINDS: dict[str, type[Release]] = {
         ShuffledRelease,
         StableGaussianRelease,
         StableGammaRelease,
-        RandomHitsRelease,
+        WithReplacementRelease,
         ObjectivePerturbationRelease,
         RepeatedSelectionRelease,
     )

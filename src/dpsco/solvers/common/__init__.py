@@ -1,1 +1,1 @@
-"""What several families share: clips, smoothing, passes over rows, certified minimisation, phases."""
+"""What several families share: clips, smoothing, passes, certified minimisation, phases."""

@@ -1,4 +1,4 @@
-"""How hard to clip gradients by default, from public facts."""
+"""How hard to clip gradients by default, from public task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...losses.vector import VectorLoss
-from ...privacy.budget import Budget
-from ...problem import Facts
+from ...task import Task
 
 Floats = NDArray[np.float64]
 
@@ -26,8 +25,7 @@ def finite(weights: Floats) -> Floats:
 
 
 def gradient_clip(
-    facts: Facts,
-    budget: Budget,
+    task: Task,
     asked: float | None,
     *,
     calibration: str = "tight",
@@ -40,36 +38,36 @@ def gradient_clip(
     a ``prefix`` sum of gradients stays missing in all later rounds, which costs vector losses more.
     """
     if asked is not None or calibration == "paper":
-        return facts.gradient_bound(asked)
-    if prefix and not facts.glm:
+        return task.gradient_bound(asked)
+    if prefix and not task.glm:
         negligible = max(negligible, PREFIX_NEGLIGIBLE)
-    return facts.lipschitz if _calm(facts, budget, negligible) else start_clip(facts)
+    return task.lipschitz if _calm(task, negligible) else start_clip(task)
 
 
-def descent_clip(facts: Facts, budget: Budget, asked: float | None) -> float:
+def descent_clip(task: Task, asked: float | None) -> float:
     """Return the clip of a solver that gets near the minimum: as asked for, or `default_clip`."""
-    return default_clip(facts, budget) if asked is None else facts.gradient_bound(asked)
+    return default_clip(task) if asked is None else task.gradient_bound(asked)
 
 
-def default_clip(facts: Facts, budget: Budget) -> float:
+def default_clip(task: Task) -> float:
     """Return the loss's own bound where its noise hardly matters, else the bound at the start.
 
     The bound at the start cuts only rows that the model predicts worse than it did at the start
     (`Facts.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
     what is minimised, by as little as such rows are few, so it is used where noise costs more.
     """
-    if _calm(facts, budget, NEGLIGIBLE):
-        return facts.lipschitz
-    return cautious_clip(facts, budget)
+    if _calm(task, NEGLIGIBLE):
+        return task.lipschitz
+    return cautious_clip(task)
 
 
-def start_clip(facts: Facts) -> float:
+def start_clip(task: Task) -> float:
     """Return the largest gradient of a row at the start; the loss's own bound if there is none."""
-    start = facts.start_gradient
-    return start if 0.0 < start < math.inf else facts.gradient_bound(None)
+    start = task.start_gradient
+    return start if 0.0 < start < math.inf else task.gradient_bound(None)
 
 
-def cautious_clip(facts: Facts, budget: Budget) -> float:
+def cautious_clip(task: Task) -> float:
     """Return the bound at the start, or less for many classes: that of a row that is half right.
 
     A row of two classes starts half right. One of ten starts nearly all wrong, with a gradient that
@@ -77,27 +75,27 @@ def cautious_clip(facts: Facts, budget: Budget) -> float:
     wrong. Where noise outweighs the whole loss, rows hardly leave the start and the clip is little
     more than a unit: it falls with the root of that ratio, down to rows a quarter wrong.
     """
-    start, loss = start_clip(facts), facts.problem.loss
+    start, loss = start_clip(task), task.problem.loss
     if not isinstance(loss, VectorLoss) or not math.isfinite(loss.settled(0.5)):
         return start
-    half = min(start, facts.feature * loss.settled(0.5))
-    wrong = max(LEAST_WRONG, 0.5 / math.sqrt(max(1.0, _strain(facts, budget, half))))
-    return min(start, facts.feature * loss.settled(wrong))
+    half = min(start, task.feature_bound * loss.settled(0.5))
+    wrong = max(LEAST_WRONG, 0.5 / math.sqrt(max(1.0, _strain(task, half))))
+    return min(start, task.feature_bound * loss.settled(wrong))
 
 
-def _calm(facts: Facts, budget: Budget, negligible: float) -> bool:
+def _calm(task: Task, negligible: float) -> bool:
     """Return whether the loss has a bound of its own whose noise costs no more than so much."""
-    whole = facts.lipschitz
-    known = math.isfinite(whole) and facts.start_gradient > 0.0
-    return known and _strain(facts, budget, whole) <= negligible
+    whole = task.lipschitz
+    known = math.isfinite(whole) and task.start_gradient > 0.0
+    return known and _strain(task, whole) <= negligible
 
 
-def _strain(facts: Facts, budget: Budget, bound: float) -> float:
+def _strain(task: Task, bound: float) -> float:
     """Return the cost of the noise that such a bound asks for, in units of the loss at the start.
 
     Distance times the noise of a single release that spends the whole budget.
     """
-    reach = budget.adjacency.sensitivity(bound) / (facts.n * budget.mu_per_row())
-    noise = facts.distance * reach * math.sqrt(facts.size)
-    zero = facts.constants.value_at_zero
+    reach = task.budget.adjacency.sensitivity(bound) / (task.n * task.budget.mu_per_row())
+    noise = task.initial_distance * reach * math.sqrt(task.n_weights)
+    zero = task.constants.value_at_zero
     return noise / zero if zero > 0.0 else math.inf

@@ -21,8 +21,7 @@ from ...geometry.domains import Domain, LpBall, WholeSpace
 from ...kernels import compiler
 from ...kernels.sgd import sgd_pass
 from ...losses.base import MarginLoss
-from ...privacy.budget import Budget
-from ...problem import Facts
+from ...task import Task
 from .. import needs
 
 Floats = NDArray[np.float64]
@@ -31,13 +30,13 @@ Indices = NDArray[np.int64]
 _STABLE = (needs.GLM, needs.CONVEX, needs.EUCLIDEAN)
 
 
-def require_stable(solver: str, facts: Facts, budget: Budget) -> None:
+def require_stable(solver: str, task: Task) -> None:
     """Refuse what no stability theorem covers, wherever the plan comes from.
 
     Plans are asked for a solver's needs when they are made, but a file may hold any problem: with a
     loss that is not convex, or rows of another norm, steps would drive neighbours apart unnoticed.
     """
-    reasons = [reason for need in _STABLE if (reason := need.unmet(facts, budget))]
+    reasons = [reason for need in _STABLE if (reason := need.unmet(task))]
     if reasons:
         raise AssumptionError(
             f"{solver} does not apply: {'; '.join(reasons)}. Make the plan with dpsco.plan(...), "
@@ -45,14 +44,14 @@ def require_stable(solver: str, facts: Facts, budget: Budget) -> None:
         )
 
 
-def smoothness_beyond(facts: Facts, loss: Any) -> float:
+def smoothness_beyond(task: Task, loss: Any) -> float:
     """Return the loss's smoothness over the domain and 1e-9 beyond it, where rounded margins lie.
 
     A kink that the domain misses by rounding alone is met: 49 (1/49) is less than 1 in float64.
     """
     return float(
         loss.constants(
-            feature=facts.feature, label=facts.label, radius=facts.reach * (1 + 1e-9)
+            feature=task.feature_bound, label=task.label_bound, radius=task.max_norm * (1 + 1e-9)
         ).smoothness
     )
 
@@ -146,6 +145,6 @@ class Pass:
         return last, total
 
     def _twin_seconds(self, source: Source, steps: int) -> float:
-        """Return about how long the pass takes without compilation, from public facts."""
+        """Return about how long the pass takes without compilation, from public task."""
         bisection = self.loss.kernel().smoothing > 0.0
         return self.passes * steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))

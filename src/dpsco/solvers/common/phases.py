@@ -22,10 +22,9 @@ from ...losses.base import Hoelder, MarginLoss
 from ...losses.smoothing import Smoothed
 from ...privacy.accounting import stability
 from ...privacy.accounting.calibration import calibrate
-from ...privacy.budget import Budget
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import StableGaussianRelease
-from ...problem import Facts
+from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
 from .glm_objective import SLOPE_ERROR, steepness
 from .passes import Pass, require_stable, smoothness_beyond
@@ -73,7 +72,7 @@ VARIANTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only. Sensitivities follow from it."""
+    """All that a run needs, from public task only. Sensitivities follow from it."""
 
     clip: float  # l2 bound on a row's gradient, enforced
     sizes: tuple[int, ...]  # rows of each phase, one phase after the other from row 0
@@ -94,7 +93,7 @@ class Plan(BasePlan):
     @cached_property
     def loss(self) -> MarginLoss:
         """The loss that is stepped on."""
-        return stepped(self.facts, self.smoothing)
+        return stepped(self.task, self.smoothing)
 
     @cached_property
     def rows(self) -> tuple[tuple[int, int], ...]:
@@ -108,7 +107,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
         """Return the noisy averages, one a phase, on rows of their own."""
-        require_stable(self.solver, self.facts, self.budget)
+        require_stable(self.solver, self.task)
         adjacency, theorem = self.budget.adjacency.value, VARIANTS[self.solver].theorem
         return tuple(
             StableGaussianRelease(sensitivity, sigma, adjacency, theorem, rows=rows)
@@ -125,10 +124,10 @@ class Plan(BasePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, the clip, and the step size."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         smooth = "steps on a row are non-expansive: step * smoothness <= 2, checked"
         checked = (smooth,) if math.isfinite(_smoothness(self)) else ()
-        size = _home(self.facts).reach(self.facts.size)
+        size = _home(self.task).reach(self.task.n_weights)
         within = f"weights have l2 norm at most {size:g}, by projection"
         return (*self.problem.bounds.enforced, *query.enforced, *checked, within)
 
@@ -144,15 +143,15 @@ class Plan(BasePlan):
     def risk(self) -> float:
         """The bound of the header at this plan's step."""
         share = VARIANTS[self.solver].share
-        return bound(self.facts, self.budget, self.clip, self.dimension, share, 4 * self.steps[0])
+        return bound(self.task, self.clip, self.dimension, share, 4 * self.steps[0])
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Step through each phase from the last noisy average; the rows leave through those alone."""
     both = VARIANTS[plan.solver].output == "average_both"
-    home = _home(plan.facts)
-    one_pass = Pass(plan.loss, home, plan.clip, ridge=plan.facts.ridge)
-    weights = plan.facts.start
+    home = _home(plan.task)
+    one_pass = Pass(plan.loss, home, plan.clip, ridge=plan.task.ridge)
+    weights = plan.task.start
     for k, release in enumerate(plan.releases()):
         start, stop = release.rows
         last, total = one_pass.run(source, weights, plan.steps[k], start=start, stop=stop)
@@ -167,15 +166,15 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
 
 def _moves(plan: Plan, k: int) -> tuple[float, float]:
     """Return how far neighbours move the average of phase k: exactly computed, and by rounding."""
-    facts, step, adjacency = plan.facts, plan.steps[k], plan.budget.adjacency
+    task, step, adjacency = plan.task, plan.steps[k], plan.budget.adjacency
     # Every vector met: weights, a step of at most step * clip (64 of them outweigh a slope that is
     # found by bisection only), and labels, whose rounding counts as the margin's does.
-    radius = _home(facts).reach(facts.size)
-    radius += facts.label / facts.feature + 64 * step * plan.clip
-    slack = 2 * stability.rounding(plan.sizes[k], facts.columns, radius)
-    slack += 2 * plan.sizes[k] * _blur(facts.problem.domain) * radius
+    radius = _home(task).reach(task.n_weights)
+    radius += task.label_bound / task.feature_bound + 64 * step * plan.clip
+    slack = 2 * stability.rounding(plan.sizes[k], task.columns, radius)
+    slack += 2 * plan.sizes[k] * _blur(task.problem.domain) * radius
     # A slope found by bisection is off by a share of the loss's own bound, however small the clip.
-    steep = steepness(plan.loss, feature=facts.feature, label=facts.label)
+    steep = steepness(plan.loss, feature=task.feature_bound, label=task.label_bound)
     slack += 2 * plan.sizes[k] * step * SLOPE_ERROR * steep
     if math.isfinite(smoothness := _smoothness(plan)):
         moved = stability.phase_sensitivity(
@@ -187,10 +186,10 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
             output=VARIANTS[plan.solver].output,
         )
         return moved, slack
-    view = _rough(facts)
-    longer = step / max(1 - step * facts.ridge, 1e-9)  # a ridge that is too strong is refused below
+    view = _rough(task)
+    longer = step / max(1 - step * task.ridge, 1e-9)  # a ridge that is too strong is refused below
     drift = stability.expansion(view.alpha, view.constant, longer, clip=plan.clip)
-    off = stability.rounding_drift(longer, gradient=plan.clip, d=facts.columns, radius=radius)
+    off = stability.rounding_drift(longer, gradient=plan.clip, d=task.columns, radius=radius)
     moved = stability.sgd_sensitivity(
         n=plan.sizes[k],
         passes=1,
@@ -198,7 +197,7 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
         gradient=plan.clip,
         drift=math.hypot(drift, off),
         adjacency=adjacency,
-        ridge=facts.ridge,
+        ridge=task.ridge,
         output="last" if VARIANTS[plan.solver].output == "average_both" else "average",
     )
     return moved, slack
@@ -206,18 +205,18 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
 
 def _smoothness(plan: Plan) -> float:
     """Return the smoothness of what is stepped on, the ridge included; infinite if it has none."""
-    return smoothness_beyond(plan.facts, plan.loss) + plan.facts.ridge
+    return smoothness_beyond(plan.task, plan.loss) + plan.task.ridge
 
 
-def _home(facts: Facts) -> Domain:
+def _home(task: Task) -> Domain:
     """Return the domain that every step is projected onto: a wide ball for free weights."""
-    domain = facts.problem.domain
-    return domain if domain.bounded else L2Ball(_ROOM * facts.distance)
+    domain = task.problem.domain
+    return domain if domain.bounded else L2Ball(_ROOM * task.initial_distance)
 
 
-def _rough(facts: Facts) -> Hoelder:
+def _rough(task: Task) -> Hoelder:
     """Return the smoothest known view of a loss that is not smooth."""
-    return max(facts.hoelder, key=lambda view: view.alpha)
+    return max(task.hoelder, key=lambda view: view.alpha)
 
 
 def _blur(domain: Domain) -> float:
@@ -228,13 +227,13 @@ def _blur(domain: Domain) -> float:
     return 0.0 if exact else _BLUR
 
 
-def stepped(facts: Facts, smoothing: float) -> MarginLoss:
+def stepped(task: Task, smoothing: float) -> MarginLoss:
     """Return the loss itself, or its Moreau envelope."""
-    loss = facts.problem.loss
+    loss = task.problem.loss
     assert isinstance(loss, MarginLoss)  # needs.GLM
     if smoothing == 0.0:
         return loss
-    return Smoothed(loss, smoothing, None if loss.labels == "sign" else facts.label)
+    return Smoothed(loss, smoothing, None if loss.labels == "sign" else task.label_bound)
 
 
 # -- schedules -------------------------------------------------------------------------------------
@@ -262,22 +261,20 @@ def check_phases(sizes: tuple[int, ...], n: int) -> None:
         )
 
 
-def bound(
-    facts: Facts, budget: Budget, clip: float, dimension: int, share: float, step: float
-) -> float:
+def bound(task: Task, clip: float, dimension: int, share: float, step: float) -> float:
     """Return the header's bound on the excess risk at eta = ``step``."""
-    z = budget.adjacency.sensitivity(1.0) / budget.mu_per_row()
-    whole = clip + facts.ridge * facts.distance  # the penalty's gradient has no noise
-    noise = 4 * dimension * (z * clip) ** 2 / facts.n
-    return 4 * facts.distance**2 / (step * facts.n) + step * (share * whole**2 + noise)
+    z = task.budget.adjacency.sensitivity(1.0) / task.budget.mu_per_row()
+    whole = clip + task.ridge * task.initial_distance  # the penalty's gradient has no noise
+    noise = 4 * dimension * (z * clip) ** 2 / task.n
+    return 4 * task.initial_distance**2 / (step * task.n) + step * (share * whole**2 + noise)
 
 
-def best_step(facts: Facts, budget: Budget, clip: float, dimension: int, share: float) -> float:
+def best_step(task: Task, clip: float, dimension: int, share: float) -> float:
     """Return the eta of the least `bound`."""
-    z = budget.adjacency.sensitivity(1.0) / budget.mu_per_row()
-    whole = clip + facts.ridge * facts.distance
-    slow = math.hypot(math.sqrt(share * facts.n) * whole, 2 * math.sqrt(dimension) * z * clip)
-    return 2 * facts.distance / slow
+    z = task.budget.adjacency.sensitivity(1.0) / task.budget.mu_per_row()
+    whole = clip + task.ridge * task.initial_distance
+    slow = math.hypot(math.sqrt(share * task.n) * whole, 2 * math.sqrt(dimension) * z * clip)
+    return 2 * task.initial_distance / slow
 
 
 def with_noise(draft: Plan, published: float | None = None) -> Plan:

@@ -13,77 +13,81 @@ from numpy.typing import ArrayLike
 
 from ...kernels.slope import Slope, smoothed_slope
 from ...losses.base import Floats, MarginLoss
-from ...losses.quantile import BlurredPinball, Pinball
+from ...losses.quantile import Pinball, RoundedPinball
 from ...losses.smoothing import Smoothed
-from ...problem import Facts, Loss
+from ...problem import Loss
+from ...task import Task
 
-BLUR = 0.2  # of the labels' scale: over how much of it a kink is rounded off
+SMOOTHED_SHARE = 0.2  # of the labels' scale: over how much of it a kink is rounded off
 _FARTHEST_SLOPE = 64.0
 TOUCHED = 0.25  # of the most that an envelope can cost: only rows near the kink pay
 
 
-def kinked(facts: Facts) -> bool:
+def nonsmooth(task: Task) -> bool:
     """Return whether the loss is a convex margin loss with bounded slopes that jump.
 
     Bounded on the whole line, not only over the domain: envelopes look beyond it.
     """
-    loss = facts.problem.loss
-    if not isinstance(loss, MarginLoss) or not facts.constants.convex:
+    loss = task.problem.loss
+    if not isinstance(loss, MarginLoss) or not task.constants.convex:
         return False
-    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
-    return bounded and not math.isfinite(facts.smoothness)
+    bounded = math.isfinite(loss.slope_bound(task.label_bound, math.inf))
+    return bounded and not math.isfinite(task.smoothness)
 
 
-def blurred(facts: Facts) -> float:
+def moreau_smoothing(task: Task) -> float:
     """Return the smoothing that rounds a kink off over a fifth of the labels' scale, else 0."""
-    if not kinked(facts):
+    if not nonsmooth(task):
         return 0.0
-    return facts.lipschitz / facts.feature / (BLUR * facts.margin_scale)
+    return task.lipschitz / task.feature_bound / (SMOOTHED_SHARE * task.margin_scale)
 
 
-def walkable(facts: Facts, steps: float) -> float:
+def smoothing_for_steps(task: Task, steps: float) -> float:
     """Return a smoothing for descent that counts as so many plain steps; 0 without a kink.
 
     The envelope costs at most L0^2/(2 b), descent leaves R^2 b X^2/(2 steps): they are equal at
     b = L0 sqrt(steps)/(R X). No kink is sharper than a fifth of the labels' scale at first.
     """
-    if not kinked(facts):
+    if not nonsmooth(task):
         return 0.0
-    slope = facts.lipschitz / facts.feature
-    return min(blurred(facts), slope * math.sqrt(steps) / (facts.distance * facts.feature))
+    slope = task.lipschitz / task.feature_bound
+    return min(
+        moreau_smoothing(task),
+        slope * math.sqrt(steps) / (task.initial_distance * task.feature_bound),
+    )
 
 
-def sharpest(facts: Facts, rounds: int, noise: float) -> float:
+def final_smoothing(task: Task, rounds: int, noise: float) -> float:
     """Return the smoothing worth ending with where noise costs so much risk; 0 without a kink.
 
     The envelope costs at most L0^2/(2 b), a part of it in practice, which is to be no more than the
     noise. Accelerated descent leaves 2 b X^2 R^2/T^2 after T rounds: beyond b = L0 T/(2 R X) that
     is more than the envelope costs.
     """
-    if not kinked(facts):
+    if not nonsmooth(task):
         return 0.0
-    slope = facts.lipschitz / facts.feature
-    followed = slope * rounds / (2.0 * facts.distance * facts.feature)
+    slope = task.lipschitz / task.feature_bound
+    followed = slope * rounds / (2.0 * task.initial_distance * task.feature_bound)
     return min(TOUCHED * slope * slope / (2.0 * noise), followed)
 
 
-def descended(facts: Facts, smoothing: float) -> Loss:
+def surrogate_loss(task: Task, smoothing: float) -> Loss:
     """Return the loss that noisy steps descend: the problem's, or a smooth one close to it.
 
     As `smoothed`, but a quantile's corner is rounded off evenly, which keeps the quantile.
     """
-    loss = facts.problem.loss
+    loss = task.problem.loss
     if smoothing > 0.0 and type(loss) is Pinball:
-        return BlurredPinball(loss.quantile, smoothing)
-    return smoothed(facts, smoothing)
+        return RoundedPinball(loss.quantile, smoothing)
+    return smoothed(task, smoothing)
 
 
-def smoothed(facts: Facts, smoothing: float) -> Loss:
+def smoothed(task: Task, smoothing: float) -> Loss:
     """Return the problem's loss, or its Moreau envelope if ``smoothing`` is positive."""
-    loss = facts.problem.loss
+    loss = task.problem.loss
     if smoothing == 0.0 or not isinstance(loss, MarginLoss):
         return loss
-    return Smoothed(loss, smoothing, None if loss.labels == "sign" else facts.label)
+    return Smoothed(loss, smoothing, None if loss.labels == "sign" else task.label_bound)
 
 
 @dataclass(frozen=True)
@@ -111,20 +115,20 @@ class CutEnvelope:
         return self.slopes.bound
 
 
-def cut_envelope(facts: Facts, smoothing: float) -> MarginLoss | CutEnvelope:
+def cut_envelope(task: Task, smoothing: float) -> MarginLoss | CutEnvelope:
     """Return the envelope of a convex margin loss, of bounded slope or not.
 
     Slopes without a bound on the whole line are cut at their bound over the domain, beyond which
     weights never are; without one, at `_FARTHEST_SLOPE` times that near the start.
     """
-    loss = facts.problem.loss
+    loss = task.problem.loss
     assert isinstance(loss, MarginLoss)
-    if math.isfinite(loss.slope_bound(facts.label, math.inf)):
-        found = smoothed(facts, smoothing)
+    if math.isfinite(loss.slope_bound(task.label_bound, math.inf)):
+        found = smoothed(task, smoothing)
         assert isinstance(found, MarginLoss)
         return found
-    bound = facts.lipschitz
+    bound = task.lipschitz
     if not math.isfinite(bound):
-        bound = _FARTHEST_SLOPE * facts.gradient_bound(None)
-    slopes = replace(loss.kernel(), smoothing=smoothing, bound=bound / facts.feature)
+        bound = _FARTHEST_SLOPE * task.gradient_bound(None)
+    slopes = replace(loss.kernel(), smoothing=smoothing, bound=bound / task.feature_bound)
     return CutEnvelope(slopes, loss.labels, loss.name)

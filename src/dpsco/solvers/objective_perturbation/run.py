@@ -6,8 +6,8 @@ objective), the minimiser is certified, and constraints cost no privacy.
 Paper      Su, Zhao, Wang 2023 (arXiv:2303.18047), Alg 1, 2, 5 and Thm 1-4, with corrected rules for
            the ridge; Redberg, Koskela, Wang 2023 (arXiv:2401.00583) for the privacy profile.
 Guarantee  (epsilon, delta) of the loss c + m^2/2 + m |u|, c = k log(1 + beta/Lam), m = Delta/sigma,
-           plus the output noise; see `dpsco.privacy.mechanisms.objective_perturbation.loss`. Exact Gaussian mechanism where
-           rows enter linearly (constant Hessian).
+           plus the output noise; see `dpsco.privacy.mechanisms.objective_perturbation`. Exact
+           Gaussian mechanism where rows enter linearly (constant Hessian).
 Rate       E excess <= reg R^2/2 + sigma^2 d/(reg n^2) + L R/sqrt(n), d replaced by (G_C/R)^2 on
            bounded sets; reg = sigma sqrt(d)/(n R) balances the first two.
 Needs      convex; loss of one margin (one with a kink is replaced by its Moreau envelope), softmax,
@@ -29,10 +29,10 @@ from ...data.queries import ClippedGradient
 from ...data.source import Source
 from ...losses.base import MarginLoss
 from ...privacy.accounting.calibration import gaussian_sigma
-from ...privacy.budget import GDP, Budget
+from ...privacy.budget import GDP
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import GaussianRelease, ObjectivePerturbationRelease
-from ...problem import Facts, Problem
+from ...task import Task
 from .. import needs
 from ..base import BasePlan, Floats, Progress, Round, Solver
 from ..common.glm_objective import GlmObjective, Tilted, VectorObjective
@@ -45,7 +45,7 @@ PLAIN, STRONG = "approx_objective_perturbation", "approx_objective_perturbation_
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     ridge: float  # added to the mean loss as ridge/2 ||w - centre||^2, beside the penalty
     clip: float  # L: l2 bound on a row's gradient (of the row itself for constant_hessian)
@@ -57,8 +57,8 @@ class Plan(BasePlan):
     @property
     def shape(self) -> schedules.Shape:
         """The bounds on a row, from the problem and what a run enforces, not from a file."""
-        clip = self.clip if self.facts.glm else None
-        found = schedules.shape(self.facts, clip, self.budget, self.smoothing)
+        clip = self.clip if self.task.glm else None
+        found = schedules.shape(self.task, clip, self.budget, self.smoothing)
         # Clips are enforced but for softmax, whose bound is its own.
         return found if found.kind == "subspace" else dataclasses.replace(found, bound=self.clip)
 
@@ -76,7 +76,7 @@ class Plan(BasePlan):
         """Return the one release."""
         if self.structure == "constant_hessian":
             return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n)),)
-        total = self.ridge + self.facts.ridge
+        total = self.ridge + self.task.ridge
         return (
             self.shape.release(
                 n=self.n,
@@ -106,8 +106,8 @@ class Plan(BasePlan):
         """The Newton rounds at whose ends the certificate is looked at."""
         if self.structure == "constant_hessian":
             return ()
-        ridge = self.ridge + self.facts.ridge
-        return (effort(self.facts.size, (self.curvature + ridge) / ridge).rounds,)
+        ridge = self.ridge + self.task.ridge
+        return (effort(self.task.n_weights, (self.curvature + ridge) / ridge).rounds,)
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -118,17 +118,13 @@ class Plan(BasePlan):
     @property
     def risk(self) -> float:
         """The header's bound with this plan's noise."""
-        return schedules.excess(self.facts, sigma=self.sigma, bound=self.clip)
+        return schedules.excess(self.task, sigma=self.sigma, bound=self.clip)
 
 
 def _plan(
     key: str,
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     ridge: float | str | None = None,
     c_frac: float | None = None,
     clip: float | None = None,
@@ -149,24 +145,27 @@ def _plan(
         distance: the certified distance of the minimiser, if other than the default.
         smoothing: of the Moreau envelope that replaces a loss with a kink.
     """
-    facts = problem.facts(n, d)
-    smooth = schedules.given_smoothing(facts, budget, smoothing)
-    common: dict[str, Any] = {"solver": key, "problem": problem, "n": n, "d": d, "budget": budget}
-    common["calibration"] = calibration
-    if calibration == "paper" and clip is None and facts.glm:
-        clip = facts.gradient_bound(None)  # the published constants speak of the loss's own bound
-    shape = schedules.shape(facts, clip, budget, smooth)
+    smooth = schedules.given_smoothing(task, smoothing)
+    common: dict[str, Any] = {
+        "solver": key,
+        "problem": task.problem,
+        "n": task.n,
+        "d": task.d,
+        "budget": task.budget,
+    }
+    common["calibration"] = task.calibration
+    if task.calibration == "paper" and clip is None and task.glm:
+        clip = task.gradient_bound(None)  # the published constants speak of the loss's own bound
+    shape = schedules.shape(task, clip, task.budget, smooth)
     common["smoothing"] = smooth
     common["clip"] = shape.bound
     if shape.kind == "constant_hessian":
-        schedules.refuse_paper(calibration, facts)
-        sigma = gaussian_sigma(budget, bound=shape.bound, rows=(0, n))
+        schedules.refuse_paper(task.calibration, task)
+        sigma = gaussian_sigma(task.budget, bound=shape.bound, rows=(0, task.n))
         added = schedules.given_ridge(ridge)
         return Plan(**common, ridge=added, sigma=sigma, distance=0.0, output_sigma=0.0)
-    make = schedules.paper if calibration == "paper" else schedules.tight
-    found = make(
-        facts, budget, shape, ridge=ridge, c_frac=c_frac, distance=distance, strong=key == STRONG
-    )
+    make = schedules.paper if task.calibration == "paper" else schedules.tight
+    found = make(task, shape, ridge=ridge, c_frac=c_frac, distance=distance, strong=key == STRONG)
     return Plan(
         **common,
         ridge=found.ridge,
@@ -178,7 +177,7 @@ def _plan(
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Minimise the tilted objective, or answer from the noisy sum of the rows."""
-    facts, domain = plan.facts, plan.problem.domain
+    task, domain = plan.task, plan.problem.domain
     if plan.structure == "constant_hessian":
         weights = _from_sum(plan, source, ledger)
     else:
@@ -190,12 +189,12 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
             return minimise(
                 objective,
                 domain=domain,
-                start=facts.start,
+                start=task.start,
                 distance=plan.distance,
-                spread=facts.distance,
+                spread=task.initial_distance,
             )
 
-        weights = ledger.perturbed_minimiser(certified, facts.size, release)
+        weights = ledger.perturbed_minimiser(certified, task.n_weights, release)
     progress(1, 1)
     return domain.project(weights)
 
@@ -205,60 +204,60 @@ def _from_sum(plan: Plan, source: Source, ledger: Ledger) -> Floats:
 
     The gradient at weights 0 is minus the row. All terms are round, so projecting is minimising.
     """
-    facts = plan.facts
-    query = ClippedGradient(plan.problem.loss, np.zeros(facts.size), plan.clip)
+    task = plan.task
+    query = ClippedGradient(plan.problem.loss, np.zeros(task.n_weights), plan.clip)
     exact = source.sum(query)
     total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=(0, plan.n))
-    pulled = plan.ridge * facts.start - total / plan.n
-    return np.asarray(pulled / (1.0 + plan.ridge + facts.ridge))
+    pulled = plan.ridge * task.start - total / plan.n
+    return np.asarray(pulled / (1.0 + plan.ridge + task.ridge))
 
 
 def _objective(plan: Plan, source: Source, linear: Floats) -> Tilted:
     """Return the mean loss with tilt and ridge; the penalty's ridge is about the origin."""
-    facts, loss = plan.facts, smoothed(plan.facts, plan.smoothing)
-    total = plan.ridge + facts.ridge
+    task, loss = plan.task, smoothed(plan.task, plan.smoothing)
+    total = plan.ridge + task.ridge
     terms: dict[str, Any] = {
         "clip": plan.clip,
         "curvature": plan.curvature,
         "linear": linear,
         "ridge": total,
-        "centre": facts.start * (plan.ridge / total),
+        "centre": task.start * (plan.ridge / total),
     }
     if isinstance(loss, MarginLoss):
         return GlmObjective(source, loss, **terms, steepness=plan.shape.steepness)
     return VectorObjective(source, loss, **terms, classes=plan.shape.scores)
 
 
-def risk(facts: Facts, budget: Budget) -> float:
+def risk(task: Task) -> float:
     """Return the predicted excess risk: the header's bound with about the calibrated noise."""
-    shape = schedules.shape(facts, facts.start_gradient if facts.glm else None, budget)
-    sigma = schedules.rough_sigma(budget, shape)
-    return schedules.excess(facts, sigma=sigma, bound=shape.bound)
+    shape = schedules.shape(task, task.start_gradient if task.glm else None, task.budget)
+    sigma = schedules.rough_sigma(task.budget, shape)
+    return schedules.excess(task, sigma=sigma, bound=shape.bound)
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    linear = schedules.kind(facts) == "constant_hessian"
-    return float(facts.n) * (1.0 if linear else 33.0 + 6.0 * facts.size / 10)
+def _gradients(task: Task) -> float:
+    linear = schedules.kind(task) == "constant_hessian"
+    return float(task.n) * (1.0 if linear else 33.0 + 6.0 * task.n_weights / 10)
 
 
-def _structured(facts: Facts, budget: Budget) -> str:
-    if schedules.kind(facts):
+def _structured(task: Task) -> str:
+    if schedules.kind(task):
         return ""
     return (
         f"it must know where a row's gradients point, and nothing is known of those of "
-        f"{facts.problem.loss.name}: use a loss of one margin, losses.Softmax or "
+        f"{task.problem.loss.name}: use a loss of one margin, losses.Softmax or "
         "losses.SquaredDistance"
     )
 
 
-def _payable(facts: Facts, budget: Budget) -> str:
-    if not isinstance(budget, GDP) or schedules.kind(facts) == "constant_hessian":
+def _payable(task: Task) -> str:
+    if not isinstance(task.budget, GDP) or schedules.kind(task) == "constant_hessian":
         return ""
     return "no bound on its privacy in terms of GDP is known: use ApproxDP, or ZCDP"
 
 
-def _modulus(facts: Facts, budget: Budget) -> str:
-    if facts.ridge > 0.0 or schedules.kind(facts) == "constant_hessian":
+def _modulus(task: Task) -> str:
+    if task.ridge > 0.0 or schedules.kind(task) == "constant_hessian":
         return ""
     return (
         "strong convexity must be public, not the rows': give penalty=losses.L2Penalty(strength), "

@@ -1,4 +1,4 @@
-"""Ridge, noise and certificate of objective perturbation, from public facts.
+"""Ridge, noise and certificate of objective perturbation, from public task.
 
 The ridge r trades bias for noise. In a direction of curvature h where the solution has the size w
 and the tilt of the mean loss the deviation s, the excess is h (r^2 w^2 + s^2)/(2 (h + r)^2): least
@@ -22,11 +22,11 @@ from ...losses.vector import Softmax, SquaredDistance
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import ZCDP, ApproxDP, Budget
 from ...privacy.mechanisms.releases import ObjectivePerturbationRelease
-from ...problem import Facts
+from ...task import Task
 from ..common.clips import default_clip, start_clip
 from ..common.glm_objective import gradient_rounding, steepness
 from ..common.minimise import certified_error
-from ..common.smoothing import blurred, kinked, smoothed
+from ..common.smoothing import moreau_smoothing, nonsmooth, smoothed
 
 SHARE = 0.2  # of epsilon for the change of volume, at most, by default
 BALANCE = 0.5  # of the ridge at which the worst direction balances: other directions want less
@@ -78,9 +78,9 @@ class Noise:
     output_sigma: float
 
 
-def kind(facts: Facts) -> str:
+def kind(task: Task) -> str:
     """Return the structure of the loss, an empty text if nothing is known."""
-    loss = facts.problem.loss
+    loss = task.problem.loss
     if isinstance(loss, MarginLoss):
         return "glm"
     if isinstance(loss, SquaredDistance):
@@ -88,65 +88,66 @@ def kind(facts: Facts) -> str:
     return "subspace" if isinstance(loss, Softmax) else ""
 
 
-def smoothing(facts: Facts, budget: Budget) -> float:
+def smoothing(task: Task) -> float:
     """Return the smoothing of the Moreau envelope of a loss with a kink; 0 for every other loss.
 
     The envelope costs at most L0^2/(2 b), and needs a ridge of about b X^2/(0.2 epsilon n), which
     costs at most half of that times r^2. They are equal at b = L0 sqrt(0.2 epsilon n)/(r X), here
-    with r = 10 R; and a kink is blurred over no more than a fifth of the labels' scale.
+    with r = 10 R; and a kink is moreau_smoothing over no more than a fifth of the labels' scale.
     """
-    blur = blurred(facts)
-    share = SHARE * amount(budget) * facts.n
-    return max(blur, math.sqrt(share) / (10 * facts.distance) * facts.lipschitz) if blur else 0.0
+    blur = moreau_smoothing(task)
+    share = SHARE * amount(task.budget) * task.n
+    return (
+        max(blur, math.sqrt(share) / (10 * task.initial_distance) * task.lipschitz) if blur else 0.0
+    )
 
 
-def given_smoothing(facts: Facts, budget: Budget, asked: float | None) -> float:
+def given_smoothing(task: Task, asked: float | None) -> float:
     """Return a smoothing that was asked for, or the default; refuse it where there is no kink."""
-    if asked is None or not kinked(facts):
+    if asked is None or not nonsmooth(task):
         if asked:
             raise ParameterError(f"smoothing is for losses with a kink; got {asked!r}.")
-        return smoothing(facts, budget)
+        return smoothing(task)
     return _validate.positive("smoothing", asked)
 
 
-def shape(facts: Facts, clip: float | None, budget: Budget, smooth: float = 0.0) -> Shape:
+def shape(task: Task, clip: float | None, budget: Budget, smooth: float = 0.0) -> Shape:
     """Return the bounds on a row.
 
     A margin loss may be replaced outside the domain by its tangents, so its constants over the
     domain do; where noise matters, slopes are clipped at what they can be at the start. Of softmax
     no such extension is known: its constants on the whole space are taken.
     """
-    loss, found = facts.problem.loss, kind(facts)
+    loss, found = task.problem.loss, kind(task)
     if isinstance(loss, MarginLoss):
-        bound = facts.lipschitz
+        bound = task.lipschitz
         if clip is not None:
             bound = min(bound, _validate.positive("clip", clip))
-        elif math.isfinite(loss.slope_bound(facts.label, math.inf)):
-            bound = default_clip(facts, budget)
+        elif math.isfinite(loss.slope_bound(task.label_bound, math.inf)):
+            bound = default_clip(task)
         else:
-            bound = start_clip(facts)
-        bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
-        replaced = smoothed(facts, smooth)
+            bound = start_clip(task)
+        bend = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
+        replaced = smoothed(task, smooth)
         assert isinstance(replaced, MarginLoss)
-        steep = steepness(replaced, feature=facts.feature, label=facts.label)
+        steep = steepness(replaced, feature=task.feature_bound, label=task.label_bound)
         return Shape("glm", bound, bend * _UP, 1, None, steep)
     if clip is not None:
         raise ParameterError(
             f"clip works for losses of one margin only: clipping the vector gradients of "
             f"{loss.name} would break their convexity. Leave it out; its gradients are bounded."
         )
-    constants = loss.constants(feature=facts.feature, label=facts.label)
+    constants = loss.constants(feature=task.feature_bound, label=task.label_bound)
     if found == "constant_hessian":
-        return Shape(found, facts.feature, constants.smoothness, facts.size, None)
+        return Shape(found, task.feature_bound, constants.smoothness, task.n_weights, None)
     about = loss.structure
-    span, rank = min(about.zero_out, facts.size), min(about.rank, facts.size)
+    span, rank = min(about.zero_out, task.n_weights), min(about.rank, task.n_weights)
     bound, bend = constants.lipschitz * _UP, constants.smoothness * _UP
-    return Shape(found, bound, bend, rank, span, scores=facts.size // facts.columns)
+    return Shape(found, bound, bend, rank, span, scores=task.n_weights // task.columns)
 
 
 def tight(
-    facts: Facts,
-    budget: Budget,
+    task: Task,
     shape: Shape,
     *,
     ridge: float | str | None,
@@ -157,31 +158,30 @@ def tight(
     """Return the least noise that the accountant confirms, and the ridge that goes with it."""
     published = 0.1 if ridge == "c_frac" else SHARE
     share = published if c_frac is None else _validate.probability("c_frac", c_frac)
-    least = least_ridge(facts.n, shape, budget, share)
-    known = facts.ridge
+    least = least_ridge(task.n, shape, task.budget, share)
+    known = task.ridge
     added = max(least - known, 0.0)
     if ridge is None:
-        added = max(added, balanced_ridge(facts, rough_sigma(budget, shape), shape.curvature))
+        added = max(added, balanced_ridge(task, rough_sigma(task.budget, shape), shape.curvature))
     elif ridge != "c_frac":
         added = given_ridge(ridge)
-        _refuse_small(added + known, facts.n, shape, budget)
+        _refuse_small(added + known, task.n, shape, task.budget)
     if added + known <= 0.0:  # linear losses: any ridge will do
-        added = DISTANCE_SHARE * shape.bound / facts.distance
-    total, n = added + known, facts.n
-    rough = rough_sigma(budget, shape)
-    found = certified_distance(facts, shape, total, rough, distance)
-    output = 2 * found / (OUTPUT_SHARE * budget.mu_per_row())
+        added = DISTANCE_SHARE * shape.bound / task.initial_distance
+    total, n = added + known, task.n
+    rough = rough_sigma(task.budget, shape)
+    found = certified_distance(task, shape, total, rough, distance)
+    output = 2 * found / (OUTPUT_SHARE * task.budget.mu_per_row())
 
     def build(scale: float) -> ObjectivePerturbationRelease:
         sigma = scale * rough
         return shape.release(n=n, sigma=sigma, ridge=total, distance=found, output_sigma=output)
 
-    return Noise(added, calibrate(build, budget, tolerance=TOLERANCE) * rough, found, output)
+    return Noise(added, calibrate(build, task.budget, tolerance=TOLERANCE) * rough, found, output)
 
 
 def paper(
-    facts: Facts,
-    budget: Budget,
+    task: Task,
     shape: Shape,
     *,
     ridge: float | str | None,
@@ -196,31 +196,31 @@ def paper(
     alpha = lambda B^2/2 the variance 64 alpha log(2.5/delta)/(lambda epsilon^2) becomes
     32 B^2 log(2.5/delta)/epsilon^2.
     """
-    refuse_paper("paper", facts)
-    if not isinstance(budget, ApproxDP) or budget.unit.rows != 1:
+    refuse_paper("paper", task)
+    if not isinstance(task.budget, ApproxDP) or task.budget.unit.rows != 1:
         raise AssumptionError(
-            f"the published constants are for ApproxDP and a unit of one row, got {budget}. Use "
-            "calibration='tight'."
+            f"the published constants are for ApproxDP and a unit of one row, got {task.budget}. "
+            "Use calibration='tight'."
         )
-    epsilon, log_delta = budget.epsilon, math.log(2.5 / budget.delta)
-    if epsilon > 8 * math.log(1 / budget.delta):
+    epsilon, log_delta = task.budget.epsilon, math.log(2.5 / task.budget.delta)
+    if epsilon > 8 * math.log(1 / task.budget.delta):
         raise AssumptionError(
             f"the published constants hold for epsilon up to 8 log(1/delta), got {epsilon:g}. Use "
             "calibration='tight'."
         )
-    least = 2 * 2 * shape.rank * shape.curvature / (epsilon * facts.n)
-    reach = facts.reach if math.isfinite(facts.reach) else facts.distance
-    usual = 0.0 if strong else 2 * shape.bound / (math.sqrt(facts.n) * reach)
-    added = max(max(least, usual) - facts.ridge, 0.0)
+    least = 2 * 2 * shape.rank * shape.curvature / (epsilon * task.n)
+    reach = task.max_norm if math.isfinite(task.max_norm) else task.initial_distance
+    usual = 0.0 if strong else 2 * shape.bound / (math.sqrt(task.n) * reach)
+    added = max(max(least, usual) - task.ridge, 0.0)
     if ridge is not None and ridge != "c_frac":
         added = given_ridge(ridge)
-        if added + facts.ridge < least:
+        if added + task.ridge < least:
             raise AssumptionError(
                 f"the published noise needs a ridge of at least {least:.4g}, got "
-                f"{added + facts.ridge:.4g} in all. Leave ridge out, or use calibration='tight'."
+                f"{added + task.ridge:.4g} in all. Leave ridge out, or use calibration='tight'."
             )
     sigma = math.sqrt(128 * log_delta) * shape.bound / epsilon
-    found = certified_distance(facts, shape, added + facts.ridge, sigma, distance)
+    found = certified_distance(task, shape, added + task.ridge, sigma, distance)
     return Noise(added, sigma, found, found * math.sqrt(32 * log_delta) / epsilon)
 
 
@@ -233,15 +233,17 @@ def least_ridge(n: int, shape: Shape, budget: Budget, share: float) -> float:
     return max(least, FLATTEST * shape.curvature)
 
 
-def balanced_ridge(facts: Facts, sigma: float, curvature: float) -> float:
+def balanced_ridge(task: Task, sigma: float, curvature: float) -> float:
     """Return the ridge at which bias and noise balance; see the module's head.
 
     With many weights every direction is flat: the rows' curvature beta is shared by all of them,
     and directions of curvature beta/d want s^2 d/(w^2 beta), if that is more.
     """
-    steep = sigma * width_factor(facts) / (facts.n * facts.distance)
-    balanced = max(BALANCE * steep, steep * steep * facts.size / curvature) if curvature else steep
-    return min(balanced, balanced**2 / facts.ridge) if facts.ridge > 0.0 else balanced
+    steep = sigma * width_factor(task) / (task.n * task.initial_distance)
+    balanced = (
+        max(BALANCE * steep, steep * steep * task.n_weights / curvature) if curvature else steep
+    )
+    return min(balanced, balanced**2 / task.ridge) if task.ridge > 0.0 else balanced
 
 
 def amount(budget: Budget) -> float:
@@ -258,31 +260,31 @@ def amount(budget: Budget) -> float:
 
 
 def certified_distance(
-    facts: Facts, shape: Shape, ridge: float, sigma: float, asked: float | None
+    task: Task, shape: Shape, ridge: float, sigma: float, asked: float | None
 ) -> float:
     """Return B: far above what rounding leaves uncertain, far below anything that matters."""
-    tilt = 2 * sigma * (math.sqrt(facts.size) + FARTHEST_TILT) / facts.n
+    tilt = 2 * sigma * (math.sqrt(task.n_weights) + FARTHEST_TILT) / task.n
     rounding = gradient_rounding(
-        rows=facts.n,
-        columns=facts.columns,
+        rows=task.n,
+        columns=task.columns,
         clip=shape.bound,
         curvature=shape.curvature,
         tilt=tilt,
         ridge=ridge,
-        reach=_largest_weights(facts, shape, ridge, tilt),
+        reach=_largest_weights(task, shape, ridge, tilt),
         classes=shape.scores,
         dense=False,
         steepness=shape.steepness,
     )
     least = 2 * certified_error(
         rounding,
-        domain=facts.problem.domain,
-        size=facts.size,
+        domain=task.problem.domain,
+        size=task.n_weights,
         strong_convexity=ridge,
         smoothness=shape.curvature + ridge,
     )
     if asked is None:
-        return max(2 * least, DISTANCE_SHARE * facts.distance)
+        return max(2 * least, DISTANCE_SHARE * task.initial_distance)
     given = _validate.positive("distance", asked)
     if given < least:
         raise AssumptionError(
@@ -292,12 +294,12 @@ def certified_distance(
     return given
 
 
-def width_factor(facts: Facts) -> float:
+def width_factor(task: Task) -> float:
     """Return the effective sqrt(d): the domain's Gaussian width over its radius, if smaller."""
-    whole = math.sqrt(facts.size)
-    if not math.isfinite(facts.radius) or facts.radius <= 0.0:
+    whole = math.sqrt(task.n_weights)
+    if not math.isfinite(task.radius) or task.radius <= 0.0:
         return whole
-    return min(whole, _width(facts.problem.domain, facts.size) / facts.radius)
+    return min(whole, _width(task.problem.domain, task.n_weights) / task.radius)
 
 
 def rough_sigma(budget: Budget, shape: Shape) -> float:
@@ -314,18 +316,18 @@ def rough_sigma(budget: Budget, shape: Shape) -> float:
     return reach / (math.sqrt(mean**2 + 1.8 * amount(budget)) - mean)
 
 
-def excess(facts: Facts, *, sigma: float, bound: float) -> float:
+def excess(task: Task, *, sigma: float, bound: float) -> float:
     """Return the predicted excess risk of a noise level: noise and bias, then sampling."""
-    noise = sigma * width_factor(facts) / facts.n
-    if kind(facts) == "constant_hessian":
-        tilted = min(0.5 * facts.size * (sigma / facts.n) ** 2, noise * facts.distance)
-        return tilted + 0.5 * facts.feature**2 / facts.n
-    bend = facts.smoothness if math.isfinite(facts.smoothness) else blurred(facts)
-    flat = facts.size * noise / (facts.distance * bend) if bend > 0.0 else 0.0
-    tilted = 0.5 * facts.distance * noise * (1.0 + flat)
-    if facts.ridge > 0.0:
-        tilted = min(tilted, 0.5 * noise**2 / facts.ridge)
-    return tilted + facts.distance * bound / math.sqrt(facts.n)
+    noise = sigma * width_factor(task) / task.n
+    if kind(task) == "constant_hessian":
+        tilted = min(0.5 * task.n_weights * (sigma / task.n) ** 2, noise * task.initial_distance)
+        return tilted + 0.5 * task.feature_bound**2 / task.n
+    bend = task.smoothness if math.isfinite(task.smoothness) else moreau_smoothing(task)
+    flat = task.n_weights * noise / (task.initial_distance * bend) if bend > 0.0 else 0.0
+    tilted = 0.5 * task.initial_distance * noise * (1.0 + flat)
+    if task.ridge > 0.0:
+        tilted = min(tilted, 0.5 * noise**2 / task.ridge)
+    return tilted + task.initial_distance * bound / math.sqrt(task.n)
 
 
 def given_ridge(ridge: Any) -> float:
@@ -337,12 +339,12 @@ def given_ridge(ridge: Any) -> float:
     return _validate.non_negative("ridge", ridge)
 
 
-def refuse_paper(calibration: str, facts: Facts) -> None:
+def refuse_paper(calibration: str, task: Task) -> None:
     """Refuse published constants where they are unproved or wrong."""
-    if calibration == "paper" and (kind(facts) != "glm" or facts.size < 2):
+    if calibration == "paper" and (kind(task) != "glm" or task.n_weights < 2):
         raise AssumptionError(
             "the published constants suffice for losses of one margin with two or more weights, "
-            f"not for {facts.problem.loss.name} with {facts.size}. Use calibration='tight'."
+            f"not for {task.problem.loss.name} with {task.n_weights}. Use calibration='tight'."
         )
 
 
@@ -357,23 +359,23 @@ def _refuse_small(total: float, n: int, shape: Shape, budget: Budget) -> None:
         )
 
 
-def _largest_weights(facts: Facts, shape: Shape, ridge: float, tilt: float) -> float:
+def _largest_weights(task: Task, shape: Shape, ridge: float, tilt: float) -> float:
     """Return a bound on the minimiser's norm.
 
     Its gradient vanishes, so ridge ||w - centre|| <= L + ||tilt||. If no row's loss is negative,
     also ridge/2 ||w||^2 <= (loss at 0) + ||tilt|| ||w||.
     """
-    if math.isfinite(facts.reach):
-        return facts.reach
+    if math.isfinite(task.max_norm):
+        return task.max_norm
     far = (shape.bound + tilt) / ridge
-    if not _non_negative(facts):
+    if not _non_negative(task):
         return far
-    return min(far, 2 * tilt / ridge + math.sqrt(2 * facts.constants.value_at_zero / ridge))
+    return min(far, 2 * tilt / ridge + math.sqrt(2 * task.constants.value_at_zero / ridge))
 
 
-def _non_negative(facts: Facts) -> bool:
+def _non_negative(task: Task) -> bool:
     """Return whether the loss is known to be at least 0: its conjugate at 0 is at most 0."""
-    loss = facts.problem.loss
+    loss = task.problem.loss
     if not isinstance(loss, MarginLoss):
         return isinstance(loss, Softmax)
     try:

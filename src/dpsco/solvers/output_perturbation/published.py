@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...errors import AssumptionError
 from ...privacy.accounting import stability
 from ...privacy.budget import ApproxDP, Budget, PureDP
-from ...problem import Facts
+from ...task import Task
 
 FAILURE = 0.05  # gamma of the step sizes; it enters through logarithms only
 
@@ -43,23 +43,23 @@ def require_budget(key: str, budget: Budget) -> ApproxDP:
     )
 
 
-def bounded(facts: Facts, budget: ApproxDP, steps: int | None = None) -> Published:
+def bounded(task: Task, budget: ApproxDP, steps: int | None = None) -> Published:
     """Return the schedule of Thm 10 with the noise of Thms 7(b) and 8."""
-    n, delta, view = facts.n, budget.delta, facts.hoelder[0]
-    gradient = facts.constants.gradient_at_zero + view.constant * facts.reach**view.alpha
+    n, delta, view = task.n, budget.delta, task.hoelder[0]
+    gradient = task.constants.gradient_at_zero + view.constant * task.max_norm**view.alpha
     if steps is None:
         power = (2 - view.alpha) / (1 + view.alpha)
         steps = max(n, math.ceil(n**power)) if view.alpha < 0.5 else n
     log_n, log_rows, log_failure = math.log(n), math.log(n / delta), math.log(1 / FAILURE)
     first = math.sqrt(log_rows * log_n * log_failure / n)
-    second = (facts.size * math.log(1 / delta)) ** 0.25 * math.sqrt(log_rows)
+    second = (task.n_weights * math.log(1 / delta)) ** 0.25 * math.sqrt(log_rows)
     second *= log_failure**0.125 / math.sqrt(n * budget.epsilon)
-    return _published(facts, budget, steps, 1.0 / (steps * max(first, second)), gradient)
+    return _published(task, budget, steps, 1.0 / (steps * max(first, second)), gradient)
 
 
-def unbounded(facts: Facts, budget: ApproxDP, steps: int | None = None) -> Published:
+def unbounded(task: Task, budget: ApproxDP, steps: int | None = None) -> Published:
     """Return the schedule of Thm 9 with the noise of Thms 7(a) and 8."""
-    n, view, constants = facts.n, facts.hoelder[0], facts.constants
+    n, view, constants = task.n, task.hoelder[0], task.constants
     alpha = view.alpha
     if steps is None:
         power = (6 - 3 * alpha - alpha**2) / ((1 + alpha) * (3 + alpha))
@@ -72,14 +72,12 @@ def unbounded(facts: Facts, budget: ApproxDP, steps: int | None = None) -> Publi
         initial_loss=constants.value_at_zero,
     )
     gradient = constants.gradient_at_zero + view.constant * (growth * steps * step) ** (alpha / 2)
-    return _published(facts, budget, steps, step, gradient)
+    return _published(task, budget, steps, step, gradient)
 
 
-def _published(
-    facts: Facts, budget: ApproxDP, steps: int, step: float, gradient: float
-) -> Published:
+def _published(task: Task, budget: ApproxDP, steps: int, step: float, gradient: float) -> Published:
     """Check the theorem's condition on the step and compute its noise."""
-    view = facts.hoelder[0]
+    view = task.hoelder[0]
     if not 1.0 / steps < step < min(1.0, 1.0 / view.constant):
         raise AssumptionError(
             f"the published schedule needs 1/T < eta < min(1, 1/L); here T = {steps}, eta = "
@@ -87,7 +85,7 @@ def _published(
             "scale; calibration='tight' has no such condition."
         )
     found = stability.paper_uas(
-        n=facts.n,
+        n=task.n,
         steps=steps,
         step=step,
         alpha=view.alpha,
@@ -99,8 +97,7 @@ def _published(
 
 
 def bolt_on(
-    facts: Facts,
-    budget: Budget,
+    task: Task,
     *,
     step: float,
     clip: float,
@@ -110,9 +107,9 @@ def bolt_on(
 ) -> float:
     """Return the noise of Wu et al. 2017 for the last iterate."""
     if decay:
-        moved = budget.adjacency.factor * clip / (facts.ridge * facts.n)
+        moved = task.budget.adjacency.factor * clip / (task.ridge * task.n)
     else:
-        moved = budget.adjacency.factor * passes * clip * step / batch
-    if isinstance(budget, PureDP):
-        return moved / budget.epsilon
-    return classical_sigma(require_budget("bolt_on_sgd", budget), moved)
+        moved = task.budget.adjacency.factor * passes * clip * step / batch
+    if isinstance(task.budget, PureDP):
+        return moved / task.budget.epsilon
+    return classical_sigma(require_budget("bolt_on_sgd", task.budget), moved)

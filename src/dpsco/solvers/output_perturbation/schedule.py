@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from ... import _validate
 from ...errors import AssumptionError, ParameterError
 from ...privacy.accounting.calibration import calibrate
-from ...privacy.budget import Budget, PureDP
-from ...privacy.mechanisms.releases import RandomHitsRelease
-from ...problem import Facts, Problem
+from ...privacy.budget import PureDP
+from ...privacy.mechanisms.releases import WithReplacementRelease
+from ...task import Task
 from .. import needs
 from ..base import Solver
-from ..common.smoothing import kinked, smoothed
+from ..common.smoothing import nonsmooth, smoothed
 from . import published
 from . import rates as schedules
 from .trajectory import RECURSION, Plan, run
@@ -38,11 +38,7 @@ class _Request:
     """What was asked for, before defaults are filled in."""
 
     key: str
-    problem: Problem
-    n: int
-    d: int
-    budget: Budget
-    calibration: str
+    task: Task
     passes: int | None
     step: float | None
     sampling: str | None = None
@@ -55,22 +51,18 @@ class _Request:
     def envelope(self) -> bool:
         """Whether to walk on the Moreau envelope of a loss with a kink: unless told otherwise."""
         asked = self.smoothing is not None or self.step is not None
-        drawn = self.sampling == "with_replacement" or self.calibration == "paper"
-        return kinked(self.facts) and not asked and not drawn
-
-    @property
-    def facts(self) -> Facts:
-        return self.problem.facts(self.n, self.d)
+        drawn = self.sampling == "with_replacement" or self.task.calibration == "paper"
+        return nonsmooth(self.task) and not asked and not drawn
 
     def steps(self, published: int | None = None) -> int:
         """Return how many steps, from the number of passes."""
         if self.passes is None and published is not None:
             return published
-        batches = self.n // self.batch
+        batches = self.task.n // self.batch
         if self.passes is None and self.envelope:
             return schedules.SMOOTH_PASSES * batches
         if self.passes is None:
-            return schedules.default_passes(self.facts) * batches
+            return schedules.default_passes(self.task) * batches
         return _validate.integer("passes", self.passes) * batches
 
     def finish(
@@ -84,14 +76,10 @@ class _Request:
         smoothing: float = 0.0,
     ) -> Plan:
         """Return the plan; noise that is not given is the least for the budget."""
-        facts = self.facts
+        task = self.task
         made = Plan(
             solver=self.key,
-            problem=self.problem,
-            n=self.n,
-            d=self.d,
-            budget=self.budget,
-            calibration=self.calibration,
+            task=task,
             sampling=self.sampling or "permutation",
             steps=steps,
             step=_validate.positive("step", step),
@@ -109,20 +97,20 @@ class _Request:
                 "Pass more passes, or a smaller batch."
             )
         if sigma is None:
-            sigma = calibrate(lambda s: dataclasses.replace(made, sigma=s).releases(), self.budget)
+            sigma = calibrate(
+                lambda s: dataclasses.replace(made, sigma=s).releases(), self.task.budget
+            )
         # Noise longer than the domain is wide: projecting would shrink the signal with it.
-        length = sigma * (facts.size if isinstance(self.budget, PureDP) else facts.size**0.5)
-        project = length <= facts.radius if self.project is None else bool(self.project)
+        length = sigma * (
+            task.n_weights if isinstance(self.task.budget, PureDP) else task.n_weights**0.5
+        )
+        project = length <= task.radius if self.project is None else bool(self.project)
         return dataclasses.replace(made, sigma=sigma, project=project)
 
 
 def plan(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     sampling: str | None = None,
     passes: int | None = None,
     step: float | None = None,
@@ -136,22 +124,18 @@ def plan(
     without expansion; ``smoothing=0`` walks on the loss itself, as the paper does.
     """
     asked = _Request(
-        "dp_sgd_output", problem, n, d, budget, calibration, passes, step, sampling,
+        "dp_sgd_output", task, passes, step, sampling,
         project=project, smoothing=smoothing,
     )  # fmt: skip
-    bound = _gradient_bound(asked.facts, clip)
-    if calibration == "paper":
+    bound = _gradient_bound(task, clip)
+    if task.calibration == "paper":
         return _published(asked, published.bounded, lambda _: bound)
     return _tight(asked, lambda _: bound)
 
 
 def plan_unbounded(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     sampling: str | None = None,
     passes: int | None = None,
     step: float | None = None,
@@ -165,30 +149,26 @@ def plan_unbounded(
     does calibration="paper".
     """
     asked = _Request(
-        "dp_sgd_output_unbounded", problem, n, d, budget, calibration, passes, step, sampling,
+        "dp_sgd_output_unbounded", task, passes, step, sampling,
         project=False, smoothing=0.0 if unclipped and smoothing is None else smoothing,
     )  # fmt: skip
-    facts, bound = asked.facts, _gradient_bound(asked.facts, clip)
-    if not (unclipped or calibration == "paper"):
+    bound = _gradient_bound(task, clip)
+    if not (unclipped or task.calibration == "paper"):
         return _tight(asked, lambda _: bound)
-    if clip is not None or not schedules.never_negative(facts):
+    if clip is not None or not schedules.never_negative(task):
         raise AssumptionError(
             f"{asked.key} bounds its gradients by Lemma 20, which needs a loss of the catalogue "
-            f"that is never negative, and no clip; got {problem.loss!r} and clip={clip!r}. Use "
-            "calibration='tight' without unclipped=True."
+            f"that is never negative, and no clip; got {task.problem.loss!r} and clip={clip!r}. "
+            "Use calibration='tight' without unclipped=True."
         )
-    if calibration == "paper":
+    if task.calibration == "paper":
         return _published(asked, published.unbounded, None)
-    return _tight(asked, lambda s: schedules.unclipped(facts, steps=asked.steps(), step=s))
+    return _tight(asked, lambda s: schedules.unclipped(task, steps=asked.steps(), step=s))
 
 
 def plan_bolt_on(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     passes: int | None = None,
     step: float | None = None,
     clip: float | None = None,
@@ -203,47 +183,47 @@ def plan_bolt_on(
     and the predicted risk is less that way.
     """
     asked = _Request(
-        "bolt_on_sgd", problem, n, d, budget, calibration, passes, step,
+        "bolt_on_sgd", task, passes, step,
         batch=_validate.integer("batch", batch),
         output=_validate.choice("output", output, ("average", "last")),
         project=project,
     )  # fmt: skip
-    if asked.batch > n:
-        raise ParameterError(f"batch must be at most n = {n}, got {batch}.")
-    facts, bound = asked.facts, _gradient_bound(asked.facts, clip)
+    if asked.batch > task.n:
+        raise ParameterError(f"batch must be at most n = {task.n}, got {batch}.")
+    bound = _gradient_bound(task, clip)
     made = _bolt_on(asked, bound, decay=bool(decay))
-    if decay is None and facts.ridge > 0.0 and asked.batch == 1 and step is None:
+    if decay is None and task.ridge > 0.0 and asked.batch == 1 and step is None:
         other = _bolt_on(asked, bound, decay=True)
         made = other if other.risk < made.risk else made
     return made
 
 
-def _gradient_bound(facts: Facts, clip: float | None) -> float:
+def _gradient_bound(task: Task, clip: float | None) -> float:
     """Return the clip that was asked for, if the loss's own bound is not less; or its default."""
     if clip is None:
-        return facts.gradient_bound(None)
-    return min(facts.lipschitz, _validate.positive("clip", clip))
+        return task.gradient_bound(None)
+    return min(task.lipschitz, _validate.positive("clip", clip))
 
 
 def _tight(asked: _Request, clip: Callable[[float], float]) -> Plan:
     """Return a plan whose step is given, or minimises the predicted risk."""
     _validate.choice("sampling", asked.sampling or "permutation", SAMPLINGS)
-    facts, steps, step = asked.facts, asked.steps(), asked.step
+    task, steps, step = asked.task, asked.steps(), asked.step
     if asked.envelope:
-        return _enveloped(asked, clip(facts.distance), steps)
+        return _enveloped(asked, clip(task.initial_distance), steps)
     if asked.smoothing:
         return _smoothed_as_asked(asked, clip)
     if step is None:
         if asked.sampling == "with_replacement":
             sigma = _mixture(asked, steps)
         else:
-            sigma = schedules.closed_form(facts, asked.budget, passes=steps // facts.n)
-        step, _ = schedules.best_step(facts, steps=steps, clip=clip, sigma=sigma)
+            sigma = schedules.closed_form(task, passes=steps // task.n)
+        step, _ = schedules.best_step(task, steps=steps, clip=clip, sigma=sigma)
     if not math.isfinite(limit := clip(_validate.positive("step", step))):
         raise AssumptionError(
             f"{asked.key} with unclipped=True bounds its gradients by Lemma 20, which needs step * "
-            f"smoothness <= 1 on {asked.problem.loss!r}; got step={step:.6g}. Take a shorter step, "
-            "pass a clip, or leave unclipped out."
+            f"smoothness <= 1 on {asked.task.problem.loss!r}; got step={step:.6g}. Take a shorter "
+            "step, pass a clip, or leave unclipped out."
         )
     return asked.finish(steps=steps, step=step, clip=limit, sigma=None)
 
@@ -254,19 +234,22 @@ def _enveloped(asked: _Request, clip: float, steps: int) -> Plan:
     With b = 2/(step X^2) the envelope lies L0^2/(2b) = step G^2/4 below the loss, half of what the
     steps themselves cost; the noise then has no part that grows with the steps.
     """
-    facts, step = asked.facts, _free_step(asked, clip, steps, extra=0.5)
-    step = min(step, 0.5 / facts.ridge) if facts.ridge > 0.0 else step
-    sharp = 2.0 * (1 - 1e-6) / (schedules.inner_step(facts, step) * facts.feature**2)
+    task, step = asked.task, _free_step(asked, clip, steps, extra=0.5)
+    step = min(step, 0.5 / task.ridge) if task.ridge > 0.0 else step
+    sharp = 2.0 * (1 - 1e-6) / (schedules.inner_step(task, step) * task.feature_bound**2)
     return asked.finish(steps=steps, step=step, clip=clip, sigma=None, smoothing=sharp)
 
 
 def _smoothed_as_asked(asked: _Request, clip: Callable[[float], float]) -> Plan:
     """Return the plan of the envelope that was asked for."""
-    if not kinked(asked.facts):
-        raise ParameterError(f"smoothing is for losses with a kink, not {asked.problem.loss!r}.")
+    if not nonsmooth(asked.task):
+        raise ParameterError(
+            f"smoothing is for losses with a kink, not {asked.task.problem.loss!r}."
+        )
     smooth = _validate.positive("smoothing", asked.smoothing)
-    problem = dataclasses.replace(asked.problem, loss=smoothed(asked.facts, smooth))
-    inner = _tight(dataclasses.replace(asked, problem=problem, smoothing=None), clip)
+    problem = dataclasses.replace(asked.task.problem, loss=smoothed(asked.task, smooth))
+    task = dataclasses.replace(asked.task, problem=problem)
+    inner = _tight(dataclasses.replace(asked, task=task, smoothing=None), clip)
     return asked.finish(
         steps=inner.steps, step=inner.step, clip=inner.clip, sigma=None, smoothing=smooth
     )
@@ -274,15 +257,16 @@ def _smoothed_as_asked(asked: _Request, clip: Callable[[float], float]) -> Plan:
 
 def _mixture(asked: _Request, steps: int) -> Callable[[float, float], float]:
     """Return sigma(step, clip) for random rows: that of the hits, and that of the drift added."""
-    facts, budget = asked.facts, asked.budget
+    task, budget = asked.task, asked.task.budget
     kind = budget.adjacency.value
     hits = calibrate(
-        lambda s: RandomHitsRelease(1.0, 0.0, steps, s, kind, RECURSION, rows=(0, facts.n)), budget
+        lambda s: WithReplacementRelease(1.0, 0.0, steps, s, kind, RECURSION, rows=(0, task.n)),
+        budget,
     )
-    share = 2.0 / 3.0 * math.sqrt(steps) * schedules.unit_noise(budget, facts.size)
+    share = 2.0 / 3.0 * math.sqrt(steps) * schedules.unit_noise(budget, task.n_weights)
 
     def sigma(step: float, clip: float) -> float:
-        a = schedules.expansion(facts, step, clip)
+        a = schedules.expansion(task, step, clip)
         return budget.adjacency.factor * step * clip * hits + share * a
 
     return sigma
@@ -299,11 +283,11 @@ def _published(
             f"{asked.key} with calibration='paper' draws rows with replacement and has its own "
             "step size; leave sampling and step out, or use calibration='tight'."
         )
-    budget = published.require_budget(asked.key, asked.budget)
+    budget = published.require_budget(asked.key, asked.task.budget)
     steps = None if asked.passes is None else asked.steps()
-    found = schedule(asked.facts, budget, steps)
+    found = schedule(asked.task, budget, steps)
     if clip is None:
-        never = schedules.unclipped(asked.facts, steps=found.steps, step=found.step)
+        never = schedules.unclipped(asked.task, steps=found.steps, step=found.step)
         bound = min(found.gradient, never)
     else:
         bound = clip(found.step)
@@ -313,16 +297,16 @@ def _published(
 
 def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
     """Return a plan with constant steps, or with steps 1/(ridge t)."""
-    facts, steps, step = asked.facts, asked.steps(), asked.step
-    if decay and (facts.ridge == 0.0 or asked.batch > 1 or step is not None):
+    task, steps, step = asked.task, asked.steps(), asked.step
+    if decay and (task.ridge == 0.0 or asked.batch > 1 or step is not None):
         raise AssumptionError(
             "bolt_on_sgd with decay=True needs a ridge, penalty=losses.L2Penalty(strength), "
-            f"batch=1 and no step of its own; got {asked.problem.penalty!r}, batch={asked.batch}, "
+            f"batch=1 and no step of its own; got {task.problem.penalty!r}, batch={asked.batch}, "
             f"step={step!r}. Use decay=False, or dp_sgd_output."
         )
-    passes, longest = steps // (asked.n // asked.batch), schedules.longest_smooth(facts)
+    passes, longest = steps // (asked.task.n // asked.batch), schedules.longest_smooth(task)
     if decay:
-        step = (1 - 1e-9) / (facts.smoothness * (1 + 1e-9) + facts.ridge)
+        step = (1 - 1e-9) / (task.smoothness * (1 + 1e-9) + task.ridge)
     elif step is None:
         step = min(_free_step(asked, clip, steps), longest)
     step = _validate.positive("step", step)
@@ -332,28 +316,35 @@ def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
             f"most {longest:.6g}; got {step!r}. Leave step out, or use dp_sgd_output."
         )
     sigma = None
-    if asked.calibration == "paper":
+    if asked.task.calibration == "paper":
         sigma = published.bolt_on(
-            facts, asked.budget, step=step, clip=clip, decay=decay, passes=passes, batch=asked.batch
+            task,
+            step=step,
+            clip=clip,
+            decay=decay,
+            passes=passes,
+            batch=asked.batch,
         )
     return asked.finish(steps=steps, step=step, clip=clip, sigma=sigma, decay=decay)
 
 
 def _free_step(asked: _Request, clip: float, steps: int, *, extra: float = 0.0) -> float:
     """Return R/(G sqrt(T (1 + extra + 2 sqrt(2/pi) Delta_1/mu))), Delta_1 = Delta/(step G)."""
-    facts, passes = asked.facts, asked.steps() // (asked.n // asked.batch)
+    task, passes = asked.task, asked.steps() // (asked.task.n // asked.batch)
     hits = passes if asked.output == "last" else (passes + 1) / 2
-    moved = asked.budget.adjacency.factor * hits / asked.batch
-    noise = moved * schedules.unit_noise(asked.budget, facts.size)
-    return facts.distance / (clip * math.sqrt(steps * (1 + extra + 2 * schedules.GAUSS * noise)))
+    moved = asked.task.budget.adjacency.factor * hits / asked.batch
+    noise = moved * schedules.unit_noise(asked.task.budget, task.n_weights)
+    return task.initial_distance / (
+        clip * math.sqrt(steps * (1 + extra + 2 * schedules.GAUSS * noise))
+    )
 
 
-def _smooth_risk(facts: Facts, budget: Budget) -> float:
-    return schedules.risk(facts, budget, longest=schedules.longest_smooth(facts))
+def _smooth_risk(task: Task) -> float:
+    return schedules.risk(task, longest=schedules.longest_smooth(task))
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    return float(schedules.default_passes(facts) * facts.n)
+def _gradients(task: Task) -> float:
+    return float(schedules.default_passes(task) * task.n)
 
 
 _COMMON = (needs.GLM, needs.CONVEX, needs.EUCLIDEAN, needs.RIDGE, needs.FIXED_N, needs.at_least(2))

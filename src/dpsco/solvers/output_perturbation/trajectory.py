@@ -24,11 +24,11 @@ from ...losses.base import MarginLoss
 from ...privacy.budget import PureDP
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import (
-    RandomHitsRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
-from ...problem import Facts
+from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.passes import Indices, Pass, require_stable
 from ..common.smoothing import smoothed
@@ -37,12 +37,12 @@ from . import rates as schedules
 RECURSION = "Wang, Lei, Ying, Zhang 2022, recursion behind Thm 7"
 SHRINKING = "Wu et al. 2017, strongly convex case: hits shrink to 1/(ridge T)"
 
-StableRelease = StableGaussianRelease | StableGammaRelease | RandomHitsRelease
+StableRelease = StableGaussianRelease | StableGammaRelease | WithReplacementRelease
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     sampling: str  # "permutation": rows in one secret order; "with_replacement": drawn afresh
     steps: int  # gradient steps in all
@@ -66,12 +66,14 @@ class Plan(BasePlan):
         _validate.choice("output", self.output, ("average", "last"))
 
     @cached_property
-    def walked(self) -> Facts:
-        """The facts of what is walked on: the problem itself, or its envelope."""
+    def walked(self) -> Task:
+        """The task of what is walked on: the problem itself, or its envelope."""
         if self.smoothing == 0.0:
-            return self.facts
-        envelope = smoothed(self.facts, self.smoothing)
-        return dataclasses.replace(self.problem, loss=envelope).facts(self.n, self.d)
+            return self.task
+        envelope = smoothed(self.task, self.smoothing)
+        return dataclasses.replace(
+            self.task, problem=dataclasses.replace(self.problem, loss=envelope)
+        )
 
     @property
     def passes(self) -> int:
@@ -94,7 +96,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableRelease, ...]:
         """Return the one release."""
-        require_stable(self.solver, self.walked, self.budget)
+        require_stable(self.solver, self.walked)
         rows, adjacency = (0, self.n), self.budget.adjacency
         theorem = SHRINKING if self.decay else RECURSION
         if self.sampling == "with_replacement":
@@ -108,7 +110,7 @@ class Plan(BasePlan):
                 self.walked, adjacency, steps=self.steps, step=self.step, clip=self.clip
             )
             return (
-                RandomHitsRelease(
+                WithReplacementRelease(
                     hit, drift, self.steps, self.sigma, adjacency.value, theorem, rows=rows
                 ),
             )
@@ -125,23 +127,23 @@ class Plan(BasePlan):
         """Return the first step size of pass ``k``."""
         if not self.decay:
             return self.step
-        return float(np.minimum(self.step, 1.0 / (self.facts.ridge * (k * self.n + 1.0))))
+        return float(np.minimum(self.step, 1.0 / (self.task.ridge * (k * self.n + 1.0))))
 
     def step_sizes(self, k: int) -> Floats:
         """Return the step sizes of pass ``k`` that decay: min(step, 1/(ridge t))."""
         t = k * self.n + 1.0 + np.arange(self.n)
-        return np.asarray(np.minimum(self.step, 1.0 / (self.facts.ridge * t)))
+        return np.asarray(np.minimum(self.step, 1.0 / (self.task.ridge * t)))
 
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         return (*self.problem.bounds.enforced, *query.enforced)
 
     @property
     def trusted(self) -> tuple[str, ...]:
         """What the loss says of itself, and the accuracy of projections by iteration."""
-        if schedules.exact_projection(self.facts):
+        if schedules.exact_projection(self.task):
             return self.problem.loss.trusted
         line = f"projections onto {self.problem.domain!r} are right to 1e-9 of its reach"
         return (*self.problem.loss.trusted, line)
@@ -149,22 +151,22 @@ class Plan(BasePlan):
     @property
     def risk(self) -> float:
         """The bound of the header at this plan's schedule and noise."""
-        facts = self.walked
+        task = self.walked
         sigma = self.sigma * (
-            math.sqrt(facts.size + 1.0) if isinstance(self.budget, PureDP) else 1.0
+            math.sqrt(task.n_weights + 1.0) if isinstance(self.budget, PureDP) else 1.0
         )
-        noise = schedules.noise_risk(facts, self.clip, sigma)
+        noise = schedules.noise_risk(task, self.clip, sigma)
         if self.decay:
-            return noise + schedules.decay_risk(facts, steps=self.steps, clip=self.clip)
+            return noise + schedules.decay_risk(task, steps=self.steps, clip=self.clip)
         return noise + schedules.walk_risk(
-            facts, steps=self.steps, step=self.step, clip=self.clip, batch=self.batch
+            task, steps=self.steps, step=self.step, clip=self.clip, batch=self.batch
         )
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Walk, and release the average or the last iterate once."""
     (release,) = plan.releases()
-    if isinstance(release, RandomHitsRelease):
+    if isinstance(release, WithReplacementRelease):
         hits = ledger.random_hits(release)
         noisy = hits.release(_walk(plan, source, progress, hits.indices))
     else:
@@ -179,10 +181,10 @@ def _walk(
     drawn: Indices | None,
 ) -> Floats:
     """Return the average of the iterates before each step, or the last iterate."""
-    last = plan.facts.start
+    last = plan.task.start
     total, n = np.zeros(len(last)), plan.n
     loss = cast(MarginLoss, plan.walked.problem.loss)
-    pace = Pass(loss, _domain(plan), plan.clip, ridge=plan.facts.ridge, passes=plan.passes)
+    pace = Pass(loss, _domain(plan), plan.clip, ridge=plan.task.ridge, passes=plan.passes)
     for k in range(plan.passes):
         if drawn is not None:
             last, added = pace.run(source, last, plan.step, order=drawn[k * n : (k + 1) * n])
@@ -204,13 +206,13 @@ def _batches(plan: Plan, source: Source, domain: Domain, last: Floats) -> tuple[
         total += last
         query = ClippedGradient(plan.walked.problem.loss, last, plan.clip)
         mean = source.sum(query, begin, begin + size) / size
-        last = domain.project(last - plan.step * (mean + plan.facts.ridge * last))
+        last = domain.project(last - plan.step * (mean + plan.task.ridge * last))
     return last, total
 
 
 def _domain(plan: Plan) -> Domain:
     """Return what the iterates are kept in: the domain, or a ball so wide that it never acts."""
-    if math.isfinite(plan.facts.reach):
+    if math.isfinite(plan.task.max_norm):
         return plan.problem.domain
     radius = schedules.ball(plan.walked, steps=plan.steps, step=plan.step, clip=plan.clip)
     return L2Ball(min(max(radius, 1e-99), 1e99))

@@ -15,9 +15,10 @@ from ...losses.base import MarginLoss
 from ...privacy.accounting.calibration import prefix_sum_sigma
 from ...privacy.budget import ApproxDP, Budget
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-from ...problem import Facts, Loss, Problem
+from ...problem import Loss, Problem
+from ...task import Task
 from ..base import Round
-from ..common.smoothing import BLUR, TOUCHED, descended
+from ..common.smoothing import SMOOTHED_SHARE, TOUCHED, surrogate_loss
 from ..engine import BatchPlan, check_rounds
 from . import rates as schedules
 from .rates import Scales
@@ -27,7 +28,7 @@ BATCH = "srg_online_to_batch"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BatchPlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     beta: float  # inverse step size
     z_factor: float  # of the mirror step z_factor (t + 1)/beta; 1/2 is what the proof needs
@@ -47,7 +48,7 @@ class Plan(BatchPlan):
                 f"certified must be True or False, got {_validate.shown(self.certified)}."
             )
         if isinstance(self.problem, Problem):
-            descended(self.facts, self.smoothing)  # refuses losses that have no such envelope
+            surrogate_loss(self.task, self.smoothing)  # refuses losses that have no such envelope
 
     def schedule(self) -> Iterator[Round]:
         """Yield the rounds, a batch each; the step is that of a mean gradient."""
@@ -68,28 +69,32 @@ class Plan(BatchPlan):
     @cached_property
     def loss(self) -> Loss:
         """The loss that is descended: the problem's, or a smooth one close to it."""
-        return descended(self.facts, self.smoothing)
+        return surrogate_loss(self.task, self.smoothing)
 
-    def longest_move(self, t: int) -> float:
+    def max_step_norm(self, t: int) -> float:
         """Return how far the point may move after round t.
 
         A row's next contribution has length at most L + (t + 1) M |move|. Certified moves keep that
         below C. Others keep what a typical row adds below a multiple of C: if most rows are cut,
         the prefix sum does not follow the gradient any more, and the points swing for good.
         """
-        bound, smoothness = row_constants(self.facts, self.smoothing)
+        bound, smoothness = row_constants(self.task, self.smoothing)
         if self.certified:
             return (self.clip - bound) / ((t + 1) * smoothness)
         if self.mechanism is None or not math.isfinite(smoothness):  # gradients, or nothing known
             return math.inf
         typical = math.sqrt(smoothness * min(self.population_smoothness, smoothness))
-        leash = schedules.SHORT_LEASH if self.solver == BATCH else schedules.LEASH
+        leash = (
+            schedules.SHORT_TRUST_REGION_FACTOR
+            if self.solver == BATCH
+            else schedules.TRUST_REGION_FACTOR
+        )
         return leash * self.clip / ((t + 1) * typical)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Whether noise and sampling outweigh all that there is to learn."""
-        scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
+        scales = public_scales(self.task, self.clip, self.population_smoothness)
         if scales.alpha < 1.0:
             return ()
         return (
@@ -100,7 +105,7 @@ class Plan(BatchPlan):
     @property
     def risk(self) -> float:
         """What to expect at this plan's rounds, with the noise that it has; the header says how."""
-        scales = public_scales(self.facts, self.budget, self.clip, self.population_smoothness)
+        scales = public_scales(self.task, self.clip, self.population_smoothness)
         norm = 1.0 if self.mechanism is None else self.mechanism.column_norm
         # A clip above the gradients' bound, or published noise, costs more than the budget's price.
         scales = dataclasses.replace(scales, price=self.sigma / (norm * scales.gradient))
@@ -123,23 +128,21 @@ class Asked:
     z_factor: float = 0.5
 
 
-def public_scales(
-    facts: Facts, budget: Budget, clip: float | None, population_smoothness: float | None
-) -> Scales:
+def public_scales(task: Task, clip: float | None, population_smoothness: float | None) -> Scales:
     """Return the numbers that schedules ask for; a hint of the smoothness only ever lowers it."""
-    gradient = facts.gradient_bound(clip)
-    price = budget.adjacency.factor / budget.mu_per_row()
-    scales = Scales(facts.n, facts.size, gradient, 1.0, facts.distance, price)
-    _, smoothness = row_constants(facts, default_smoothing(facts, scales.alpha))
+    gradient = task.gradient_bound(clip)
+    price = task.budget.adjacency.factor / task.budget.mu_per_row()
+    scales = Scales(task.n, task.n_weights, gradient, 1.0, task.initial_distance, price)
+    _, smoothness = row_constants(task, default_smoothing(task, scales.alpha))
     if not math.isfinite(smoothness):
-        smoothness = gradient / facts.distance  # M R/L = 1
+        smoothness = gradient / task.initial_distance  # M R/L = 1
     if population_smoothness is not None:
         hint = _validate.positive("population_smoothness", population_smoothness)
         smoothness = min(smoothness, hint)
     return dataclasses.replace(scales, smoothness=smoothness)
 
 
-def default_smoothing(facts: Facts, alpha: float) -> float:
+def default_smoothing(task: Task, alpha: float) -> float:
     """Return how much a kink is smoothed, or a bend that is as sharp as one; 0 without either.
 
     A row that turns from one slope to the other within few rounds is cut, t times over, and the
@@ -147,27 +150,30 @@ def default_smoothing(facts: Facts, alpha: float) -> float:
     a kink. No kink stays sharper than that, and its envelope is to cost no more than sampling and
     noise, L R alpha, in practice.
     """
-    slope, loss = facts.lipschitz / facts.feature, facts.problem.loss
-    if not isinstance(loss, MarginLoss) or not facts.constants.convex:
+    slope, loss = task.lipschitz / task.feature_bound, task.problem.loss
+    if not isinstance(loss, MarginLoss) or not task.constants.convex:
         return 0.0
-    gentle, sharp = slope / (BLUR * facts.margin_scale), facts.smoothness / facts.feature**2
-    bounded = math.isfinite(loss.slope_bound(facts.label, math.inf))
+    gentle, sharp = (
+        slope / (SMOOTHED_SHARE * task.margin_scale),
+        task.smoothness / task.feature_bound**2,
+    )
+    bounded = math.isfinite(loss.slope_bound(task.label_bound, math.inf))
     if not bounded or sharp <= gentle * (1 + 1e-9):
         return 0.0
-    worthwhile = TOUCHED * slope * slope / (2.0 * facts.lipschitz * facts.distance * alpha)
+    worthwhile = TOUCHED * slope * slope / (2.0 * task.lipschitz * task.initial_distance * alpha)
     # Curvatures of an envelope add up like resistances; a kink's is infinite.
     return 1.0 / (1.0 / min(gentle, worthwhile) - 1.0 / sharp)
 
 
-def row_constants(facts: Facts, smoothing: float) -> tuple[float, float]:
+def row_constants(task: Task, smoothing: float) -> tuple[float, float]:
     """Return the gradient bound and the smoothness of a row's loss, as it is descended."""
     if smoothing == 0.0:
-        return facts.lipschitz, facts.smoothness
-    envelope = smoothing * facts.feature**2
-    return facts.lipschitz, 1.0 / (1.0 / envelope + 1.0 / facts.smoothness)
+        return task.lipschitz, task.smoothness
+    envelope = smoothing * task.feature_bound**2
+    return task.lipschitz, 1.0 / (1.0 / envelope + 1.0 / task.smoothness)
 
 
-def chosen_clip(facts: Facts, smoothing: float, scales: Scales, asked: Asked) -> float:
+def chosen_clip(task: Task, smoothing: float, scales: Scales, asked: Asked) -> float:
     """Return the clip: the gradient's bound by default, twice that where no clip is to act.
 
     Where gradients turn fast and noise hardly matters, a wider clip cuts less and costs nothing.
@@ -175,11 +181,11 @@ def chosen_clip(facts: Facts, smoothing: float, scales: Scales, asked: Asked) ->
     if not asked.certified:
         bound = schedules.widened(scales) if asked.clip is None else asked.clip
         return _validate.positive("clip", bound)
-    bound, smoothness = row_constants(facts, smoothing)
+    bound, smoothness = row_constants(task, smoothing)
     if not (math.isfinite(bound) and math.isfinite(smoothness)):
         raise AssumptionError(
             "certified=True needs a loss with bounded gradients and finite smoothness over its "
-            f"domain; {facts.problem.loss.name} has {bound:g} and {smoothness:g}."
+            f"domain; {task.problem.loss.name} has {bound:g} and {smoothness:g}."
         )
     clip = 2.0 * bound if asked.clip is None else _validate.positive("clip", asked.clip)
     if clip <= bound:
@@ -211,21 +217,21 @@ def full_tree(rounds: int, n: int) -> int:
     return full if full <= n else rounds
 
 
-def published_schedule(
-    schedule: str, facts: Facts, budget: Budget, rounds: int | None
-) -> schedules.Published:
+def published_schedule(schedule: str, task: Task, rounds: int | None) -> schedules.Published:
     """Return a schedule of the paper, or why it does not apply."""
-    bound, radius = facts.lipschitz, facts.radius
+    bound, radius = task.lipschitz, task.radius
     if not (math.isfinite(bound) and math.isfinite(radius)):
         raise AssumptionError(
-            f"schedule={schedule!r} needs a bounded domain and bounded gradients; {facts.problem} "
+            f"schedule={schedule!r} needs a bounded domain and bounded gradients; {task.problem} "
             f"has weights up to a length of {radius:g} and gradients up to {bound:g}."
         )
-    rounds = None if rounds is None else check_rounds(rounds, facts.n)
+    rounds = None if rounds is None else check_rounds(rounds, task.n)
     if schedule == "paper_general":
-        if not math.isfinite(facts.smoothness):
+        if not math.isfinite(task.smoothness):
             raise AssumptionError("schedule='paper_general' needs a smooth loss.")
-        return schedules.general(facts.n, bound, facts.smoothness, radius, rounds)
-    if not isinstance(budget, ApproxDP):
+        return schedules.general(task.n, bound, task.smoothness, radius, rounds)
+    if not isinstance(task.budget, ApproxDP):
         raise AssumptionError("schedule='paper_realizable' needs an (epsilon, delta) budget.")
-    return schedules.realizable(facts.n, facts.size, bound, radius, budget.epsilon, budget.delta)
+    return schedules.realizable(
+        task.n, task.n_weights, bound, radius, task.budget.epsilon, task.budget.delta
+    )

@@ -20,10 +20,17 @@ BETA = 0.25  # times (L/R) T^2 alpha
 INDEPENDENT = 0.25  # times T^1.5 V/R, for independent noise; the best of a grid likewise
 PLAIN = 4.0  # times as many rounds where steps are not accelerated
 FEWEST, SMALLEST_BATCH = 4, 32
-LEASH = 12.0  # times the clip: what a typical row may add in a round by how far the point moves
-SHORT_LEASH = 8.0  # for online to batch, which takes no y step that could set it right
-TURNS, FAINT = 4.0, 16.0  # how fast gradients turn, how faint noise is, before a clip is widened
-HASTE = (0.5, 0.5)  # beta falls with this power of the share of rounds, to this part; measured
+TRUST_REGION_FACTOR = (
+    12.0  # times the clip: what a typical row may add in a round by how far the point moves
+)
+SHORT_TRUST_REGION_FACTOR = (
+    8.0  # for online to batch, which takes no y step that could set it right
+)
+TURNS, LOW_NOISE = (
+    4.0,
+    16.0,
+)  # how fast gradients turn, how faint noise is, before a clip is widened
+STEP_BOOST = (0.5, 0.5)  # beta falls with this power of the share of rounds, to this part; measured
 HASTE_INDEPENDENT = (0.25, 0.7)  # the same for independent noise, which bears less
 
 
@@ -86,10 +93,10 @@ def widened(scales: Scales) -> float:
     """
     turns = scales.smoothness * scales.distance / scales.gradient
     faint = math.sqrt(scales.n / scales.size) / scales.price
-    return scales.gradient * max(1.0, min(turns / TURNS, faint / FAINT))
+    return scales.gradient * max(1.0, min(turns / TURNS, faint / LOW_NOISE))
 
 
-def hastened(beta: float, rounds: int, enough: int, haste: tuple[float, float]) -> float:
+def boosted_step(beta: float, rounds: int, enough: int, haste: tuple[float, float]) -> float:
     """Return the inverse step for fewer rounds than are enough: longer steps, within limits.
 
     The smoothness bounds the curvature at its worst. Where slopes are bounded the curvature falls

@@ -25,9 +25,8 @@ from typing import Any
 
 from ... import _validate
 from ...privacy.accounting.calibration import gaussian_sigma
-from ...privacy.budget import Budget
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-from ...problem import Facts, Problem
+from ...task import Task
 from .. import needs
 from ..base import Solver
 from ..common.clips import gradient_clip
@@ -53,12 +52,8 @@ SCHEDULES = ("default", "paper_general", "paper_realizable")
 
 
 def plan_accelerated(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
@@ -71,23 +66,19 @@ def plan_accelerated(
     """Return a plan of `acc_srgd`; ``noise`` names a prefix-sum mechanism."""
     _validate.choice("schedule", schedule, SCHEDULES)
     if schedule != "default":
-        published = published_schedule(schedule, problem.facts(n, d), budget, rounds)
+        published = published_schedule(schedule, task, rounds)
         rounds = published.rounds if rounds is None else rounds
         beta = published.beta if beta is None else beta
         clip = published.clip if clip is None else clip
-    if noise is None and (schedule != "default" or calibration == "paper"):
+    if noise is None and (schedule != "default" or task.calibration == "paper"):
         noise = "tree"
     asked = Asked(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
-    return _plan_recursive(ACCELERATED, problem, n, d, budget, calibration, asked)
+    return _plan_recursive(ACCELERATED, task, asked)
 
 
 def plan_batch(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
@@ -98,16 +89,12 @@ def plan_batch(
 ) -> Plan:
     """Return a plan of `srg_online_to_batch`; ``noise`` names a prefix-sum mechanism."""
     asked = Asked(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
-    return _plan_recursive(BATCH, problem, n, d, budget, calibration, asked)
+    return _plan_recursive(BATCH, task, asked)
 
 
 def plan_plain(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
@@ -117,16 +104,12 @@ def plan_plain(
 ) -> Plan:
     """Return a plan of `srg_sgd`; ``noise`` names a prefix-sum mechanism."""
     asked = Asked(rounds, beta, clip, noise, population_smoothness, certified)
-    return _plan_recursive(PLAIN, problem, n, d, budget, calibration, asked)
+    return _plan_recursive(PLAIN, task, asked)
 
 
 def plan_independent(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     beta: float | None = None,
     clip: float | None = None,
@@ -134,25 +117,20 @@ def plan_independent(
     z_factor: float = 0.5,
 ) -> Plan:
     """Return a plan of `acc_independent`."""
-    facts = problem.facts(n, d)
-    bound = gradient_clip(facts, budget, clip)
-    scales = public_scales(facts, budget, bound, population_smoothness)
+    bound = gradient_clip(task, clip)
+    scales = public_scales(task, bound, population_smoothness)
     rounds = check_rounds(
-        schedules.best_independent_rounds(scales) if rounds is None else rounds, n
+        schedules.best_independent_rounds(scales) if rounds is None else rounds, task.n
     )
     return Plan(
         solver=INDEPENDENT,
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(budget, bound=bound, rows=(0, n)),
-        beta=_beta(INDEPENDENT, facts, scales, rounds) if beta is None else beta,
+        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)),
+        beta=_beta(INDEPENDENT, task, scales, rounds) if beta is None else beta,
         z_factor=z_factor,
-        smoothing=default_smoothing(facts, scales.alpha),
+        smoothing=default_smoothing(task, scales.alpha),
         certified=False,
         population_smoothness=scales.smoothness,
     )
@@ -160,40 +138,31 @@ def plan_independent(
 
 def _plan_recursive(
     solver: str,
-    problem: Problem,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str,
+    task: Task,
     asked: Asked,
 ) -> Plan:
     """Return a plan with recursive gradients and correlated noise."""
-    facts = problem.facts(n, d)
-    gradient = facts.gradient_bound(asked.clip)
+    gradient = task.gradient_bound(asked.clip)
     if not asked.certified:  # else nothing may be cut
-        gradient = gradient_clip(facts, budget, asked.clip, calibration=calibration, prefix=True)
-    scales = public_scales(facts, budget, gradient, asked.population_smoothness)
+        gradient = gradient_clip(task, asked.clip, calibration=task.calibration, prefix=True)
+    scales = public_scales(task, gradient, asked.population_smoothness)
     few = schedules.best_rounds(scales)
     rounds = asked.rounds
     if rounds is None and isinstance(asked.noise, PrefixMechanism):
         rounds = asked.noise.rounds
     if rounds is None:
-        rounds = schedules.within(schedules.PLAIN * few, n) if solver == PLAIN else few
-        rounds = full_tree(rounds, n) if asked.noise in ("tree", "tree_honaker") else rounds
-    stream = chosen_mechanism(asked.noise, check_rounds(rounds, n), facts)
-    smoothing = default_smoothing(facts, scales.alpha)
-    clip = chosen_clip(facts, smoothing, scales, asked)
-    beta = _beta(solver, facts, scales, stream.rounds)
+        rounds = schedules.within(schedules.PLAIN * few, task.n) if solver == PLAIN else few
+        rounds = full_tree(rounds, task.n) if asked.noise in ("tree", "tree_honaker") else rounds
+    stream = chosen_mechanism(asked.noise, check_rounds(rounds, task.n), task)
+    smoothing = default_smoothing(task, scales.alpha)
+    clip = chosen_clip(task, smoothing, scales, asked)
+    beta = _beta(solver, task, scales, stream.rounds)
     return Plan(
         solver=solver,
-        problem=problem,
-        n=n,
-        d=d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         rounds=stream.rounds,
         clip=clip,
-        sigma=chosen_sigma(budget, clip, n, stream, calibration),
+        sigma=chosen_sigma(task.budget, clip, task.n, stream, task.calibration),
         mechanism=stream,
         beta=beta if asked.beta is None else asked.beta,
         z_factor=asked.z_factor,
@@ -203,33 +172,33 @@ def _plan_recursive(
     )
 
 
-def _beta(solver: str, facts: Facts, scales: Scales, rounds: int) -> float:
+def _beta(solver: str, task: Task, scales: Scales, rounds: int) -> float:
     """Return the inverse step for so many rounds, be they fewer or more than are enough."""
-    haste = schedules.HASTE
+    haste = schedules.STEP_BOOST
     if solver == INDEPENDENT:
         haste = schedules.HASTE_INDEPENDENT
         enough = schedules.best_independent_rounds(scales)
         beta = schedules.independent_beta(scales, max(rounds, enough))
     elif solver == PLAIN:  # without acceleration more rounds are not worth shorter steps
         few = schedules.best_rounds(scales)
-        enough = schedules.within(schedules.PLAIN * few, facts.n)
+        enough = schedules.within(schedules.PLAIN * few, task.n)
         beta = schedules.recursive_beta(scales, few)
     else:
         enough = schedules.best_rounds(scales)
         beta = schedules.recursive_beta(scales, max(rounds, enough))
-    everywhere = facts.problem.loss.constants(
-        feature=facts.feature, label=facts.label, radius=math.inf
+    everywhere = task.problem.loss.constants(
+        feature=task.feature_bound, label=task.label_bound, radius=math.inf
     )
     if math.isfinite(everywhere.lipschitz):  # else the curvature is the same everywhere
-        beta = schedules.hastened(beta, rounds, enough, haste)
-    return beta + facts.ridge
+        beta = schedules.boosted_step(beta, rounds, enough, haste)
+    return beta + task.ridge
 
 
-def _risk(solver: str) -> Callable[[Facts, Budget], float]:
+def _risk(solver: str) -> Callable[[Task], float]:
     """Return the bound of the header at the solver's own number of rounds."""
 
-    def risk(facts: Facts, budget: Budget) -> float:
-        scales = public_scales(facts, budget, None, None)
+    def risk(task: Task) -> float:
+        scales = public_scales(task, None, None)
         if solver == INDEPENDENT:
             rounds = schedules.best_independent_rounds(scales)
             beta = schedules.independent_beta(scales, rounds)
@@ -241,8 +210,8 @@ def _risk(solver: str) -> Callable[[Facts, Budget], float]:
     return risk
 
 
-def _gradients(facts: Facts, budget: Budget) -> float:
-    return 2.0 * facts.n
+def _gradients(task: Task) -> float:
+    return 2.0 * task.n
 
 
 def _entry(key: str, **about: Any) -> Solver:
@@ -280,7 +249,7 @@ SOLVERS = (
         plan=plan_independent,
         run=batch_runner(IndependentStepper),
         stepper=IndependentStepper,
-        gradients=lambda facts, budget: float(facts.n),
+        gradients=lambda task: float(task.n),
     ),
     _entry(
         PLAIN,

@@ -28,7 +28,7 @@ class RecursiveStepper(Stepper):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
-        self.point = self.previous = plan.facts.start
+        self.point = self.previous = plan.task.start
         self.prefix = np.zeros(len(self.point))
 
     def query(self) -> BatchQuery:
@@ -52,7 +52,7 @@ class RecursiveStepper(Stepper):
 
         A row's next contribution is at most L + (t+1) M |x_{t+1} - x_t|.
         """
-        allowed = self.plan.longest_move(self.round)
+        allowed = self.plan.max_step_norm(self.round)
         length = float(np.linalg.norm(point - self.point))
         if length > allowed:
             point = self.point + (allowed / length) * (point - self.point)

@@ -18,8 +18,7 @@ import math
 
 from ... import _validate
 from ...errors import AssumptionError
-from ...privacy.budget import Budget
-from ...problem import Facts, Problem
+from ...task import Task
 from .. import needs
 from ..base import Solver
 from ..common.clips import gradient_clip
@@ -28,72 +27,60 @@ from .steps import APPROX, LONGEST, Plan, amounts, bound_on_risk, refuse_many, r
 
 
 def plan_2019(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     clip: float | None = None,
     step: float | None = None,
 ) -> Plan:
     """Return a plan for smooth losses, or for the Moreau envelope of others."""
-    facts = problem.facts(n, d)
-    epsilon, delta = amounts(budget)
-    bound = gradient_clip(facts, budget, clip, calibration=calibration)
+    epsilon, delta = amounts(task.budget)
+    bound = gradient_clip(task, clip, calibration=task.calibration)
     log = math.log(1 / delta)
     if rounds is None:
-        most = min(n / 8, epsilon**2 * n * n / (32 * facts.size * log))
-        rounds = max(1, int(most if calibration == "paper" else min(most, LONGEST)))
+        most = min(task.n / 8, epsilon**2 * task.n * task.n / (32 * task.n_weights * log))
+        rounds = max(1, int(most if task.calibration == "paper" else min(most, LONGEST)))
     rounds = _validate.integer("rounds", rounds)
-    batch = float(min(n, max(round(n * math.sqrt(epsilon / (4 * rounds))), 1)))
-    smoothing, curvature = 0.0, facts.smoothness
+    batch = float(min(task.n, max(round(task.n * math.sqrt(epsilon / (4 * rounds))), 1)))
+    smoothing, curvature = 0.0, task.smoothness
     if not math.isfinite(curvature):
-        rate = min(math.sqrt(n) / 4, epsilon * n / (8 * math.sqrt(facts.size * log)))
-        curvature = bound / facts.distance * rate
-        smoothing = curvature / facts.feature**2
+        rate = min(math.sqrt(task.n) / 4, epsilon * task.n / (8 * math.sqrt(task.n_weights * log)))
+        curvature = bound / task.initial_distance * rate
+        smoothing = curvature / task.feature_bound**2
     if step is None:
-        step = min(facts.distance / (bound * math.sqrt(rounds)), 2.0 / curvature)
-    noise = batch * math.sqrt(8 * rounds * log) * bound / (n * epsilon)  # on the sum
-    made = _scheduled(facts, budget, calibration, "noisy_sgd_2019", rounds, batch, bound, noise)
+        step = min(task.initial_distance / (bound * math.sqrt(rounds)), 2.0 / curvature)
+    noise = batch * math.sqrt(8 * rounds * log) * bound / (task.n * epsilon)  # on the sum
+    made = _scheduled(task, "noisy_sgd_2019", rounds, batch, bound, noise)
     step = _validate.positive("step", step)
     return dataclasses.replace(made, step=step, tail=rounds, smoothing=smoothing)
 
 
 def plan_2020(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     clip: float | None = None,
     step: float | None = None,
 ) -> Plan:
     """Return a plan of T = n^2 steps on single rows, or of fewer steps on n/sqrt(T) rows each."""
-    facts = problem.facts(n, d)
-    epsilon, delta = amounts(budget)
-    bound = gradient_clip(facts, budget, clip, calibration=calibration)
+    epsilon, delta = amounts(task.budget)
+    bound = gradient_clip(task, clip, calibration=task.calibration)
     log = math.log(1 / delta)
     if rounds is None:
-        rounds = n * n if calibration == "paper" else min(n * n, LONGEST)
+        rounds = task.n * task.n if task.calibration == "paper" else min(task.n * task.n, LONGEST)
     rounds = _validate.integer("rounds", rounds)
     refuse_many("noisy_sgd_2020", rounds)
-    batch = float(min(n, max(1, round(n / math.sqrt(rounds)))))
+    batch = float(min(task.n, max(1, round(task.n / math.sqrt(rounds)))))
     if step is None:  # R/(G n max(...)) at T = n^2; other T: the same integrated time step * T
-        scale = max(math.sqrt(n), math.sqrt(facts.size * log) / epsilon)
-        step = facts.distance * n / (bound * rounds * scale)
-    noise = math.sqrt(8 * log) * bound / epsilon * batch * math.sqrt(rounds) / n  # on the sum
-    made = _scheduled(facts, budget, calibration, "noisy_sgd_2020", rounds, batch, bound, noise)
+        scale = max(math.sqrt(task.n), math.sqrt(task.n_weights * log) / epsilon)
+        step = task.initial_distance * task.n / (bound * rounds * scale)
+    noise = math.sqrt(8 * log) * bound / epsilon * batch * math.sqrt(rounds) / task.n  # on the sum
+    made = _scheduled(task, "noisy_sgd_2020", rounds, batch, bound, noise)
     return dataclasses.replace(made, step=_validate.positive("step", step), tail=rounds)
 
 
 def _scheduled(
-    facts: Facts,
-    budget: Budget,
-    calibration: str,
+    task: Task,
     solver: str,
     rounds: int,
     batch: float,
@@ -101,20 +88,16 @@ def _scheduled(
     noise: float,
 ) -> Plan:
     """Return a plan with the published ``noise`` on the sum, or with the least."""
-    if calibration != "paper":
-        return tight_plan(facts, budget, calibration, solver, rounds, batch, bound)
-    if (epsilon := amounts(budget)[0]) > 1.0:
+    if task.calibration != "paper":
+        return tight_plan(task, solver, rounds, batch, bound)
+    if (epsilon := amounts(task.budget)[0]) > 1.0:
         raise AssumptionError(
             f"{solver} with calibration='paper' needs epsilon <= 1, got {epsilon:g}: its "
             "published noise is too small from epsilon 3 or 4 on. Use calibration='tight'."
         )
     return Plan(
         solver=solver,
-        problem=facts.problem,
-        n=facts.n,
-        d=facts.d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         sampling=FIXED_SIZE,
         rounds=rounds,
         batch=batch,
@@ -124,19 +107,19 @@ def _scheduled(
     )
 
 
-def _risk(facts: Facts, budget: Budget) -> float:
-    bound, rounds = facts.gradient_bound(None), min(LONGEST, max(1, facts.n // 8))
-    noise = 1.2 * full_batch_multiplier(budget, rounds) * bound / facts.n
-    return bound_on_risk(facts, bound, bound**2 + facts.size * noise**2, rounds)
+def _risk(task: Task) -> float:
+    bound, rounds = task.gradient_bound(None), min(LONGEST, max(1, task.n // 8))
+    noise = 1.2 * full_batch_multiplier(task.budget, rounds) * bound / task.n
+    return bound_on_risk(task, bound, bound**2 + task.n_weights * noise**2, rounds)
 
 
-def _gradients_2019(facts: Facts, budget: Budget) -> float:
-    rounds = min(LONGEST, max(1, facts.n // 8))
-    return facts.n * math.sqrt(amounts(budget)[0] * rounds / 4)
+def _gradients_2019(task: Task) -> float:
+    rounds = min(LONGEST, max(1, task.n // 8))
+    return task.n * math.sqrt(amounts(task.budget)[0] * rounds / 4)
 
 
-def _gradients_2020(facts: Facts, budget: Budget) -> float:
-    return facts.n * math.sqrt(min(LONGEST, facts.n**2))
+def _gradients_2020(task: Task) -> float:
+    return task.n * math.sqrt(min(LONGEST, task.n**2))
 
 
 SOLVERS = (

@@ -17,8 +17,7 @@ import math
 
 from ... import _validate
 from ...errors import AssumptionError, ParameterError
-from ...privacy.budget import Budget
-from ...problem import Facts, Problem
+from ...task import Task
 from .. import needs, noisy_gd
 from ..base import Solver
 from ..common.clips import descent_clip, gradient_clip
@@ -47,12 +46,8 @@ _WASTE = 1.1  # noise on the mean gradient, against full batches, that a batch m
 
 
 def plan_gradient(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     rounds: int | None = None,
     batch: int | None = None,
     clip: float | None = None,
@@ -63,43 +58,37 @@ def plan_gradient(
 
     ``accountant`` (calibration "paper" only): "auto" takes the tight noise where no beta exists.
     """
-    facts = problem.facts(n, d)
     _validate.choice("accountant", accountant, ("paper", "auto"))
-    if calibration == "paper":
+    if task.calibration == "paper":
         if batch is not None:
             raise ParameterError(
                 "dp_sgd_gradient with calibration='paper' samples single rows; got "
                 f"batch={batch!r}. Leave batch out, or use calibration='tight'."
             )
-        return _published_gradient(facts, budget, rounds, clip, step, accountant)
-    bound = gradient_clip(facts, budget, clip)
-    count = (
-        _rounds(facts, budget)
-        if rounds is None
-        else _validate.integer("rounds", rounds, at_least=2)
-    )
-    pair = pair_of(calibration)
-    size = _batch(facts, budget, count, pair) if batch is None else checked_batch(batch, n)
-    made = tight_plan(facts, budget, calibration, "dp_sgd_gradient", count - 1, size, bound)
+        return _published_gradient(task, rounds, clip, step, accountant)
+    bound = gradient_clip(task, clip)
+    count = _rounds(task) if rounds is None else _validate.integer("rounds", rounds, at_least=2)
+    pair = pair_of(task.calibration)
+    size = _batch(task, count, pair) if batch is None else checked_batch(batch, task.n)
+    made = tight_plan(task, "dp_sgd_gradient", count - 1, size, bound)
     if step is None:
         # the best eta of the header's bound
-        square = bound**2 * (1 + 1 / size) + facts.size * (made.sigma / size) ** 2
-        longest = 2.0 / facts.smoothness if math.isfinite(facts.smoothness) else math.inf
-        step = min(facts.distance / math.sqrt(count * square), longest)
+        square = bound**2 * (1 + 1 / size) + task.n_weights * (made.sigma / size) ** 2
+        longest = 2.0 / task.smoothness if math.isfinite(task.smoothness) else math.inf
+        step = min(task.initial_distance / math.sqrt(count * square), longest)
     return dataclasses.replace(made, step=_validate.positive("step", step), tail=count)
 
 
 def _published_gradient(
-    facts: Facts,
-    budget: Budget,
+    task: Task,
     rounds: int | None,
     clip: float | None,
     step: float | None,
     accountant: str,
 ) -> Plan:
     """Return Alg 2 as published: single rows, the noise of Thm 11, the step of Thm 12 corrected."""
-    hoelder, problem = facts.constants.hoelder, facts.problem
-    bound = facts.constants.gradient_at_zero + hoelder.constant * facts.reach**hoelder.alpha
+    hoelder, problem = task.constants.hoelder, task.problem
+    bound = task.constants.gradient_at_zero + hoelder.constant * task.max_norm**hoelder.alpha
     bound = min(bound, math.inf if clip is None else _validate.positive("clip", clip))
     if not math.isfinite(bound):
         raise AssumptionError(
@@ -109,25 +98,25 @@ def _published_gradient(
         )
     power = (2 - hoelder.alpha) / (1 + hoelder.alpha) if hoelder.alpha < 0.5 else 1.0
     count = (
-        math.ceil(facts.n**power)
+        math.ceil(task.n**power)
         if rounds is None
         else _validate.integer("rounds", rounds, at_least=2)
     )
     refuse_many("dp_sgd_gradient", count)
     multiplier = beta_search.published_noise(
-        budget, n=facts.n, rounds=count, exact=accountant == "auto"
+        task.budget, n=task.n, rounds=count, exact=accountant == "auto"
     )
     if step is None:
         step = beta_search.published_step(
-            n=facts.n, size=facts.size, rounds=count, budget=budget, constant=hoelder.constant
+            n=task.n,
+            size=task.n_weights,
+            rounds=count,
+            budget=task.budget,
+            constant=hoelder.constant,
         )
     made = Plan(
         solver="dp_sgd_gradient",
-        problem=problem,
-        n=facts.n,
-        d=facts.d,
-        budget=budget,
-        calibration="paper",
+        task=task,
         sampling=FIXED_SIZE,
         rounds=count - 1,
         batch=1.0,
@@ -139,20 +128,20 @@ def _published_gradient(
     return confirmed(made) if accountant == "auto" else made
 
 
-def _rounds(facts: Facts, budget: Budget) -> int:
+def _rounds(task: Task) -> int:
     """Return T = (n mu / (s sqrt(d)))^2, between 50 and n: more steps would not lower the bound."""
-    scale = facts.n * budget.mu_per_row() / budget.adjacency.factor
-    return max(2, min(max(50, int(min(scale * scale / facts.size, 1e9))), facts.n, LONGEST))
+    scale = task.n * task.budget.mu_per_row() / task.budget.adjacency.factor
+    return max(2, min(max(50, int(min(scale * scale / task.n_weights, 1e9))), task.n, LONGEST))
 
 
-def _batch(facts: Facts, budget: Budget, rounds: int, pair: str) -> int:
+def _batch(task: Task, rounds: int, pair: str) -> int:
     """Return the smallest of a few batches that wastes at most a tenth of the noise."""
-    epsilon, n = amounts(budget)[0], facts.n
+    epsilon, n = amounts(task.budget)[0], task.n
     batch = math.ceil(n * min(1.0, 0.35 * min(max(1.0, epsilon), 8.0) / math.sqrt(rounds)))
     while batch < n:
-        most = _WASTE * full_batch_multiplier(budget, rounds) * batch / n
+        most = _WASTE * full_batch_multiplier(task.budget, rounds) * batch / n
         if affordable(
-            most, budget, sampling=POISSON, batch=batch, n=n, rounds=rounds - 1, pair=pair
+            most, task.budget, sampling=POISSON, batch=batch, n=n, rounds=rounds - 1, pair=pair
         ):
             return batch
         batch = min(n, 2 * batch)
@@ -163,12 +152,8 @@ def _batch(facts: Facts, budget: Budget, rounds: int, pair: str) -> int:
 
 
 def plan_poisson(
-    problem: Problem,
+    task: Task,
     *,
-    n: int,
-    d: int,
-    budget: Budget,
-    calibration: str = "tight",
     epochs: float | None = None,
     batch: float | None = None,
     rate: float | None = None,
@@ -190,20 +175,19 @@ def plan_poisson(
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
     """
-    facts = problem.facts(n, d)
-    bound = descent_clip(facts, budget, clip)
+    bound = descent_clip(task, clip)
     passes = EPOCHS if epochs is None else _validate.positive("epochs", epochs)
-    size = _sample_size(n, passes, batch, rate)
-    rounds = max(1, round(passes * n / size))
-    made = tight_plan(facts, budget, calibration, "dp_sgd_poisson", rounds, size, bound)
-    smooth = noisy_gd.descent_smoothing(facts, rounds, smoothing)
-    bend = facts.smoothness if smooth == 0.0 else smooth * facts.feature**2
-    time = _time(facts, made)
+    size = _sample_size(task.n, passes, batch, rate)
+    rounds = max(1, round(passes * task.n / size))
+    made = tight_plan(task, "dp_sgd_poisson", rounds, size, bound)
+    smooth = noisy_gd.descent_smoothing(task, rounds, smoothing)
+    bend = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
+    time = _time(task, made)
     share = _momentum(rounds, time * bend)
     if momentum is not None:
         share = noisy_gd.checked_momentum(momentum)
     if step is None:
-        longest = 1.0 / bend if math.isfinite(bend) else facts.distance / bound
+        longest = 1.0 / bend if math.isfinite(bend) else task.initial_distance / bound
         step = min(time / rounds, longest / (1.0 - share))
     return dataclasses.replace(
         made,
@@ -230,13 +214,13 @@ def _sample_size(n: int, epochs: float, batch: float | None, rate: float | None)
     return float(max(1, math.ceil(n / max(1.0, epochs))))
 
 
-def _time(facts: Facts, made: Plan) -> float:
+def _time(task: Task, made: Plan) -> float:
     """Return h = step * rounds, at which bias R^2/(2h) and noise h d s^2/2 are equal.
 
     s is the noise, per row, of one release that would tell as much as all of them.
     """
     single = made.sigma / (made.batch * math.sqrt(made.rounds))
-    return facts.distance / (single * math.sqrt(facts.size))
+    return task.initial_distance / (single * math.sqrt(task.n_weights))
 
 
 def _momentum(rounds: int, needed: float) -> float:
@@ -247,33 +231,29 @@ def _momentum(rounds: int, needed: float) -> float:
 # -- registry --------------------------------------------------------------------------------------
 
 
-def _risk_gradient(facts: Facts, budget: Budget) -> float:
-    return _risk(facts, budget, _rounds(facts, budget), _WASTE)
+def _risk_gradient(task: Task) -> float:
+    return _risk(task, _rounds(task), _WASTE)
 
 
-def _risk_poisson(facts: Facts, budget: Budget) -> float:
+def _risk_poisson(task: Task) -> float:
     """Return that of full batches: its schedule is theirs, its noise a little larger."""
-    return _WASTE * noisy_gd.risk(facts, budget)
+    return _WASTE * noisy_gd.risk(task)
 
 
-def _risk(facts: Facts, budget: Budget, rounds: int, waste: float) -> float:
+def _risk(task: Task, rounds: int, waste: float) -> float:
     """Return the header's bound, with noise a little above that of full batches."""
-    bound = facts.gradient_bound(None)
-    noise = waste * full_batch_multiplier(budget, rounds) * bound / facts.n
-    return bound_on_risk(facts, bound, bound**2 + facts.size * noise**2, rounds)
+    bound = task.gradient_bound(None)
+    noise = waste * full_batch_multiplier(task.budget, rounds) * bound / task.n
+    return bound_on_risk(task, bound, bound**2 + task.n_weights * noise**2, rounds)
 
 
-def _gradients_gradient(facts: Facts, budget: Budget) -> float:
-    epsilon = min(max(1.0, amounts(budget)[0]), 8.0)
-    return (
-        facts.n
-        * min(1.0, 0.7 * epsilon / math.sqrt(_rounds(facts, budget)))
-        * _rounds(facts, budget)
-    )
+def _gradients_gradient(task: Task) -> float:
+    epsilon = min(max(1.0, amounts(task.budget)[0]), 8.0)
+    return task.n * min(1.0, 0.7 * epsilon / math.sqrt(_rounds(task))) * _rounds(task)
 
 
-def _gradients_poisson(facts: Facts, budget: Budget) -> float:
-    return EPOCHS * facts.n
+def _gradients_poisson(task: Task) -> float:
+    return EPOCHS * task.n
 
 
 SOLVERS = (

@@ -17,15 +17,16 @@ from ... import _validate
 from ...data.queries import ClippedGradient
 from ...data.source import Source
 from ...errors import AssumptionError, ParameterError
-from ...kernels.sums import worthwhile
+from ...kernels.sums import use_compiled
 from ...privacy.budget import ApproxDP, Budget
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import Release
-from ...problem import Facts, Loss
+from ...problem import Loss
+from ...task import Task
 from .. import needs
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.clips import finite
-from ..common.smoothing import descended
+from ..common.smoothing import surrogate_loss
 from .noise import FIXED_SIZE, FULL, MOST_ROUNDS, POISSON, noise_multiplier, sampled_release
 
 LONGEST = 10_000  # rounds by default at most
@@ -33,7 +34,7 @@ LONGEST = 10_000  # rounds by default at most
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public facts only."""
+    """All that a run needs, from public task only."""
 
     sampling: str  # "poisson", "fixed_size" or "full"
     rounds: int  # noisy steps
@@ -53,7 +54,7 @@ class Plan(BasePlan):
     @property
     def loss(self) -> Loss:
         """The loss whose gradients are taken."""
-        return descended(self.facts, self.smoothing)
+        return surrogate_loss(self.task, self.smoothing)
 
     def releases(self) -> tuple[Release, ...]:
         """Return the noisy sums, one a round."""
@@ -77,24 +78,24 @@ class Plan(BasePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.facts.start, self.clip)
+        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         return (*self.problem.bounds.enforced, *query.enforced)
 
     @property
     def risk(self) -> float:
         """The bound of the header at this plan's own schedule."""
-        facts, noise = self.facts, self.sigma / self.batch
-        square = self.clip**2 * (1 + 1 / self.batch) + facts.size * noise**2
-        return bound_on_risk(facts, self.clip, square, self.rounds)
+        task, noise = self.task, self.sigma / self.batch
+        square = self.clip**2 * (1 + 1 / self.batch) + task.n_weights * noise**2
+        return bound_on_risk(task, self.clip, square, self.rounds)
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
     """Take noisy steps on secret samples, and average the last iterates."""
     problem, loss = plan.problem, plan.loss
-    weights = plan.facts.start
+    weights = plan.task.start
     velocity = np.zeros(len(weights))
     average = weights / plan.tail if plan.tail > plan.rounds else np.zeros(len(weights))
-    compiled = worthwhile(int(plan.batch * plan.rounds), source.d)
+    compiled = use_compiled(int(plan.batch * plan.rounds), source.d)
     for t in range(plan.rounds):
         query = ClippedGradient(loss, weights, plan.clip)
         total = _noisy_sum(plan, query, source, ledger, compiled)
@@ -128,27 +129,21 @@ def _noisy_sum(
 
 
 def tight_plan(
-    facts: Facts,
-    budget: Budget,
-    calibration: str,
+    task: Task,
     solver: str,
     rounds: int,
     batch: float,
     bound: float,
 ) -> Plan:
     """Return a plan with the least noise, confirmed by the accountant; step and tail are to set."""
-    sampling = POISSON if batch < facts.n else FULL
-    pair = pair_of(calibration) if sampling == POISSON else "proved"
+    sampling = POISSON if batch < task.n else FULL
+    pair = pair_of(task.calibration) if sampling == POISSON else "proved"
     multiplier = noise_multiplier(
-        budget, sampling=sampling, batch=batch, n=facts.n, rounds=rounds, pair=pair
+        task.budget, sampling=sampling, batch=batch, n=task.n, rounds=rounds, pair=pair
     )
     made = Plan(
         solver=solver,
-        problem=facts.problem,
-        n=facts.n,
-        d=facts.d,
-        budget=budget,
-        calibration=calibration,
+        task=task,
         sampling=sampling,
         rounds=rounds,
         batch=float(batch),
@@ -202,13 +197,13 @@ def refuse_many(solver: str, rounds: int) -> None:
         )
 
 
-def bound_on_risk(facts: Facts, clip: float, square: float, rounds: int) -> float:
+def bound_on_risk(task: Task, clip: float, square: float, rounds: int) -> float:
     """Return R sqrt(square / T) + 2 G R / sqrt(n): the header's rate at the best step."""
-    return facts.distance * (math.sqrt(square / rounds) + 2 * clip / math.sqrt(facts.n))
+    return task.initial_distance * (math.sqrt(square / rounds) + 2 * clip / math.sqrt(task.n))
 
 
-def _approx(facts: Facts, budget: Budget) -> str:
-    if isinstance(budget, ApproxDP):
+def _approx(task: Task) -> str:
+    if isinstance(task.budget, ApproxDP):
         return ""
     return (
         "the secrecy of its samples is accounted for in (epsilon, delta) only: use "

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpsco.privacy.accounting.composition import cost
-from dpsco.privacy.accounting.cross_check import INTEGRATION, second_opinion
+from dpsco.privacy.accounting.cross_check import INTEGRATION, cross_check
 from dpsco.privacy.budget import Unit
 from dpsco.privacy.mechanisms.objective_perturbation import check as perturbation_check
 from dpsco.privacy.mechanisms.objective_perturbation import loss as perturbation
@@ -79,7 +79,7 @@ def test_two_computations_agree_to_a_percent(shape, adjacency, point):
     assert 0.999 * lower <= first
     assert abs(first / upper - 1) < 0.01
     assert upper < lower * 1.01 + 1e-4
-    opinion = second_opinion(spent, delta)
+    opinion = cross_check(spent, delta)
     assert (opinion.route, opinion.agrees) == (INTEGRATION, True)
     assert "agrees with" in str(opinion)
 
@@ -96,10 +96,10 @@ def test_they_agree_whatever_the_noise_of_the_output(shape, share):
 def test_they_agree_beside_gaussian_releases(rows):
     noisy = GaussianRelease(1.0, 30.0, rows=ROWS, count=3)
     spent = cost([release(), noisy], unit=Unit(rows))
-    opinion = second_opinion(spent, 1e-6)
+    opinion = cross_check(spent, 1e-6)
     assert opinion.route == INTEGRATION
     assert opinion.agrees
-    alone = second_opinion(cost(release(), unit=Unit(rows)), 1e-6)
+    alone = cross_check(cost(release(), unit=Unit(rows)), 1e-6)
     assert opinion.second > 1.02 * alone.second
 
 
@@ -204,14 +204,14 @@ def test_a_planted_mistake_is_contradicted(shape, rows, mistake, monkeypatch):
     record = release(shape, sigma=20.0 * rows, floor=10.0 * SHAPES[shape][3])
     build = perturbation.Loss
     monkeypatch.setattr(perturbation, "Loss", lambda **facts: mistake(build(**facts)))
-    opinion = second_opinion(cost(record, unit=Unit(rows)), 1e-6)
+    opinion = cross_check(cost(record, unit=Unit(rows)), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)
 
 
 def test_a_wrong_rho_is_contradicted(monkeypatch):
     monkeypatch.setattr(perturbation_zcdp, "rho", lambda m, c, s: 0.45 * m * m)
-    opinion = second_opinion(cost(release(floor=1e3)), 1e-6)
+    opinion = cross_check(cost(release(floor=1e3)), 1e-6)
     assert not opinion.agrees
 
 
@@ -222,6 +222,6 @@ def test_several_minimisers_are_not_covered(apart):
     spent = cost(release(count=2))
     if apart:  # a unit's rows may be touched by one or by the other
         spent = cost([release(), release(rows=(1000, 2000))], unit=Unit(2))
-    opinion = second_opinion(spent, 1e-6)
+    opinion = cross_check(spent, 1e-6)
     assert (opinion.route, opinion.sharp, opinion.agrees) == ("RDP", False, True)
     assert "looser upper bound" in str(opinion)

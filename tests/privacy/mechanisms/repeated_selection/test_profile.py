@@ -31,7 +31,7 @@ from dpsco.privacy import certificate as certificates
 from dpsco.privacy.accounting import gaussian, pld, pld_arrays, renyi
 from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.accounting.composition import _least_epsilon, cost
-from dpsco.privacy.accounting.cross_check import second_opinion
+from dpsco.privacy.accounting.cross_check import cross_check
 from dpsco.privacy.budget import ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.ledger import Ledger
@@ -39,7 +39,7 @@ from dpsco.privacy.mechanisms.releases import (
     GaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
-    RandomHitsRelease,
+    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     StableGaussianRelease,
@@ -532,7 +532,7 @@ def test_the_best_of_sampled_runs_composes():
     assert one < spent(best_run, SAMPLED) < one + spent(SAMPLED)
     assert one < spent(dataclasses.replace(best_run, count=2)) < 2 * one
     assert spent(selection(), SAMPLED) < spent(selection()) + spent(SAMPLED)  # of Gaussian runs
-    hits = RandomHitsRelease(0.1, 0.0, 20, 9.0, "replace_one", "A theorem", rows=ROWS)
+    hits = WithReplacementRelease(0.1, 0.0, 20, 9.0, "replace_one", "A theorem", rows=ROWS)
     assert spent(selection((hits,)), WHOLE) > spent(selection((hits,)))
     other = GeneralizedGaussianRelease(1.0, 30.0, 3.0, rows=ROWS)
     with pytest.raises(AssumptionError, match="no accountant covers"):
@@ -607,11 +607,11 @@ def test_noise_is_calibrated_through_a_selection():
 
 @pytest.mark.parametrize("law", ["poisson", "geometric", "logarithmic"])
 def test_the_second_accountant_confirms(law):
-    opinion = second_opinion(cost(selection(law=law)), 1e-6)
+    opinion = cross_check(cost(selection(law=law)), 1e-6)
     assert opinion.agrees
     assert opinion.first <= opinion.second < 2 * opinion.first
     odd = dataclasses.replace(selection(), runs=Runs("negative_binomial", 0.1, -0.5))
-    assert second_opinion(cost(odd), 1e-6).route == "none"
+    assert cross_check(cost(odd), 1e-6).route == "none"
 
 
 def test_record_survives_json_and_refuses_nonsense():
@@ -797,7 +797,7 @@ def test_certificate_names_inner_theorems_and_caveats(tmp_path):
     assert "dpsco's own bound from one run's privacy profile" in text
     assert "the sampled rows stay secret" in text.replace("sampled\n", "sampled ")
     certificate.save(tmp_path / "c.json")
-    assert Certificate.load(tmp_path / "c.json").verify(second_witness=False).ok
+    assert Certificate.load(tmp_path / "c.json").verify(cross_check=False).ok
     five = str(
         certificate_of(selection(*[(dataclasses.replace(FIT, sigma=30.0 + i),) for i in range(5)]))
     )

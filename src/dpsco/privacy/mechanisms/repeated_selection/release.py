@@ -26,8 +26,8 @@ class RepeatedSelectionRelease(Release):
     kind: ClassVar[str] = "repeated_selection"
     theorem: ClassVar[str] = (
         "the best of a random number of runs: dpsco's own bound from one run's privacy profile "
-        "(proved in dpsco.privacy.mechanisms.repeated_selection.profile), or Papernot, Steinke 2022, Lemma 7, where that is "
-        "smaller or other Renyi bounds are added to it"
+        "(proved in dpsco.privacy.mechanisms.repeated_selection.profile), or Papernot, Steinke "
+        "2022, Lemma 7, where that is smaller or other Renyi bounds are added to it"
     )
     alternatives: tuple[tuple[Release, ...], ...]
     runs: Runs
