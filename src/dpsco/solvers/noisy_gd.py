@@ -117,7 +117,6 @@ def plan(
     """Return a plan; see the module's header for the default schedule.
 
     Args:
-        problem, n, d, budget, calibration: as in `dpsco.plan`.
         rounds: full passes over the rows.
         clip: bound on a row's gradient; by default its largest value at the start, or anywhere if
             the budget is large.

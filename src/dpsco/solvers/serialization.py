@@ -132,7 +132,12 @@ def _number(record: dict[str, Any]) -> float:
 @lru_cache(maxsize=1)
 def _records() -> dict[str, type]:
     """Return the classes that a file may name."""
-    found: dict[str, type] = {"Bounds": Bounds, "Classes": Classes, "Problem": Problem, "Task": Task}
+    found: dict[str, type] = {
+        "Bounds": Bounds,
+        "Classes": Classes,
+        "Problem": Problem,
+        "Task": Task,
+    }
     found["Scaled"] = Scaled
     found["PrefixMechanism"] = PrefixMechanism
     for module in (losses, geometry):

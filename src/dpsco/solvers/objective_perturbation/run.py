@@ -135,7 +135,6 @@ def _plan(
 
     Args:
         key: of the solver.
-        problem, n, d, budget, calibration: as in `dpsco.plan`.
         ridge: added to the mean loss beside the penalty; by default where bias and noise balance,
             "c_frac" for the least that leaves c = c_frac epsilon to the change of volume.
         c_frac: the largest share of epsilon for the change of volume, in (0, 1); 0.2, and 0.1 for
@@ -146,14 +145,7 @@ def _plan(
         smoothing: of the Moreau envelope that replaces a loss with a kink.
     """
     smooth = schedules.given_smoothing(task, smoothing)
-    common: dict[str, Any] = {
-        "solver": key,
-        "problem": task.problem,
-        "n": task.n,
-        "d": task.d,
-        "budget": task.budget,
-    }
-    common["calibration"] = task.calibration
+    common: dict[str, Any] = {"solver": key, "task": task}
     if task.calibration == "paper" and clip is None and task.glm:
         clip = task.gradient_bound(None)  # the published constants speak of the loss's own bound
     shape = schedules.shape(task, clip, task.budget, smooth)

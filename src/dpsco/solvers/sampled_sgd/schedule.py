@@ -166,7 +166,6 @@ def plan_poisson(
     """Return a plan of everyday DP-SGD.
 
     Args:
-        problem, n, d, budget, calibration: as in `dpsco.plan`.
         epochs: expected passes over the rows.
         batch, rate: expected size of a sample, or the probability of a row; give one of them.
         clip: bound on a row's gradient; by default its largest value at the start.
