@@ -26,11 +26,11 @@ from dpsco.privacy.mechanisms.releases import (
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
+    WithReplacementRelease,
 )
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 from dpsco.solvers import registry

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
         Unit,
     )
     from .problem import Problem
-    from .task import Task
     from .solvers.base import Result
+    from .task import Task
 
 # Where each public name lives; "." is a module of its own.
 _MODULES = (

@@ -19,10 +19,10 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    WithReplacementRelease,
     SelectionRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 
 N, D = 40, 600

@@ -34,12 +34,12 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
     flatten,
 )
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs

@@ -23,10 +23,10 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    WithReplacementRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 
 PLENTY = ApproxDP(1e9, 1e-6, adjacency="zero_out")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.errors import ParameterError
 from dpsco.solvers import noisy_gd
-from dpsco.solvers.common.smoothing import moreau_smoothing, nonsmooth, final_smoothing, smoothed
+from dpsco.solvers.common.smoothing import final_smoothing, moreau_smoothing, nonsmooth, smoothed
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 

@@ -26,7 +26,7 @@ from dpsco.privacy.accounting.amplification import (
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.mechanisms.releases import FixedSizeGaussianRelease, ShuffledRelease
 
-KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
+KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 
 # --- sampling -------------------------------------------------------------------------------------
 

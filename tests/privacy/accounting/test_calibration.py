@@ -29,7 +29,7 @@ from dpsco.privacy.mechanisms.releases import (
 
 from ..conftest import described
 
-KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
+KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 ROWS = (0, 1000)
 ONE = ApproxDP(1.0, 1e-6, adjacency="zero_out")
 

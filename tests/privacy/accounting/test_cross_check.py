@@ -18,11 +18,11 @@ from dpsco.privacy.mechanisms.releases import (
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    WithReplacementRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 
 ROWS = (0, 1000)

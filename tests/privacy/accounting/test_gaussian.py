@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsco.privacy.accounting import gaussian, pld
 
-KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
+KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 
 EPSILONS = [float(e) for e in np.geomspace(1e-3, 1e6, 22)]
 DELTAS = [0.5, 0.1, 1e-3, 1e-5, 1e-8, 1e-12, 1e-25, 1e-60, 1e-150, 1e-300]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpsco.privacy.accounting import gaussian, renyi
 from dpsco.privacy.accounting.composition import randomised_response_delta
 
-KNOWN = json.loads((Path(__file__).parents[1] / "golden" / "known_answers.json").read_text())
+KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 ORDERS = [1 + 1e-6, 1.01, 1.5, 2.0, 7.0, 50.0, 1e3, 1e6]
 
 

@@ -33,9 +33,9 @@ from dpsco.privacy.mechanisms.objective_perturbation.loss import (
 from dpsco.privacy.mechanisms.releases import (
     GaussianRelease,
     ObjectivePerturbationRelease,
-    WithReplacementRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from dpsco.privacy.randomness import Randomness
 

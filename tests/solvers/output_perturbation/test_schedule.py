@@ -27,9 +27,9 @@ from dpsco.losses import (
 from dpsco.privacy import GDP, ZCDP, Adjacency, ApproxDP, PureDP
 from dpsco.privacy.accounting.stability import sgd_sensitivity
 from dpsco.privacy.mechanisms.releases import (
-    WithReplacementRelease,
     StableGammaRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
 )
 from dpsco.solvers import get
 from dpsco.solvers.output_perturbation import published

@@ -39,10 +39,10 @@ from dpsco.privacy.mechanisms.releases import (
     GaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
-    WithReplacementRelease,
     RepeatedSelectionRelease,
     SelectionRelease,
     StableGaussianRelease,
+    WithReplacementRelease,
     from_json,
     to_json,
 )
