@@ -41,6 +41,9 @@ from dpsco.privacy.mechanisms.releases import (
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
+    WithReplacementRelease,
 )
 from dpsco.privacy.randomness import Randomness
 from dpsco.privacy.rounded_normals import rounded_normals
@@ -1189,20 +1192,63 @@ def test_wrong_arguments_are_named():
 # -- releases of a run that goes on in another process ---------------------------------------------
 
 
-def test_a_skipped_release_uses_up_its_noise_and_its_place():
-    release = dataclasses.replace(RELEASES["gaussian"], count=3)
-    whole, going = opened(release, seed=5), opened(release, seed=5)
-    answers = [whole.gaussian([0.0, 0.0], **arguments(release)) for _ in range(3)]
-    assert going.skip(release) is None
-    for answer in answers[1:]:
-        assert np.array_equal(going.gaussian([0.0, 0.0], **arguments(release)), answer)
-    going.close()
+STABLE = {"adjacency": "zero_out", "theorem": "a test", "rows": ROWS}
+SKIPPED = {
+    **{kind: release for kind, release in RELEASES.items() if kind != "prefix_sum"},
+    "stable_gaussian": StableGaussianRelease(0.5, 4.0, **STABLE),
+    "stable_gamma": StableGammaRelease(0.5, 4.0, **STABLE),
+    "with_replacement": WithReplacementRelease(0.1, 0.0, 6, 1.0, **STABLE),
+}
+
+
+def executed(ledger, release):
+    """Make a release of zeros and return all that it let out, a secret sample included."""
+    if isinstance(release, (StableGaussianRelease, StableGammaRelease)):
+        return ledger.stable(np.zeros(3), release)
+    if isinstance(release, WithReplacementRelease):
+        sample = ledger.random_hits(release)
+    elif isinstance(release, PoissonGaussianRelease):
+        sample = ledger.poisson(**arguments(release))
+    elif isinstance(release, FixedSizeGaussianRelease):
+        sample = ledger.fixed_size(**arguments(release))
+    elif isinstance(release, SelectionRelease):
+        return np.array([ledger.argmin(np.zeros(release.candidates), **arguments(release))])
+    elif isinstance(release, ShuffledRelease):
+        return ledger.shuffled(np.zeros((release.row_count, 2)), **arguments(release))
+    else:
+        return getattr(ledger, release.kind)(np.zeros(3), **arguments(release))
+    indices = sample.indices.copy()
+    return np.concatenate([indices, sample.release(np.zeros(3))])
+
+
+@pytest.mark.parametrize("kind", SKIPPED)
+def test_a_skipped_release_uses_up_its_noise_and_its_place(kind):
+    release = dataclasses.replace(SKIPPED[kind], count=1 if kind == "with_replacement" else 3)
+    planned = (release, dataclasses.replace(RELEASES["gaussian"], sigma=99.0, count=2))
+    whole, resumed = opened(*planned, seed=5), opened(*planned, seed=5)
+    answers = [executed(whole, each.once()) for each in planned for _ in range(each.count)]
+    assert resumed.skip(release) is None  # one execution, however many are planned
+    later = [each.once() for each in planned for _ in range(each.count)][1:]
+    for each, answer in zip(later, answers[1:], strict=True):
+        assert np.array_equal(executed(resumed, each), answer)
+    resumed.close()
     with pytest.raises(LedgerError, match="closed"):
-        going.skip(release)
+        resumed.skip(release)
 
 
-def test_only_planned_gaussian_releases_are_skipped():
-    release, other = RELEASES["gaussian"], RELEASES["selection"]
+def test_a_run_is_skipped_in_its_own_order():
+    outside = ("generalized_gaussian", "with_replacement")  # no accountant for the mixture
+    planned = [release for kind, release in SKIPPED.items() if kind not in outside]
+    whole, resumed = opened(*planned, seed=8), opened(*planned, seed=8)
+    answers = [executed(whole, release) for release in planned]
+    for release in planned[:-1]:
+        resumed.skip(release)
+    assert np.array_equal(executed(resumed, planned[-1]), answers[-1])
+    assert resumed.close().to_json() == whole.close().to_json()
+
+
+def test_only_planned_releases_of_one_stream_are_skipped():
+    release, other = RELEASES["gaussian"], RELEASES["prefix_sum"]
     ledger = opened(release, other)
     with pytest.raises(ParameterError, match="takes a GaussianRelease"):
         ledger.skip(other)

@@ -60,6 +60,18 @@ Rows = tuple[int, int]
 T = TypeVar("T")
 P = TypeVar("P", PrefixSums, PrefixNoise)
 
+_SKIPPABLE = (  # each draws from a single stream, which nothing else uses
+    GaussianRelease,
+    GeneralizedGaussianRelease,
+    SelectionRelease,
+    ShuffledRelease,
+    PoissonGaussianRelease,
+    FixedSizeGaussianRelease,
+    StableGaussianRelease,
+    StableGammaRelease,
+    WithReplacementRelease,
+)
+
 
 class Ledger(NonCopyable):
     """Planned and executed releases of one run.
@@ -267,12 +279,14 @@ class Ledger(NonCopyable):
 
         return self._execute(release.once(), noisy)
 
-    def skip(self, release: GaussianRelease) -> None:
+    def skip(self, release: Release) -> None:
         """Take a release off the plan that this run has made in another process; nothing leaves.
 
-        Its noise is used up, so that the next release draws what it would have drawn there.
+        Its stream is used up, so that the next release draws what it would have drawn there. Only
+        releases that draw from one stream and leave at once, or after one sample, can be skipped:
+        prefix sums are resumed instead.
         """
-        _expect(release, GaussianRelease)
+        _expect(release, *_SKIPPABLE)
         self._execute(release.once(), lambda stream: None)
 
     def close(self) -> Certificate:
