@@ -1,4 +1,4 @@
-"""Phased SGD on the published instances: A (nonsmooth loss), E1 (smooth and Hoelder), free logistic.
+"""Phased SGD on the published instances: A (nonsmooth), E1 (smooth and Hoelder), free logistic.
 
 Bands hold earlier measurements with room for three standard errors.
 """

@@ -266,7 +266,7 @@ def test_a_plan_cannot_be_edited_into_less_noise():
 
 
 def test_a_plan_for_another_loss_pays_for_it():
-    """A plan whose loss was exchanged for a nonsmooth one has another sensitivity, and is refused."""
+    """A plan whose loss was exchanged for a nonsmooth one has another sensitivity: refused."""
     plan = made(FREE)
     nonsmooth = dataclasses.replace(plan, problem=regression(Absolute(), WHOLE, scale=1.0))
     apart = 2 * plan.steps[0] * math.sqrt(plan.sizes[0])  # of the last iterates, at worst
