@@ -249,7 +249,7 @@ def test_what_does_not_apply_is_refused():
         forecast(budget=dp.PureDP(1.0))
     with pytest.raises(AssumptionError, match="add_remove"):
         forecast(budget=dp.ApproxDP(1.0, 1e-9, adjacency="add_remove"))
-    with pytest.raises(ParameterError, match="needs a Problem and a budget"):
+    with pytest.raises(ParameterError, match="needs a budget such as"):
         dp.forecast(problem(), N, D, 1.0)
     with pytest.raises(ParameterError, match="no 7 rounds of any solver; it has 8 rounds"):
         forecast(rounds=8).at(7)

@@ -54,7 +54,7 @@ def test_long_fields_are_shortened():
             return tuple(GaussianRelease(1.0, 1e3 + k, rows=(0, 10)) for k in range(9))
 
     made = Long(
-        solver="x", problem=PROBLEM, n=10, d=4, budget=BUDGET, steps=tuple(map(float, range(50)))
+        solver="x", task=dp.Task(PROBLEM, 10, 4, BUDGET), steps=tuple(map(float, range(50)))
     )
     assert "0, 1, 2, 3, ... (50 in all)" in str(made)
     assert "... and 3 more" in str(made)
@@ -82,7 +82,8 @@ def test_cost_is_that_of_the_releases(plan):
 
 def test_cost_above_the_budget_is_refused(plan):
     assert check_cost(plan) is plan
-    cheat = dataclasses.replace(plan, sigma=plan.sigma * 0.9, calibration="paper")
+    task = dataclasses.replace(plan.task, calibration="paper")
+    cheat = dataclasses.replace(plan, sigma=plan.sigma * 0.9, task=task)
     with pytest.raises(AssumptionError, match=r"published constants .* calibration='tight'"):
         check_cost(cheat)
 

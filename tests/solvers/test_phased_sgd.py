@@ -205,7 +205,7 @@ def test_a_plan_is_consistent(key):
     assert all(a == 4 * b for a, b in zip(plan.steps, plan.steps[1:], strict=False))
     assert [r.rows for r in plan.releases()] == list(plan.rows)
     assert dp.load_plan(plan.to_json()) == plan
-    assert get(key).risk(plan.task, plan.budget) == pytest.approx(plan.risk, rel=1e-9)
+    assert get(key).risk(plan.task) == pytest.approx(plan.risk, rel=1e-9)
     assert plan.cost.mu == pytest.approx(BUDGET.mu_per_row(), rel=1e-9)  # parallel composition
     assert len(plan.trace()) == len(plan.sizes)
 
@@ -265,10 +265,15 @@ def test_a_plan_cannot_be_edited_into_less_noise():
             dp.load_plan(dataclasses.replace(plan, **change).to_json())
 
 
+def with_problem(plan, other):
+    """Return the plan with another problem in its task: what a changed file may hold."""
+    return dataclasses.replace(plan, task=dataclasses.replace(plan.task, problem=other))
+
+
 def test_a_plan_for_another_loss_pays_for_it():
     """A plan whose loss was exchanged for a nonsmooth one has another sensitivity: refused."""
     plan = made(FREE)
-    nonsmooth = dataclasses.replace(plan, problem=regression(Absolute(), WHOLE, scale=1.0))
+    nonsmooth = with_problem(plan, regression(Absolute(), WHOLE, scale=1.0))
     apart = 2 * plan.steps[0] * math.sqrt(plan.sizes[0])  # of the last iterates, at worst
     assert nonsmooth.sensitivities[0] >= apart > 10 * plan.sensitivities[0]
     with pytest.raises(AssumptionError):
@@ -283,7 +288,7 @@ def test_a_plan_for_a_loss_that_is_not_convex_has_no_release():
         (regression(dp.losses.Tukey(1.0)), "convexity"),
         (dataclasses.replace(plan.problem, bounds=cubes), "l2 norm"),
     ):
-        edited = dataclasses.replace(plan, problem=wrong)
+        edited = with_problem(plan, wrong)
         with pytest.raises(AssumptionError, match=words):
             dp.load_plan(edited.to_json())
         with pytest.raises(AssumptionError, match=words):

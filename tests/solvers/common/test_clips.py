@@ -23,10 +23,10 @@ SAMPLED = ("dp_sgd_gradient", "noisy_sgd_2019", "noisy_sgd_2020")
 START = ("dp_sgd_single_epoch", "dp_ftrl", "acc_independent", *RECURSIVE, *SAMPLED)
 
 
-def task(loss, n, d=20, *, feature=1.0, classes=10, **settings):
+def task(loss, n, d=20, *, epsilon=1.0, feature=1.0, classes=10, **settings):
     label = "sign" if loss.labels == "sign" else dp.data.Classes(*range(classes))
     bounds = dp.Bounds(feature, label=label)
-    return dp.Task(dp.Problem(loss=loss, bounds=bounds, **settings), n, d, dp.ApproxDP(1.0, 1e-6))
+    return dp.Task(dp.Problem(loss=loss, bounds=bounds, **settings), n, d, budget(epsilon))
 
 
 def budget(epsilon=1.0):
@@ -37,14 +37,14 @@ def test_softmax_rows_are_cut_where_they_are_half_wrong():
     """1 - p_y = 1/2 gives at most sqrt(1/2), for two classes exactly the start's gradient."""
     for classes in (2, 3, 10):
         made = task(Softmax(classes), 30_000, feature=2.0, classes=classes)
-        assert cautious_clip(made, budget()) == pytest.approx(2.0 * math.sqrt(0.5))
+        assert cautious_clip(made) == pytest.approx(2.0 * math.sqrt(0.5))
     two = task(Softmax(2), 30_000, classes=2)
-    assert cautious_clip(two, budget()) == pytest.approx(two.start_gradient)
+    assert cautious_clip(two) == pytest.approx(two.start_gradient)
     assert task(Softmax(10), 30_000).start_gradient == pytest.approx(math.sqrt(0.9))
 
 
 def test_where_noise_outweighs_the_loss_the_clip_falls_to_a_quarter_wrong():
-    clips = [cautious_clip(task(Softmax(10), n), budget()) for n in (10, 200, 400, 10**5)]
+    clips = [cautious_clip(task(Softmax(10), n)) for n in (10, 200, 400, 10**5)]
     assert clips[0] == pytest.approx(math.sqrt(2) / 4)
     assert clips[-1] == pytest.approx(math.sqrt(2) / 2)
     assert clips[0] < clips[1] < clips[2] < clips[3]
@@ -54,20 +54,20 @@ def test_where_noise_outweighs_the_loss_the_clip_falls_to_a_quarter_wrong():
 
 def test_one_versus_rest_keeps_one_wrong_class_whole():
     made = task(OneVersusRest(Hinge(), 10), 10**5)
-    assert cautious_clip(made, budget()) == pytest.approx(1.0)
+    assert cautious_clip(made) == pytest.approx(1.0)
     assert made.lipschitz == pytest.approx(math.sqrt(10))
 
 
 def test_losses_of_a_margin_are_cut_at_the_start():
     for n in (10, 10**5):
-        assert cautious_clip(task(Logistic(), n), budget()) == 0.5
+        assert cautious_clip(task(Logistic(), n)) == 0.5
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(10), OneVersusRest(Hinge(), 10)], ids=repr)
 def test_a_large_budget_or_table_has_the_losses_own_bound(loss):
-    made = task(loss, 10**7)
-    assert default_clip(made, budget(8.0)) == made.lipschitz
-    assert default_clip(task(loss, 1000), budget(8.0)) < made.lipschitz
+    large = task(loss, 10**7, epsilon=8.0)
+    assert default_clip(large) == large.lipschitz
+    assert default_clip(task(loss, 1000, epsilon=8.0)) < large.lipschitz
 
 
 def test_the_clip_never_exceeds_the_losses_own_bound():
@@ -75,7 +75,7 @@ def test_the_clip_never_exceeds_the_losses_own_bound():
     for loss in (Softmax(3), OneVersusRest(Logistic(), 3)):
         for n in (10, 10**4, 10**8):
             made = task(loss, n, classes=3, domain=ball)
-            assert 0.0 < default_clip(made, budget()) <= made.lipschitz
+            assert 0.0 < default_clip(made) <= made.lipschitz
 
 
 @given(st.floats(0.01, 0.5), st.integers(2, 8), st.integers(0, 1000))
@@ -146,9 +146,9 @@ def test_prefix_sums_of_vector_losses_bear_more_noise():
     start, whole = math.sqrt(0.9), math.sqrt(2.0)
     for n, plain, prefix in ((10**3, start, start), (10**4, start, whole), (10**5, whole, whole)):
         made = task(Softmax(10), n)
-        assert gradient_clip(made, budget(), None) == pytest.approx(plain)
-        assert gradient_clip(made, budget(), None, prefix=True) == pytest.approx(prefix)
-    assert gradient_clip(task(Logistic(), 2000), budget(), None, prefix=True) == 0.5
+        assert gradient_clip(made, None) == pytest.approx(plain)
+        assert gradient_clip(made, None, prefix=True) == pytest.approx(prefix)
+    assert gradient_clip(task(Logistic(), 2000), None, prefix=True) == 0.5
 
 
 def test_dp_ftrl_is_cut_from_a_tenth_on():

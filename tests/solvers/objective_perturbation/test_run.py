@@ -81,8 +81,10 @@ def test_published_noise():
     shape = schedules.shape(task, 1.0, BUDGET)
     none = {"ridge": None, "c_frac": 0.1, "distance": None, "strong": False}
     for epsilon, sigma in PUBLISHED.items():
-        found = schedules.paper(task, ApproxDP(epsilon, 1e-6), shape, **none)
-        assert found.sigma == pytest.approx(sigma, rel=2e-3)
+        noise = schedules.paper(
+            dataclasses.replace(task, budget=ApproxDP(epsilon, 1e-6)), shape, **none
+        )
+        assert noise.sigma == pytest.approx(sigma, rel=2e-3)
     plan = make(calibration="paper")  # the accountant confirms it, with room to spare
     assert plan.cost.epsilon(1e-6) < 0.65
 
@@ -404,8 +406,8 @@ def test_rough_noise_and_cheap_risk(budget):
     shape = schedules.shape(plan.task, None, budget)
     assert schedules.rough_sigma(budget, shape) == pytest.approx(plan.sigma, rel=0.2)
     assert module.risk(plan.task) == pytest.approx(plan.risk, rel=0.25)
-    more = dp.Task(LOGISTIC, 4 * plan.n, plan.d, BUDGET)
-    assert module.risk(more, budget) < 0.6 * plan.risk
+    more = dataclasses.replace(plan.task, n=4 * plan.n)
+    assert module.risk(more) < 0.6 * plan.risk
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -54,6 +54,11 @@ def planned(key, loss_problem, n=1000, d=5, budget=BUDGET, calibration="tight", 
     )
 
 
+def with_problem(plan, other):
+    """Return the plan with another problem in its task: what a changed file may hold."""
+    return dataclasses.replace(plan, task=dataclasses.replace(plan.task, problem=other))
+
+
 # -- known answers ---------------------------------------------------------------------------------
 
 
@@ -104,8 +109,8 @@ def test_noise_of_rows_drawn_with_replacement(passes, epsilon, ratio):
     ],
 )
 def test_published_noise_of_a_smooth_loss(n, steps, epsilon, ratio):
-    task = dp.Task(problem(Logistic()), n, 5, BUDGET)
-    found = published.bounded(task, ApproxDP(epsilon, 1e-6), steps)
+    task = dp.Task(problem(Logistic()), n, 5, ApproxDP(epsilon, 1e-6))
+    found = published.bounded(task, steps)
     assert found.sigma / (found.gradient * found.step) == pytest.approx(ratio, abs=0.06)
     if steps == n:  # the step has the same number of digits as the formula of Thm 10
         first = math.sqrt(math.log(n / 1e-6) * math.log(n) * math.log(20) / n)
@@ -414,9 +419,9 @@ def test_files_cannot_hold_steps_uphill():
 def test_files_cannot_hold_problems_without_a_theorem():
     """A loss that is not convex drives neighbours apart however small the clip."""
     made = planned(BALL, problem(Huber(1.0)), n=100, d=2)
-    bent = dataclasses.replace(made, problem=problem(dp.losses.Tukey(1.0)))
+    bent = with_problem(made, problem(dp.losses.Tukey(1.0)))
     cubes = dp.Bounds(1.0, label=5.0, norm=dp.geometry.Lp(math.inf))
-    wide = dataclasses.replace(made, problem=dataclasses.replace(made.problem, bounds=cubes))
+    wide = with_problem(made, dataclasses.replace(made.problem, bounds=cubes))
     for plan, words in ((bent, "convexity"), (wide, "l2 norm")):
         with pytest.raises(AssumptionError, match=words):
             dp.load_plan(plan.to_json())
@@ -689,7 +694,7 @@ def test_the_error_of_bisected_slopes_is_part_of_the_sensitivity():
     )
     made = planned(BALL, problem(steep), 1000, 5, clip=1.0)
     assert made.walked.problem.loss.kernel().smoothing > 0.0
-    known = dataclasses.replace(made, problem=problem(Absolute()))
+    known = with_problem(made, problem(Absolute()))
     bisected = 2 * made.steps * made.step * 1e6 * 2.0**-48
     assert made.sensitivity - known.sensitivity >= bisected
     assert made.sensitivity < 1.01 * known.sensitivity

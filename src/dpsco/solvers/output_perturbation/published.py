@@ -43,8 +43,9 @@ def require_budget(key: str, budget: Budget) -> ApproxDP:
     )
 
 
-def bounded(task: Task, budget: ApproxDP, steps: int | None = None) -> Published:
+def bounded(task: Task, steps: int | None = None) -> Published:
     """Return the schedule of Thm 10 with the noise of Thms 7(b) and 8."""
+    budget = require_budget("dp_sgd_output", task.budget)
     n, delta, view = task.n, budget.delta, task.hoelder[0]
     gradient = task.constants.gradient_at_zero + view.constant * task.max_norm**view.alpha
     if steps is None:
@@ -57,8 +58,9 @@ def bounded(task: Task, budget: ApproxDP, steps: int | None = None) -> Published
     return _published(task, budget, steps, 1.0 / (steps * max(first, second)), gradient)
 
 
-def unbounded(task: Task, budget: ApproxDP, steps: int | None = None) -> Published:
+def unbounded(task: Task, steps: int | None = None) -> Published:
     """Return the schedule of Thm 9 with the noise of Thms 7(a) and 8."""
+    budget = require_budget("dp_sgd_output_unbounded", task.budget)
     n, view, constants = task.n, task.hoelder[0], task.constants
     alpha = view.alpha
     if steps is None:

@@ -283,9 +283,8 @@ def _published(
             f"{asked.key} with calibration='paper' draws rows with replacement and has its own "
             "step size; leave sampling and step out, or use calibration='tight'."
         )
-    budget = published.require_budget(asked.key, asked.task.budget)
     steps = None if asked.passes is None else asked.steps()
-    found = schedule(asked.task, budget, steps)
+    found = schedule(asked.task, steps)
     if clip is None:
         never = schedules.unclipped(asked.task, steps=found.steps, step=found.step)
         bound = min(found.gradient, never)
