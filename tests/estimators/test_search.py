@@ -71,7 +71,7 @@ def runs(monkeypatch):
         return execute(plan, source, ledger)
 
     class Spied(HeldOutErrors):
-        def sum(self, block, *, compiled=None):
+        def sum(self, block):
             seen[-1]["scored"] = block.rows.copy()
             seen[-1]["errors"] = super().sum(block)
             return seen[-1]["errors"]

@@ -133,7 +133,7 @@ class Bounds:
         missing: Mask | None = None,
         out: NDArray[Any] | None = None,
         *,
-        compiled: bool | None = None,
+        table_rows: int | None = None,
     ) -> Block:
         """Return the rows clipped, rescaled and labelled, as a copy.
 
@@ -143,14 +143,12 @@ class Bounds:
             missing: rows whose label is missing, for labels that cannot say so themselves.
             out: where dense rows are to be put, in C order, of the type and width that `dtype` and
                 `width` say.
-            compiled: whether the passes over dense rows are compiled ones, which exist for the l2
-                norm alone; by default if this call alone is worth it (`use_compiled`). The rows are
-                the same bits either way.
+            table_rows: how many rows are clipped by all calls together, where these are a part of
+                them: whether compiled passes pay. The result is the same bits either way.
 
         Raises:
             DataError: the labels' type does not fit the rule, or the norm is for another width.
                 No error depends on a value.
-            MissingExtraError: ``compiled=True`` without Numba.
         """
         labels, readable = clean_labels(self.label, y, len(X), missing)
         rows: Rows
@@ -160,20 +158,11 @@ class Bounds:
             else:
                 shape, dtype = (len(X), self.width(X.shape[1])), self.dtype(X.dtype)
                 rows = np.empty(shape, dtype=dtype) if out is None else out
-                serve = self.use_compiled(*X.shape, compiled=compiled)
-                norms, present = self._clip_dense(X, readable, rows, serve)
+                count = len(X) if table_rows is None else table_rows
+                compiled = self._euclidean and use_compiled(count, X.shape[1])
+                norms, present = self._clip_dense(X, readable, rows, compiled)
         labels[~present] = self.default_label
         return Block(rows, labels, norms, present, self.norm)
-
-    def use_compiled(self, n: int, d: int, *, compiled: bool | None = None) -> bool:
-        """Return whether compiled passes serve a job of ``n`` rows of ``d`` features in all.
-
-        Who clips rows in several calls asks for all of them, and passes the answer to `apply`.
-
-        Raises:
-            MissingExtraError: ``compiled=True`` without Numba.
-        """
-        return use_compiled(compiled, n, d) and self._euclidean
 
     @property
     def _euclidean(self) -> bool:

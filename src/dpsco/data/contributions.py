@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..errors import ParameterError
+from ..kernels import compiler
 from ..kernels.clipping import coefficients
 from ..kernels.rows import SparseRows
 from ..kernels.slope import smoothed_slope
@@ -92,9 +93,10 @@ def _slopes(query: ClippedGradient | ClippedDifference, block: Block) -> Floats:
     """Return the clipped coefficient of each row, for a loss of a margin."""
     assert isinstance(query.loss, MarginLoss)
     kernel, found = query.loss.kernel(), np.zeros(len(block))
-    for factor, weights in _terms(query):
-        margin = margins(block.rows, weights, compiled=False)
-        found = found + factor * smoothed_slope(kernel, margin, block.labels)
+    with compiler.implementation(compiled=False):  # a worker's integers are the same bits anywhere
+        for factor, weights in _terms(query):
+            slopes = smoothed_slope(kernel, margins(block.rows, weights), block.labels)
+            found = found + factor * slopes
     return coefficients(found, block.norms_in(query.norm), query.clip)
 
 

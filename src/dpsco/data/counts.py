@@ -176,7 +176,7 @@ class PresentRows(Query):
         """Nothing."""
         return ()
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return the counts of a leaf: whole numbers, so that no sum of them rounds."""
         count = float(np.count_nonzero(block.present))
         if not self.slots:

@@ -56,7 +56,7 @@ class _Histogram(Query):
         """Return the bin of each row, null rows included."""
         raise NotImplementedError
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return how many present rows of a leaf fall into each bin."""
         places = self.places(block)[block.present]
         return np.bincount(places, minlength=self.size).astype(np.float64)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..kernels.compiler import implementation
 from ..kernels.pairwise import SUM_LEAF, runs
 from ..kernels.sums import WHOLE
 from ..losses.base import MarginLoss
@@ -54,13 +55,14 @@ def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool)
         query: says what a row contributes.
         groups: of ``count`` rows in all.
         count: of rows, for the choice of threads.
-        compiled: whether the query's loops are compiled, and so let other threads run.
+        compiled: whether compiled loops sum (and clip), which let other threads run.
     """
 
     def summed(group: Group, start: int, leaves: int) -> Run:
-        with np.errstate(all="ignore"):  # a warning or error could tell something of the rows
+        # A warning or error could tell something of the rows.
+        with np.errstate(all="ignore"), implementation(compiled=compiled):
             block = group.rows(start, min(start + leaves * SUM_LEAF, group.count))
-            return Run(len(block), leaves, query.sum(block, compiled=compiled))
+            return Run(len(block), leaves, query.sum(block))
 
     threads, first = _threads(query, count, compiled), 0
     if threads == 1:

@@ -63,8 +63,8 @@ class Query(ABC):
         """The length of the answer."""
 
     @abstractmethod
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
-        """Return the sum over a leaf of rows; ``compiled`` is passed on to the loops."""
+    def sum(self, block: Block) -> Floats:
+        """Return the sum over a leaf of rows."""
 
     def finish(self, total: Floats) -> Floats:
         """Return the answer, a linear function of the sums over all leaves."""
@@ -142,7 +142,7 @@ class ClippedGradient(_Clipped):
         """The number of weights."""
         return len(self.weights)
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf."""
         if isinstance(self.loss, MarginLoss):
             return slope_sum(
@@ -152,7 +152,6 @@ class ClippedGradient(_Clipped):
                 self.loss.kernel(),
                 self.weights,
                 self.clip,
-                compiled=compiled,
             )
         return _vector_sum(self.loss, ((1.0, self.weights),), self.clip, self.norm, block)
 
@@ -191,7 +190,7 @@ class ClippedDifference(_Clipped):
         """The number of weights."""
         return len(self.first)
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped differences of a leaf."""
         if isinstance(self.loss, MarginLoss):
             return slope_difference_sum(
@@ -204,7 +203,6 @@ class ClippedDifference(_Clipped):
                 self.first_factor,
                 self.second_factor,
                 self.clip,
-                compiled=compiled,
             )
         terms = ((self.first_factor, self.first), (-self.second_factor, self.second))
         return _vector_sum(self.loss, terms, self.clip, self.norm, block)
@@ -273,9 +271,9 @@ class VertexScores(Query):
         """The number of vertices."""
         return self.candidates.count
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf."""
-        return self.gradient.sum(block, compiled=compiled)
+        return self.gradient.sum(block)
 
     def finish(self, total: Floats) -> Floats:
         """Return the scores of the summed gradient."""

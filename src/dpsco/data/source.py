@@ -41,6 +41,7 @@ class Source(ABC):
 
     def __init__(self, n: int, d: int, bounds: Bounds) -> None:
         self._n, self._d, self._bounds = n, d, bounds
+        self._compiled: bool | None = None  # whether compiled loops sum; None: each sum decides
 
     @property
     def n(self) -> int:
@@ -99,14 +100,19 @@ class Source(ABC):
 
     # -- sums --------------------------------------------------------------------------------------
 
-    def sum(
-        self,
-        query: Query,
-        start: int = 0,
-        stop: int | None = None,
-        *,
-        compiled: bool | None = None,
-    ) -> Floats:
+    def expect(self, rows: int, points: int = 1) -> None:
+        """Expect sums over so many rows in all, and let compiled loops take them if that pays.
+
+        Whoever takes many sums says so once, before the first; a sum that nobody announced decides
+        for itself. Both decisions are made from public sizes alone.
+
+        Args:
+            rows: rows of all sums together.
+            points: at how many weights each row's gradient is computed: 2 for differences.
+        """
+        self._compiled = use_compiled(rows, self._d, points=points)
+
+    def sum(self, query: Query, start: int = 0, stop: int | None = None) -> Floats:
         """Return the sum of a bounded query over the rows from ``start`` to ``stop``.
 
         One row adds no more than ``query.bound`` to it, and the rounding of the sum moves it by no
@@ -115,16 +121,14 @@ class Source(ABC):
         Args:
             query: says what a row contributes.
             start, stop: a range of rows; by default all.
-            compiled: whether the loops are compiled ones; by default if this sum alone is worth it
-                (`dpsco.kernels.sums.use_compiled`). Who takes many sums asks for all of them.
         """
         start, stop = self._range(start, stop)
         self._check(query)
         if start == stop:
             return np.zeros(query.size)
-        return self._total(query, self._groups(start, stop), (start, stop), compiled)
+        return self._total(query, self._groups(start, stop), (start, stop))
 
-    def sum_at(self, query: Query, indices: ArrayLike, *, compiled: bool | None = None) -> Floats:
+    def sum_at(self, query: Query, indices: ArrayLike) -> Floats:
         """Return the sum of a bounded query over the rows at ``indices``, each at most once.
 
         Arguments otherwise as in `sum`.
@@ -140,7 +144,7 @@ class Source(ABC):
             return np.zeros(query.size)
         parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
         groups = (Group(len(part), partial(_within, self._take(part))) for part in parts)
-        return self._total(query, groups, (0, len(chosen)), compiled)
+        return self._total(query, groups, (0, len(chosen)))
 
     def objective(
         self, loss: Any, start: int = 0, stop: int | None = None, **terms: Any
@@ -175,15 +179,10 @@ class Source(ABC):
         for block in self._blocks(start, stop):
             yield Group(len(block), partial(_within, block))
 
-    def _total(
-        self,
-        query: Query,
-        groups: Iterator[Group],
-        rows: tuple[int, int],
-        compiled: bool | None,
-    ) -> Floats:
+    def _total(self, query: Query, groups: Iterator[Group], rows: tuple[int, int]) -> Floats:
         """Return the query's sum over the leaves of a range of rows."""
         start, stop = rows
+        compiled = self._compiled
         if compiled is None:
             compiled = use_compiled(stop - start, self._entries())
         total, reached = PairwiseSum(), start

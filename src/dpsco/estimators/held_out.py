@@ -64,7 +64,7 @@ class HeldOutErrors(Query):
         """Rows have the model's own length."""
         self.model.decision(np.zeros((1, source.d)))
 
-    def sum(self, block: Block, *, compiled: bool | None = None) -> Floats:
+    def sum(self, block: Block) -> Floats:
         """Return the sum over a leaf of rows."""
         with np.errstate(all="ignore"):
             errors = self._errors(_matrix(block.rows), block.labels)

@@ -23,7 +23,6 @@ from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
-from ..kernels.sums import use_compiled
 from ..privacy.ledger_parts import NonCopyable
 from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, fingerprint, stepper_of
@@ -167,11 +166,12 @@ class Worker(NonCopyable):
         source = self._rows
         if isinstance(source, Table):  # which rows come first does not matter: all are added up
             source = source.bounded(self.plan.problem.bounds, order="stream")
+        source.expect(self.plan.n, points=2)  # as a run in one place: sums are the same bits
         if self._protects == WORKER:
             return self._mean(task, source)
         query = task.query(self._loss)
         if task.encoding is None:
-            return source.sum(query, *self._range, compiled=self._compiled(source))
+            return source.sum(query, *self._range)
         encoding, grid = task.encoding, task.encoding.grid(task.clip, task.size)
         pieces = contribution_pieces(query, source, *self._range)
         return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), task.size)
@@ -179,7 +179,7 @@ class Worker(NonCopyable):
     def _mean(self, task: Task, source: Source) -> Vector:
         """Return the rows' mean, clipped as one vector; a row that is not finite counts as 0."""
         query = task.query(self._loss, clip=LARGEST_LIMIT)
-        total = source.sum(query, *self._range, compiled=self._compiled(source))
+        total = source.sum(query, *self._range)
         mean: Floats = total[None] / self._n
         if task.encoding is None:
             return np.asarray(clip_rows(mean, L2, task.clip)[0])
@@ -190,10 +190,6 @@ class Worker(NonCopyable):
         """How many rows are this worker's."""
         start, stop = self._range
         return stop - start
-
-    def _compiled(self, source: Source) -> bool:
-        """Return what a run in one place would choose, so that sums are the same bits."""
-        return use_compiled(self.plan.n, source.d, points=2)
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"

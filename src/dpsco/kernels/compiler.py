@@ -1,9 +1,11 @@
-"""When and how a loop is compiled: lazily, once per machine, with a NumPy twin beside it.
+"""When and how a loop is compiled: lazily, once per machine, beside a NumPy reference.
 
 Numba is imported when the first loop is compiled and never before. Which of the two implementations
 serves a job depends on the job's public size and on the installation alone, not on what ran
-before in the process: a seeded run gives the same bits twice. ``DPSCO_COMPILED=0`` in the
-environment keeps the twins for good, ``DPSCO_COMPILED=1`` takes the compiled loops for every job.
+before in the process: a seeded run gives the same bits twice. A loop sees one call; whoever knows
+the whole job (all rounds of a fit) decides for all its calls with `implementation`.
+``DPSCO_COMPILED=0`` in the environment keeps the references for good, ``DPSCO_COMPILED=1`` takes
+the compiled loops for every job.
 
 Machine code is kept on disk where Numba keeps it (``NUMBA_CACHE_DIR``, else beside the module, else
 in the user's cache directory), under a name that holds a digest of the source, because Numba's own
@@ -19,7 +21,9 @@ import inspect
 import os
 import sys
 import types as python_types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +33,7 @@ from .slope import SlopeFunction, TwoArgument
 Loop = Callable[..., None]
 
 COMPILE_THRESHOLD = 1.5
-"""Seconds that a twin may take before the compiled loop is worth loading.
+"""Seconds that a NumPy reference may take before the compiled loop is worth loading.
 
 Loading Numba and machine code from the disk takes about as long, compiling afresh a few times it.
 """
@@ -56,21 +60,38 @@ def _found() -> bool:
     return importlib.util.find_spec("numba") is not None  # searches folders: not for every leaf
 
 
-def chosen(compiled: bool | None, twin_seconds: float) -> bool:
-    """Return whether the compiled loop serves a job that would take its twin so long.
+_decision: ContextVar[bool | None] = ContextVar("compiled loops serve", default=None)
+
+
+@contextmanager
+def implementation(*, compiled: bool) -> Iterator[None]:
+    """Decide for all calls within, in this thread, whether compiled loops or references serve.
 
     Raises:
         MissingExtraError: compiled loops are demanded, but Numba is absent or switched off.
     """
-    if compiled is None:
-        eager = os.environ.get("DPSCO_COMPILED") == "1"
-        return (eager or twin_seconds > COMPILE_THRESHOLD) and available()
     if compiled and not available():
         raise MissingExtraError(
             "compiled=True needs Numba, which is absent or switched off by DPSCO_COMPILED=0. "
-            "Install dpsco[fast], or leave compiled=None to use the NumPy twin."
+            "Install dpsco[fast], or let the NumPy references serve."
         )
-    return compiled
+    token = _decision.set(compiled)
+    try:
+        yield
+    finally:
+        _decision.reset(token)
+
+
+def use_compiled(reference_seconds: float) -> bool:
+    """Return whether compiled loops serve a job that would take the NumPy reference so long.
+
+    Within `implementation` that decision holds, whatever the size of the job.
+    """
+    decision = _decision.get()
+    if decision is not None:
+        return decision
+    eager = os.environ.get("DPSCO_COMPILED") == "1"
+    return (eager or reference_seconds > COMPILE_THRESHOLD) and available()
 
 
 def compile_loop(
@@ -111,7 +132,7 @@ def scalar_function(function: SlopeFunction) -> Any:
     """Return a slope function as machine code that compiled loops can call; None if impossible.
 
     Functions of a module are kept on disk. A user's function of two arguments is compiled in every
-    process (0.1 s); if Numba does not understand it, the NumPy twins serve.
+    process (0.1 s); if Numba does not understand it, the NumPy references serve.
     """
     try:
         return _scalar_function(function)

@@ -12,15 +12,16 @@ beyond with probability 5e-21) and u is never zero. An angle is a wedge of 90 de
 a place in it (62 bits): no reduction, no branch. Once u is rounded to a float, a normal is off the
 exact map by at most 2e-15. (This is no cure for attacks on the last bits of floating-point noise.)
 
-There are two implementations, a loop for Numba and a plain NumPy twin. Both use only operations
-that IEEE 754 rounds correctly (+, -, *, /, sqrt, integer to float), in the same order, and neither
-may fuse or reorder them: the normals are the same **bit for bit**, whichever ran, on every machine.
-A seeded stream is therefore reproducible across installations with and without Numba.
+There are two implementations, a loop for Numba and a plain NumPy reference. Both use only
+operations that IEEE 754 rounds correctly (+, -, *, /, sqrt, integer to float), in the same order,
+and neither may fuse or reorder them: the normals are the same **bit for bit**, whichever ran, on
+every machine. A seeded stream is therefore reproducible across installations with and without
+Numba.
 
-Importing Numba takes as long as making ten million normals with the twin, so the twin serves the
-first `COMPILE_THRESHOLD` normals of a process (fewer in small requests) and the loop those after.
-``DPSCO_COMPILED=0`` in the environment keeps the twin for good, ``DPSCO_COMPILED=1`` takes the loop
-from the first normal on.
+Importing Numba takes as long as making ten million normals with the reference, so the reference
+serves the first `COMPILE_THRESHOLD` normals of a process (fewer in small requests) and the loop
+those after. ``DPSCO_COMPILED=0`` in the environment keeps the reference for good,
+``DPSCO_COMPILED=1`` takes the loop from the first normal on.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 COMPILE_THRESHOLD = 1 << 22
-"""How many normals a process makes with the twin before it loads the compiled loop."""
+"""How many normals a process makes with the reference before it loads the compiled loop."""
 
-_CALL = 4096  # what one call of the twin costs beyond its normals, in normals
-_served = 0  # what the twin has cost this process so far, in normals
+_CALL = 4096  # what one call of the reference costs beyond its normals, in normals
+_served = 0  # what the reference has cost this process so far, in normals
 
 # Chebyshev interpolants with 7 nodes, computed with 40 digits and rounded; lowest power first.
 # log m = 2 z + z y LOG(y),  z = (m - 1) / (m + 1), y = z**2 <= 0.0295;  error of log m 2e-18
@@ -87,7 +88,9 @@ _BIAS = 1023.0
 _SIGN = np.uint64(1 << 63)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
-_TWIN_BLOCK = 4096  # pairs at a time: the twin's temporaries stay in the second-level cache
+_REFERENCE_BLOCK = (
+    4096  # pairs at a time: the reference's temporaries stay in the second-level cache
+)
 
 
 def compiled_available() -> bool:
@@ -141,7 +144,7 @@ def _check(words: Words, out: Floats) -> None:
 
 
 def _loop_if_due(count: int) -> Callable[[Words, Floats], None] | None:
-    """Return the compiled loop, or None while the twin should serve."""
+    """Return the compiled loop, or None while the reference should serve."""
     global _served
     if loop_is_due():
         return _compiled_loop()
@@ -158,7 +161,7 @@ def loop_is_due() -> bool:
 @lru_cache(maxsize=1)
 def _compiled_loop() -> Callable[[Words, Floats], None] | None:
     """Import Numba and compile the loop, or load it from Numba's cache; None without Numba."""
-    try:  # no fast-math: the twin's bits would be lost
+    try:  # no fast-math: the reference's bits would be lost
         return compiler.compile_loop(_pair_loop, "none(words, out)", flags=())
     except ImportError:
         return None
@@ -199,8 +202,8 @@ def _pair_loop(words: Words, out: Floats) -> None:
 def _numpy_normals(words: Words, out: Floats) -> None:
     """Do the same with NumPy alone, operation for operation."""
     pairs, results = words.reshape(-1, 2), out.reshape(-1, 2)
-    for start in range(0, len(pairs), _TWIN_BLOCK):
-        block = slice(start, start + _TWIN_BLOCK)
+    for start in range(0, len(pairs), _REFERENCE_BLOCK):
+        block = slice(start, start + _REFERENCE_BLOCK)
         v = np.ascontiguousarray(pairs[block, 1])
         r = _radii(pairs[block, 0])
         r.view(np.uint64)[:] |= v & _SIGN

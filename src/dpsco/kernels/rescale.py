@@ -4,7 +4,7 @@ Rows come in C order, or as columns that lie side by side (Fortran order), which
 them. Sums and products are float64, also for float32 rows; only the result of a product is rounded
 to the type in which it is stored. The squares of a row are added one after the other, from the
 first column to the last, whatever the layout, with no operation fused or reordered: the compiled
-passes and their NumPy twins agree in every bit, and a row's result does not depend on the rows
+passes and their NumPy references agree in every bit, and a row's result does not depend on the rows
 beside it.
 """
 
@@ -24,13 +24,9 @@ Floats = NDArray[np.float64]
 _TILE = 16  # rows that are turned at a time: a cache line of each column
 
 
-def use_compiled(compiled: bool | None, rows: int, width: int) -> bool:
-    """Return whether compiled passes serve a job of so many rows in all.
-
-    Raises:
-        MissingExtraError: ``compiled=True`` without Numba.
-    """
-    return compiler.chosen(compiled, rows * (1e-8 + 5e-9 * width))
+def use_compiled(rows: int, width: int) -> bool:
+    """Return whether compiled passes serve a job of so many rows in all."""
+    return compiler.use_compiled(rows * (1e-8 + 5e-9 * width))
 
 
 def as_columns(rows: NDArray[Any]) -> bool:

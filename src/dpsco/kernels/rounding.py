@@ -1,7 +1,7 @@
 """Scaled normals rounded to integers, and which of them are too close to an edge to be sure.
 
-The loop and its NumPy twin use operations that IEEE 754 rounds correctly, in the same order: the
-same bits, whichever ran. What the tolerance rests on says :mod:`dpsco.privacy.rounded_normals`.
+The loop and its NumPy reference use operations that IEEE 754 rounds correctly, in the same order:
+the same bits, whichever ran. What the tolerance rests on says :mod:`dpsco.privacy.rounded_normals`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _compiled_loop() -> Callable[[Floats, float, Flags], None] | None:
 
 
 def _round_loop(normals: Floats, scale: float, doubtful: Flags) -> None:
-    """Do one pair after the other; compiled, never run as Python. Change the twin with it."""
+    """Do one pair after the other; compiled, never run as Python. Change the reference with it."""
     unit = scale * _UNIT
     for k in range(doubtful.size):
         a = normals[2 * k]

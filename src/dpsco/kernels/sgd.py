@@ -35,7 +35,6 @@ def sgd_pass(
     ridge: float = 0.0,
     radius: float = math.inf,
     centre: Floats | None = None,
-    compiled: bool | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the last iterate and the sum of the iterates before each step.
 
@@ -55,11 +54,9 @@ def sgd_pass(
         ridge: strength of ``ridge / 2 ||w||^2`` added to the loss.
         radius: of the ball that every step is projected onto.
         centre: of that ball; the origin if absent.
-        compiled: True and False choose the implementation; None decides by the job's size.
 
     Raises:
         ParameterError: shapes, types or numbers that do not fit.
-        MissingExtraError: ``compiled=True`` without Numba.
 
     Example:
         >>> from dpsco.kernels.slope import two_argument
@@ -69,12 +66,12 @@ def sgd_pass(
         (array([0.5, 1. ]), array([0.5, 0. ]))
     """
     job = Job(rows, labels, slope, weights, steps, norms, clip, order, noise, ridge, radius, centre)
-    if compiler.chosen(compiled, job.twin_seconds()):
+    if compiler.use_compiled(job.reference_seconds()):
         function = compiler.scalar_function(slope.function)
         if function is not None:
             return _run_compiled(job, function)
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
-        return sparse.twin(job) if isinstance(job.rows, SparseRows) else job.dense_twin()
+        return sparse.reference(job) if isinstance(job.rows, SparseRows) else job.dense_reference()
 
 
 def _run_compiled(job: Job, function: Any) -> tuple[Floats, Floats]:

@@ -38,10 +38,10 @@ def interval(d: int) -> int:
     return min(max(d // SHARE, SHORTEST), LONGEST)
 
 
-def twin(job: Job) -> tuple[Floats, Floats]:
+def reference(job: Job) -> tuple[Floats, Floats]:
     """Take the steps of a job over sparse rows with NumPy."""
     if job.noisy:
-        return job.dense_twin()
+        return job.dense_reference()
     rows: Any = job.rows
     state = _State(job.weights, job.centre, rows.width)
     for t in range(job.count):
@@ -66,7 +66,7 @@ def twin(job: Job) -> tuple[Floats, Floats]:
 
 
 class _State:
-    """The numbers of the module's text, for the twin."""
+    """The numbers of the module's text, for the NumPy reference."""
 
     def __init__(self, weights: Floats, centre: Floats, d: int) -> None:
         self.centre = centre if len(centre) else np.zeros(d)

@@ -69,8 +69,8 @@ class Job:
             )
         self.centre = _NONE if centre is None else vector("centre", centre, self.d)
 
-    def twin_seconds(self) -> float:
-        """Return roughly how long the twin takes."""
+    def reference_seconds(self) -> float:
+        """Return roughly how long the NumPy reference takes."""
         step = 2e-5 if isinstance(self.rows, SparseRows) else 5e-6 + 5e-9 * self.d
         if self.radius < math.inf:
             step += 2e-6
@@ -102,7 +102,7 @@ class Job:
         """Return the point that lies at this offset from the centre."""
         return offset + self.centre if len(self.centre) else offset
 
-    def dense_twin(self) -> tuple[Floats, Floats]:
+    def dense_reference(self) -> tuple[Floats, Floats]:
         """Take the steps over dense rows, or sparse ones with noise, in O(d) each."""
         last, total = self.weights.copy(), np.zeros(self.d)
         centre = self.centre if len(self.centre) else np.zeros(self.d)

@@ -32,20 +32,15 @@ WHOLE = 8 * SUM_LEAF  # rows whose slopes are found at once: threads then seldom
 def use_compiled(rows: int, width: int, *, points: int = 1) -> bool:
     """Return whether sums over so many rows in all are worth a compiled loop.
 
-    The sums below see one leaf at a time. Who knows the whole job (all rounds together) asks here
-    and passes the answer on as ``compiled``.
+    The sums below see one leaf at a time. Whoever knows the whole job (all rounds together) asks
+    here and decides for all of them with `compiler.implementation`.
 
     Args:
         rows: rows of all sums together.
         width: features of a row, or its average number of non-zeros.
         points: 2 for differences of two slopes.
     """
-    return compiler.chosen(None, _twin_seconds(rows, width, points))
-
-
-def _twin_seconds(rows: int, width: int, points: int) -> float:
-    """Return roughly how long the twin takes."""
-    return rows * (2e-8 + 2e-9 * width) * points
+    return compiler.use_compiled(rows * (2e-8 + 2e-9 * width) * points)
 
 
 def slope_sum(
@@ -55,8 +50,6 @@ def slope_sum(
     slope: Slope,
     weights: Floats,
     clip: float,
-    *,
-    compiled: bool | None = None,
 ) -> Floats:
     """Return ``sum_i c_i x_i``, c_i the slope at <w, x_i> cut so that ``|c_i| norm_i <= clip``.
 
@@ -70,11 +63,9 @@ def slope_sum(
         slope: the loss's derivative, perhaps smoothed.
         weights: the point.
         clip: bound on a row's contribution; may be inf.
-        compiled: True and False choose the implementation; None decides by the size of this call.
 
     Raises:
         ParameterError: shapes, types or numbers that do not fit.
-        MissingExtraError: ``compiled=True`` without Numba.
 
     Example:
         >>> from dpsco.kernels.slope import two_argument
@@ -83,7 +74,7 @@ def slope_sum(
         >>> print(slope_sum(X, y, np.ones(2), half_square, np.zeros(2), 2.0))
         [1. 2.]
     """
-    return _clipped_sum(rows, labels, norms, slope, [("weights", weights, 1.0)], clip, compiled)
+    return _clipped_sum(rows, labels, norms, slope, [("weights", weights, 1.0)], clip)
 
 
 def slope_difference_sum(
@@ -96,8 +87,6 @@ def slope_difference_sum(
     first_factor: float,
     second_factor: float,
     clip: float,
-    *,
-    compiled: bool | None = None,
 ) -> Floats:
     """Return ``sum_i c_i x_i``, c_i = first_factor slope_i(w1) - second_factor slope_i(w2), cut.
 
@@ -107,26 +96,26 @@ def slope_difference_sum(
         ("first_weights", first_weights, real("first_factor", first_factor)),
         ("second_weights", second_weights, -real("second_factor", second_factor)),
     ]
-    return _clipped_sum(rows, labels, norms, slope, points, clip, compiled)
+    return _clipped_sum(rows, labels, norms, slope, points, clip)
 
 
-def margins(rows: Rows, weights: Floats, *, compiled: bool | None = None) -> Floats:
+def margins(rows: Rows, weights: Floats) -> Floats:
     """Return ``X w``, in float64."""
     checked = checked_rows(rows)
     n, d = checked.shape
-    return _margins(checked, vector("weights", weights, d), _choose(compiled, n, d, 1))
+    return _margins(checked, vector("weights", weights, d), use_compiled(n, d))
 
 
-def coefficients_sum(rows: Rows, coefficients: Floats, *, compiled: bool | None = None) -> Floats:
+def coefficients_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return ``X^T c``, in float64; rows beyond SUM_LEAF in leaves that are combined pairwise."""
     checked = checked_rows(rows)
     n, d = checked.shape
     given = vector("coefficients", coefficients, n)
-    serve = _choose(compiled, n, d, 1)
+    compiled = use_compiled(n, d)
 
     def leaf(start: int, stop: int) -> Floats:
         total = np.zeros(d)
-        _accumulate(checked[start:stop], given[start:stop], total, serve)
+        _accumulate(checked[start:stop], given[start:stop], total, compiled)
         return total
 
     return _pairwise(leaf, n)
@@ -139,7 +128,6 @@ def _clipped_sum(
     slope: Slope,
     points: list[tuple[str, Floats, float]],
     clip: float,
-    compiled: bool | None,
 ) -> Floats:
     """Return the sum of the rows times their clipped weighted slopes; points: (name, w, factor)."""
     check_slope(slope)
@@ -150,19 +138,20 @@ def _clipped_sum(
     bound = real("clip", clip)
     if bound < 0.0:
         raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
-    serve = _choose(compiled, n, d, len(points) * (BISECTIONS if slope.smoothing else 1))
+    bisections = BISECTIONS if slope.smoothing else 1
+    compiled = use_compiled(n, d, points=len(points) * bisections)
 
     def cut(block: Rows, part: slice) -> Floats:
         with np.errstate(all="ignore"):  # a warning could tell something of the rows
-            slopes = _slopes(block, label[part], slope, weighted, serve)
-            return coefficients(slopes, norm[part], bound, compiled=serve)
+            slopes = _slopes(block, label[part], slope, weighted, compiled)
+            return coefficients(slopes, norm[part], bound, compiled=compiled)
 
-    if serve and not isinstance(rows, SparseRows) and SUM_LEAF < n <= WHOLE:
+    if compiled and not isinstance(rows, SparseRows) and SUM_LEAF < n <= WHOLE:
         whole = cut(rows, slice(0, n))
 
         def leaf(start: int, stop: int) -> Floats:
             total = np.zeros(d)
-            _accumulate(rows[start:stop], whole[start:stop], total, serve)
+            _accumulate(rows[start:stop], whole[start:stop], total, compiled)
             return total
 
     else:
@@ -175,29 +164,29 @@ def _clipped_sum(
             for begin in range(start, stop, stage):
                 part = slice(begin, min(begin + stage, stop))
                 block = rows if part.stop - begin == n else rows[part]
-                if not serve and not isinstance(block, SparseRows):
+                if not compiled and not isinstance(block, SparseRows):
                     block = np.asarray(block, dtype=np.float64)  # once for both passes
-                _accumulate(block, cut(block, part), total, serve)
+                _accumulate(block, cut(block, part), total, compiled)
             return total
 
     return _pairwise(leaf, n)
 
 
 def _slopes(
-    block: Rows, labels: Floats, slope: Slope, points: list[tuple[Floats, float]], serve: bool
+    block: Rows, labels: Floats, slope: Slope, points: list[tuple[Floats, float]], compiled: bool
 ) -> Floats:
     """Return the weighted sum of the slopes at all points."""
     found = None
     for weights, factor in points:
-        part = _evaluate(slope, _margins(block, weights, serve), labels, serve)
+        part = _evaluate(slope, _margins(block, weights, compiled), labels, compiled)
         part = part if factor == 1.0 else factor * part
         found = part if found is None else found + part
     return np.ascontiguousarray(found)
 
 
-def _evaluate(slope: Slope, margins: Floats, labels: Floats, serve: bool) -> Floats:
+def _evaluate(slope: Slope, margins: Floats, labels: Floats, compiled: bool) -> Floats:
     """Return the slopes: by NumPy, or number by number if a user's function knows nothing else."""
-    if serve and isinstance(slope.function, TwoArgument) and not slope.function.arrays:
+    if compiled and isinstance(slope.function, TwoArgument) and not slope.function.arrays:
         function = compiler.scalar_function(slope.function)
         if function is not None:
             out = np.empty(len(margins))
@@ -207,10 +196,6 @@ def _evaluate(slope: Slope, margins: Floats, labels: Floats, serve: bool) -> Flo
     if slope.smoothing > 0.0:
         return smoothed_slope(slope, margins, labels)
     return np.asarray(slope(margins, labels), dtype=np.float64)
-
-
-def _choose(compiled: bool | None, rows: int, width: int, points: int) -> bool:
-    return compiler.chosen(compiled, _twin_seconds(rows, width, points))
 
 
 def _pairwise(leaf: Callable[[int, int], Floats], rows: int) -> Floats:
@@ -226,30 +211,30 @@ def _pairwise(leaf: Callable[[int, int], Floats], rows: int) -> Floats:
 # -- the two passes over rows ----------------------------------------------------------------------
 
 
-def _margins(rows: Rows, weights: Floats, serve: bool) -> Floats:
+def _margins(rows: Rows, weights: Floats, compiled: bool) -> Floats:
     """Return X w."""
     out = np.empty(len(rows))
     if isinstance(rows, SparseRows):
-        if not serve:
+        if not compiled:
             return np.asarray(rows.matrix() @ weights, dtype=np.float64)
         loop = _loop("sparse margins", kind(rows))
         loop(rows.values, rows.columns, rows.offsets, weights, out)
-    elif serve:
+    elif compiled:
         _loop("dense margins", kind(rows))(rows, weights, out)
     else:
         out = np.asarray(rows, dtype=np.float64) @ weights
     return out
 
 
-def _accumulate(rows: Rows, given: Floats, total: Floats, serve: bool) -> None:
+def _accumulate(rows: Rows, given: Floats, total: Floats, compiled: bool) -> None:
     """Add X^T c to the total."""
     if isinstance(rows, SparseRows):
-        if serve:
+        if compiled:
             loop = _loop("sparse sum", kind(rows))
             loop(rows.values, rows.columns, rows.offsets, given, total)
         else:
             total += rows.matrix().T @ given
-    elif serve:
+    elif compiled:
         _loop("dense sum", kind(rows))(rows, given, total)
     else:
         total += given @ np.asarray(rows, dtype=np.float64)

@@ -23,7 +23,6 @@ from ..data.queries import ClippedDifference, ClippedGradient
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
 from ..files.limits import MOST_BATCHES, MOST_RELEASES
-from ..kernels.sums import use_compiled
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms.prefix_sum.mechanism import NEEDS, PrefixMechanism, mechanism
 from ..privacy.mechanisms.releases import GaussianRelease, PrefixSumRelease, Release
@@ -266,9 +265,9 @@ def advance(
 
     ``committed`` is called after each, before the progress is reported.
     """
-    compiled = use_compiled(run.plan.n, source.d, points=2)
+    source.expect(run.plan.n, points=2)
     while not run.finished:
-        total = source.sum(run.query(), *run.rows, compiled=compiled)
+        total = source.sum(run.query(), *run.rows)
         run.commit(total)
         if committed is not None:
             committed(run)

@@ -23,7 +23,6 @@ from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
-from ..kernels.sums import use_compiled
 from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms.releases import GaussianRelease
@@ -162,11 +161,11 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     problem, rows = plan.problem, (0, plan.n)
     weights = plan.task.start
     velocity, average = np.zeros(len(weights)), np.zeros(len(weights))
-    compiled = use_compiled(plan.n * plan.rounds, source.d)
+    source.expect(plan.n * plan.rounds)
     for t in range(plan.rounds):
         loss = surrogate_loss(plan.task, plan.smoothing_at(t))
         query = ClippedGradient(loss, weights, plan.clip)
-        exact = source.sum(query, compiled=compiled)
+        exact = source.sum(query)
         total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
         velocity = plan.momentum * velocity + (1 - plan.momentum) * total / plan.n
         step = plan.step_at(t) / (1 - plan.momentum)  # of the averaged gradient, and the penalty

@@ -19,11 +19,10 @@ from ..._validate import choice, integer, shown
 from ...errors import DataError, ParameterError
 from ...privacy.randomness import Randomness
 from ...privacy.summation import SUM_LEAF
-from ..block import Block, Floats, Indices, take_rows
+from ..block import Block, Indices, take_rows
 from ..bounds import Bounds
 from ..labels import reads_text
 from ..parallel_sum import Group
-from ..queries import Query
 from ..source import Source
 from .batch_layout import Batches, Chunks, Labels, Layout, check_batches
 from .stream import Raw, regroup
@@ -169,20 +168,6 @@ class BatchSource(Source):
         self._chunks, self._layout = chunks, layout
         self._rest = layout.no_rows()  # of the current chunk
         self._read = 0  # rows that were handed out or skipped
-        self._compiled = bounds.use_compiled(n, layout.d)
-
-    def sum(
-        self,
-        query: Query,
-        start: int = 0,
-        stop: int | None = None,
-        *,
-        compiled: bool | None = None,
-    ) -> Floats:
-        """Return the sum as every source does; who chooses compiled loops has them clip as well."""
-        if compiled is not None:
-            self._compiled = self._bounds.use_compiled(self._n, self._layout.d, compiled=compiled)
-        return super().sum(query, start, stop, compiled=compiled)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         for group in self._groups(start, stop):
@@ -222,7 +207,7 @@ class BatchSource(Source):
 
     def _apply(self, raw: Raw) -> Block:
         """Return rows within their bounds."""
-        return self._bounds.apply(raw.rows, raw.labels, raw.missing, compiled=self._compiled)
+        return self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
 
     def _parts(self, start: int, stop: int) -> Iterator[Raw]:
         """Yield the rows of a range, chunk by chunk; what waits for the next chunk is a copy."""

@@ -235,7 +235,6 @@ class StreamSource(Source):
         size = _BATCH_BYTES // (numbers_a_row * decoder.dtype.itemsize)
         size = min(max(size, _FEWEST_ROWS), _MOST_ROWS)
         self._size = size if size < SUM_LEAF else size // SUM_LEAF * SUM_LEAF
-        self._compiled = bounds.use_compiled(files.rows, decoder.width)
         self._reader = Onward(files, decoder.columns, self._size)
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
@@ -255,7 +254,7 @@ class StreamSource(Source):
         """Yield the rows of record batches in whole leaves, several at a time."""
         parts = (self._decoder.decode(batch, self._bounds) for batch in batches)
         for raw in regroup(parts, SUM_LEAF):
-            yield self._bounds.apply(raw.rows, raw.labels, raw.missing, compiled=self._compiled)
+            yield self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
 
 
 def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -250,9 +250,8 @@ class MemoryTable(Table):
         n = self._n
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
-        compiled = bounds.use_compiled(n, self._d)
         for part, which in self._pieces(order, self._d):
-            block = bounds.apply(*self._raw(which), out=rows[part], compiled=compiled)
+            block = bounds.apply(*self._raw(which), out=rows[part], table_rows=n)
             labels[part], norms[part], present[part] = block.labels, block.norms, block.present
         return Block(rows, labels, norms, present, bounds.norm)
 

@@ -87,26 +87,26 @@ class Pass:
         require_labels(self.loss, source.bounds.label)
         stop = source.n if stop is None else stop
         steps = len(order) if order is not None else stop - start
-        compiled = compiler.chosen(None, self._twin_seconds(source, steps))
+        compiled = compiler.use_compiled(self._reference_seconds(source, steps))
         if order is not None or isinstance(source, MemorySource):
             blocks = iter([source.take(order) if order is not None else source.rows(start, stop)])
         else:
             blocks = source.blocks(start, stop)
         last, total, done = np.array(weights, dtype=float), np.zeros(len(weights)), 0
-        for block in blocks:
-            part = step if np.ndim(step) == 0 else np.asarray(step)[done : done + len(block)]
-            last, added = self._leaf(block, last, part, compiled)
-            total, done = total + added, done + len(block)
+        with compiler.implementation(compiled=compiled):
+            for block in blocks:
+                part = step if np.ndim(step) == 0 else np.asarray(step)[done : done + len(block)]
+                last, added = self._leaf(block, last, part)
+                total, done = total + added, done + len(block)
         return last, total
 
-    def _leaf(
-        self, block: Block, weights: Floats, step: float | Floats, compiled: bool
-    ) -> tuple[Floats, Floats]:
+    def _leaf(self, block: Block, weights: Floats, step: float | Floats) -> tuple[Floats, Floats]:
         """Take the steps of one block of rows."""
         radius, centre = math.inf, None
         if self.project and not isinstance(self.domain, WholeSpace):
             if not (isinstance(self.domain, LpBall) and self.domain.p == 2.0):
-                return self._projected(block, weights, step)
+                with compiler.implementation(compiled=False):  # row by row
+                    return self._projected(block, weights, step)
             radius, centre = self.domain.radius(len(weights)), self.domain.centre(len(weights))
         return sgd_pass(
             block.rows,
@@ -119,7 +119,6 @@ class Pass:
             ridge=self.ridge,
             radius=radius,
             centre=centre,
-            compiled=compiled,
         )
 
     def _projected(
@@ -139,12 +138,11 @@ class Pass:
                 norms=block.norms[i : i + 1],
                 clip=self.clip,
                 ridge=self.ridge,
-                compiled=False,
             )
             last = self.domain.project(moved)
         return last, total
 
-    def _twin_seconds(self, source: Source, steps: int) -> float:
+    def _reference_seconds(self, source: Source, steps: int) -> float:
         """Return about how long the pass takes without compilation, from public task."""
         bisection = self.loss.kernel().smoothing > 0.0
         return self.passes * steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))

@@ -17,7 +17,6 @@ from ... import _validate
 from ...data.queries import ClippedGradient
 from ...data.source import Source
 from ...errors import AssumptionError, ParameterError
-from ...kernels.sums import use_compiled
 from ...privacy.budget import ApproxDP, Budget
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import Release
@@ -95,10 +94,10 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     weights = plan.task.start
     velocity = np.zeros(len(weights))
     average = weights / plan.tail if plan.tail > plan.rounds else np.zeros(len(weights))
-    compiled = use_compiled(int(plan.batch * plan.rounds), source.d)
+    source.expect(int(plan.batch * plan.rounds))
     for t in range(plan.rounds):
         query = ClippedGradient(loss, weights, plan.clip)
-        total = _noisy_sum(plan, query, source, ledger, compiled)
+        total = _noisy_sum(plan, query, source, ledger)
         velocity = plan.momentum * velocity + (1.0 - plan.momentum) * (total / plan.batch)
         moved = finite(weights - plan.step * velocity)
         weights = problem.domain.project(problem.penalty.prox(moved, plan.step))
@@ -108,13 +107,11 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     return problem.domain.project(average)
 
 
-def _noisy_sum(
-    plan: Plan, query: ClippedGradient, source: Source, ledger: Ledger, compiled: bool
-) -> Floats:
+def _noisy_sum(plan: Plan, query: ClippedGradient, source: Source, ledger: Ledger) -> Floats:
     """Return one noisy sum of clipped gradients; the sample is drawn and kept by the ledger."""
     rows = (0, plan.n)
     if plan.sampling == FULL:
-        exact = source.sum(query, compiled=compiled)
+        exact = source.sum(query)
         return ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
     if plan.sampling == FIXED_SIZE:
         sample = ledger.fixed_size(
@@ -125,7 +122,7 @@ def _noisy_sum(
         sample = ledger.poisson(
             bound=query.bound, sigma=plan.sigma, rate=rate, rows=rows, pair=plan.pair
         )
-    return sample.release(source.sum_at(query, sample.indices, compiled=compiled))
+    return sample.release(source.sum_at(query, sample.indices))
 
 
 def tight_plan(
