@@ -91,9 +91,11 @@ def test_verify_never_says_more_of_a_consistent_forgery_than_that_its_parts_agre
 
 
 def test_verify_compares_the_plan_with_the_weights(copy, dpsco):
-    rewrite(
-        copy, lambda record: record["plan"].update(d=record["plan"]["d"] + 1), digest=model_digest
-    )
+
+    def widen(record):
+        record["plan"]["task"]["d"] += 1
+
+    rewrite(copy, widen, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 1
     assert out.startswith("INVALID")
@@ -175,10 +177,10 @@ def test_verify_fails_on_a_model_whose_plan_protects_others(
     options = ["--seed", 1, "--solver", "noisy_gd"]
     assert make.fit(home, copy, *options, *certified) == 0
     assert make.fit(home, other, *options, *planned) == 0
-    theirs = json.loads(other.read_text())["plan"]["budget"]
+    theirs = json.loads(other.read_text())["plan"]["task"]["budget"]
 
     def swap(record):
-        record["plan"]["budget"] = theirs
+        record["plan"]["task"]["budget"] = theirs
 
     rewrite(copy, swap, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)

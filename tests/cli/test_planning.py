@@ -151,18 +151,18 @@ def test_recommend_ranks_like_the_library(dpsco):
 def test_a_schema_says_it_all(dpsco, home):
     facts = ["--schema", home / "schema.json", "--n", 20_000, "--epsilon", 1]
     record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
-    assert (record["d"], record["problem"]["loss"]["type"]) == (5, "Logistic")
-    assert record["problem"]["bounds"]["feature_norm"] == pytest.approx(3**0.5)
+    assert (record["task"]["d"], record["task"]["problem"]["loss"]["type"]) == (5, "Logistic")
+    assert record["task"]["problem"]["bounds"]["feature_norm"] == pytest.approx(3**0.5)
     facts[1] = home / "costs.json"
     record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
-    assert record["problem"]["loss"]["type"] == "Squared"
+    assert record["task"]["problem"]["loss"]["type"] == "Squared"
     record = json.loads(dpsco("plan", *facts, "--model", "absolute", "--json")[1])["plan"]
-    assert record["problem"]["loss"]["type"] == "Absolute"
+    assert record["task"]["problem"]["loss"]["type"] == "Absolute"
 
 
 def test_pure_privacy_is_delta_zero(dpsco):
     record = json.loads(dpsco("plan", *FACTS, "--classes", 2, "--delta", 0, "--json")[1])
-    assert record["plan"]["budget"]["value"]["kind"] == "pure_dp"
+    assert record["plan"]["task"]["budget"]["value"]["kind"] == "pure_dp"
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,9 @@ def test_prospects():
         0.99 * zero: "Weak",
         0.2 * zero: "room to learn",
     }
+    task = dp.Task(problem, 100, 3, dp.ApproxDP(1.0, 1e-6))
     for risk, words in sentences.items():
-        assert words in request.prospects(problem, 100, 3, risk)
+        assert words in request.prospects(task, risk)
 
 
 def test_messages_speak_of_flags():

@@ -218,7 +218,8 @@ def test_what_cannot_be_counted_is_refused_before_data(change, error, words):
 def test_parts_that_do_not_belong_together_are_refused():
     made = counted()
     other = counted(budget=BUDGETS["zero_out"])
-    for fit in (other.fit, dataclasses.replace(made.fit, n=N + 1)):
+    longer = dataclasses.replace(made.fit.task, n=N + 1)
+    for fit in (other.fit, dataclasses.replace(made.fit, task=longer)):
         with pytest.raises(ParameterError, match="different"):
             CountedPlan(count=made.count, fit=fit)
     with pytest.raises(ParameterError, match="plan_with_count"):

@@ -22,7 +22,7 @@ from dpsco.models import LinearModel, SavedModel
 from dpsco.privacy import certificate as certificates
 from dpsco.privacy.certificate import Certificate, Claims
 from dpsco.privacy.certificate_text import rounded_up, sentence
-from dpsco.privacy.mechanisms.releases import MODELS, GaussianRelease, RepeatedSelectionRelease
+from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease, RepeatedSelectionRelease
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 from dpsco.report import charts, view
 from dpsco.report import text as words
@@ -198,7 +198,7 @@ def test_what_the_second_accountant_proves_is_said():
 
 
 def test_every_kind_of_release_has_words():
-    assert set(MODELS) <= set(words.RELEASES)
+    assert set(KINDS) <= set(words.RELEASES)
     assert all(words.RELEASES.values())
 
 
@@ -552,7 +552,7 @@ def test_dp_accounting_is_optional_where_the_releases_need_none(monkeypatch):
     def missing(*_, **__):
         raise MissingExtraError("install dpsco[accounting]")
 
-    monkeypatch.setattr(certificates, "cross_check", missing)
+    monkeypatch.setattr(certificates.accountants, "cross_check", missing)
     text = report.render(Certificate.from_json(record))
     assert section(text, "summary").startswith("Summary CONSISTENT")
     assert "Second accountant skipped" in section(text, "check")

@@ -212,7 +212,7 @@ class Store:
         ending = self.ending()
         ended = None if ending is None else ending.time
         try:
-            return Standing(int(parsed(plan)["n"]), int(round), ended)
+            return Standing(int(parsed(plan)["task"]["n"]), int(round), ended)
         except (DpscoError, ValueError, TypeError, KeyError):
             raise self.damaged("its plan cannot be read") from None
 
