@@ -133,13 +133,22 @@ def record():
         return {name: outcome(*case) for name, *case in cases()}
 
 
+def lines(record):
+    """Return a record as JSON with one line per case."""
+    cases = (
+        f"{json.dumps(name)}:{json.dumps(case, separators=(',', ':'))}"
+        for name, case in record.items()
+    )
+    return "{\n" + ",\n".join(cases) + "\n}\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--compare", type=Path)
     arguments = parser.parse_args()
     if arguments.compare is None:
-        arguments.file.write_text(json.dumps(record(), indent=0) + "\n")
+        arguments.file.write_text(lines(record()))
         return
     old, new = (json.loads(path.read_text()) for path in (arguments.file, arguments.compare))
     differ = [name for name in {**old, **new} if old.get(name) != new.get(name)]
