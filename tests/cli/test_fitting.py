@@ -274,7 +274,7 @@ def test_one_class_among_the_rows_is_not_discovered(command, dpsco, make, tmp_pa
     [
         ("", "odd.csv is empty"),
         ("age,work,owner,id,ill\n", "has no rows"),
-        ("age,work,owner,id,ill\n31337.25,farm,yes,1,no\n", "protects nobody with 1 row. "),
+        ("age,work,owner,id,ill\n31337.25,farm,yes,1,no\n", "no protection with n = 1 row. "),
         ("age,work,owner,id,ill,more\n31337.25,farm,yes,1,no,3\n", "not declared: 'more'"),
         ("age,work,owner,id\n31337.25,farm,yes,1\n", "column 'ill' is missing"),
         ("31337.25,farm,yes,1,no\n", "none of the 5 entries"),

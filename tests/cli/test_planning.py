@@ -179,7 +179,7 @@ def test_pure_privacy_is_delta_zero(dpsco):
         ([*FACTS, "--classes", 2, "--setting", "q=1"], "no setting 'q'"),
         ([*FACTS, "--classes", 2, "--delta", 2], "--delta must lie strictly between 0 and"),
         ([*FACTS[:-1], -1, "--classes", 2], "--epsilon must be positive"),
-        (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "protects nobody"),
+        (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "no protection with n = 1 row"),
         ([*FACTS, "--classes", 2, "--rows-per-person", 0], "--rows-per-person must be at least 1"),
     ],
     ids=[

@@ -210,7 +210,7 @@ def test_refusals(model, certificate, home, refused, make, tmp_path):
     assert "column 'ill' is missing" in refused("evaluate", model, odd)
     odd.write_text(f"{HEADER}{make.secret},farm,yes,1,\n")
     assert "no row has a label" in refused("evaluate", model, odd)
-    assert "protects nobody" in refused("evaluate", model, odd, "--epsilon", 1)
+    assert "no protection with n = 1 row" in refused("evaluate", model, odd, "--epsilon", 1)
     odd.write_text(HEADER)
     for command in (["evaluate", model, odd], ["predict", model, odd, "-o", out]):
         assert "has no rows" in refused(*command)

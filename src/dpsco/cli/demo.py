@@ -25,7 +25,7 @@ from ..files.writing import explained, write_files
 from ..fit import run as api
 from ..models import LinearModel, SavedModel, configure
 from ..privacy import certificate_text as statement
-from ..privacy.budget import ApproxDP
+from ..privacy.budget import fit_budget
 from ..privacy.certificate import Certificate
 from ..privacy.randomness import Randomness
 
@@ -122,7 +122,7 @@ def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcom
     private, fresh = _read("messages.parquet"), _read("fresh_messages.parquet")
     n = len(private)
     table = from_frame(private, encoder=encoder)
-    budget = ApproxDP(epsilon, 1.0 / n**2)
+    budget = fit_budget(n, epsilon=epsilon)
     plan = api.plan(setup.problem(), n=n, d=encoder.width, budget=budget)
     result = api.run(plan, table, randomness=randomness)
     found = setup.model(result.weights)

@@ -21,7 +21,7 @@ from ..fit import run as api
 from ..fit.choose import choose, choose_one_pass, recommend
 from ..models.config import ModelConfig, configure
 from ..models.spec import MODELS
-from ..privacy.budget import ApproxDP, Budget, PureDP, Unit
+from ..privacy.budget import ApproxDP, Budget, PureDP, fit_budget
 from ..solvers import registry
 from ..solvers.base import BasePlan
 from ..task import Task
@@ -142,24 +142,16 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
     Raises:
         ParameterError: there is no epsilon, or too few rows for the default delta.
     """
-    unit = Unit()
+    if options.epsilon is None:
+        raise ParameterError("give the budget with --epsilon; often it lies from 0.1 to 10.")
     with in_flags():
-        if options.rows_per_person != 1:
-            unit = Unit(options.rows_per_person, "person")
-        if options.epsilon is None:
-            raise ParameterError("give the budget with --epsilon; often it lies from 0.1 to 10.")
-        if options.delta == 0:
-            return PureDP(options.epsilon, adjacency=options.adjacency, unit=unit)
-    delta = options.delta
-    if delta is None:
-        if n < 2:
-            raise ParameterError(
-                f"delta is 1/n^2 by default, which protects nobody with {rows_of(n)}. A model "
-                "needs many rows; give --delta if you mean it."
-            )
-        delta = 1.0 / n**2
-    with in_flags():
-        return ApproxDP(options.epsilon, delta, adjacency=options.adjacency, unit=unit)
+        return fit_budget(
+            n,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            adjacency=options.adjacency,
+            rows_per_person=options.rows_per_person,
+        )
 
 
 def warnings(plan: BasePlan) -> list[str]:
@@ -323,6 +315,8 @@ def _as_flags(message: str) -> str:
         "delta must": "--delta must",
         "epsilon must": "--epsilon must",
         "unit.rows must": "--rows-per-person must",
+        "rows_per_person must": "--rows-per-person must",
+        "give delta,": "give --delta,",
         "radius must": "--radius must",
         "alpha must": "--alpha must",
         "scale must": "--scale must",

@@ -31,7 +31,7 @@ from ..models.linear import LinearModel
 from ..models.private_bounds import fit_with_private_bounds
 from ..models.row_counts import plan_with_count, run_with_count
 from ..models.spec import MODELS
-from ..privacy.budget import Adjacency, ApproxDP, Budget, PureDP, Unit
+from ..privacy.budget import Budget, fit_budget
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
 from ..solvers import get
@@ -105,18 +105,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _budget(self, n: int) -> Budget:
         """Return the budget of a fit on n rows."""
-        adjacency = Adjacency.parse(self.adjacency)
-        rows = _validate.integer("rows_per_person", self.rows_per_person)
-        unit = Unit(rows, "person") if rows > 1 else Unit()
-        if self.delta is None and n < 2:
-            raise ParameterError(
-                f"delta is 1/n^2 unless it is given, which is no protection with n = {n} row. Fit "
-                "more rows, or give delta, such as 1e-6."
-            )
-        delta = 1.0 / n**2 if self.delta is None else _validate.non_negative("delta", self.delta)
-        if delta == 0.0:
-            return PureDP(self.epsilon, adjacency=adjacency, unit=unit)
-        return ApproxDP(self.epsilon, delta, adjacency=adjacency, unit=unit)
+        return fit_budget(
+            n,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            rows_per_person=self.rows_per_person,
+        )
 
     def _randomness(self) -> Randomness:
         """Return secure randomness, or what the seed says."""

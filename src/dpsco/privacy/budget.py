@@ -179,6 +179,52 @@ class GDP(Budget):
         return self.mu
 
 
+def default_delta(n: int) -> float:
+    """Return the delta of a fit on n rows for which none is given: 1/n^2.
+
+    Raises:
+        ParameterError: with a single row that would be 1, which is no protection.
+
+    >>> default_delta(1000)
+    1e-06
+    """
+    if n < 2:
+        raise ParameterError(
+            f"delta is 1/n^2 unless it is given, which is no protection with n = {n} row. Fit more "
+            "rows, or give delta, such as 1e-6."
+        )
+    return 1.0 / n**2
+
+
+def fit_budget(
+    n: int,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    rows_per_person: int = 1,
+) -> Budget:
+    """Return the budget of a fit on n rows from the plain numbers that a user types.
+
+    Args:
+        n: number of rows, which is public.
+        epsilon: of the budget.
+        delta: likewise; None for `default_delta`, 0 for pure privacy.
+        adjacency: which tables are neighbours.
+        rows_per_person: how many rows one person may have; all of them are protected together.
+
+    >>> fit_budget(1000, epsilon=1.0).delta, type(fit_budget(1000, epsilon=1.0, delta=0)).__name__
+    (1e-06, 'PureDP')
+    """
+    relation = Adjacency.parse(adjacency)
+    rows = _validate.integer("rows_per_person", rows_per_person)
+    unit = Unit(rows, "person") if rows > 1 else Unit()
+    delta = default_delta(n) if delta is None else _validate.non_negative("delta", delta)
+    if delta == 0.0:
+        return PureDP(epsilon, adjacency=relation, unit=unit)
+    return ApproxDP(epsilon, delta, adjacency=relation, unit=unit)
+
+
 def budget_from_json(record: Any) -> Budget:
     """Rebuild a budget from :meth:`Budget.to_json`; refuse unknown kinds and fields."""
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
