@@ -230,7 +230,7 @@ def test_mechanisms_by_name_by_size_or_given():
     task, wide = make("acc_srgd").task, make("acc_srgd", d=1000).task
     assert chosen_mechanism(None, 64, task) == mechanism("toeplitz_cn", rounds=64)
     assert chosen_mechanism(None, 2**16, wide).name == "blt_cn"
-    most = NOISE_BYTES // (8 * wide.size)
+    most = NOISE_BYTES // (8 * wide.n_weights)
     assert chosen_mechanism(None, most, wide).name == "toeplitz_cn"
     assert chosen_mechanism(None, most + 1, wide).name == "blt_cn"
     assert chosen_mechanism("tree", 7, task) == mechanism("tree", rounds=7)

@@ -340,7 +340,7 @@ def test_kinks_are_smoothed_and_nothing_else_is():
         assert not nonsmooth(task)
         assert moreau_smoothing(task) == 0.0
         assert smoothed(task, moreau_smoothing(task)) is loss
-    assert noisy_gd.plan(problem(), n=100, d=3, budget=BUDGET).smoothing == 0.0
+    assert noisy_gd.plan(dp.Task(problem(), 100, 3, BUDGET)).smoothing == 0.0
 
 
 @pytest.mark.parametrize(
