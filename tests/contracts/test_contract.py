@@ -39,7 +39,7 @@ def test_entry_has_a_page(solver):
 def test_plan_takes_no_data(solver):
     entry = registry()[solver]
     names = [*inspect.signature(entry.plan).parameters]
-    assert names[:1] == ["problem"]
+    assert names[:1] == ["task"]
     assert not {"X", "y", "data", "table", "source", "rows", "labels"} & set(names)
     for parameter in list(inspect.signature(entry.plan).parameters.values())[1:]:
         assert parameter.kind is parameter.KEYWORD_ONLY, parameter
@@ -71,13 +71,13 @@ def test_predictions_are_cheap_numbers(case):
     import time
 
     entry, task = registry()[case.solver], case.plan.task
-    entry.risk(task, case.plan.budget)  # caches of the budget are warm
+    entry.risk(task)  # caches of the budget are warm
     start = time.process_time()
-    risk = entry.risk(task, case.plan.budget)
+    risk = entry.risk(task)
     assert time.process_time() - start < 0.05
     assert math.isfinite(risk)
     assert risk > 0.0
-    assert entry.gradients(task, case.plan.budget) >= 1.0
+    assert entry.gradients(task) >= 1.0
 
 
 @pytest.mark.slow

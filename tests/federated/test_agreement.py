@@ -17,7 +17,8 @@ def test_every_side_checks_the_plan(setting):
     other = dp.plan(setting.problem, n=120, d=4, budget=dp.ApproxDP(2.0, 1e-6), solver="noisy_gd")
     quiet = dataclasses.replace(good, sigma=good.sigma / 2)
     crowd = setting.plan(unit=dp.Unit(3, "worker"))
-    hidden = dataclasses.replace(good, budget=dp.ApproxDP(2.0, 1e-6, adjacency="add_remove"))
+    budget = dp.ApproxDP(2.0, 1e-6, adjacency="add_remove")
+    hidden = dataclasses.replace(good, task=dataclasses.replace(good.task, budget=budget))
     for plan, error, words in [
         (other, ParameterError, "one sum a batch, got noisy_gd.*acc_srgd"),
         ("plan", ParameterError, "one sum a batch"),
@@ -94,9 +95,10 @@ def test_every_field_of_a_plan_counts(setting, own):
     """Also with a user's own code in it, of which only the name is known."""
     plan = own_loss_plan(setting) if own else setting.plan("dp_ftrl", rounds=2)
     wide = dataclasses.replace(plan.problem, domain=dp.domains.L2Ball(6.0))
+    tighter = dataclasses.replace(plan.budget, delta=1e-7)
     changes = [
-        {"problem": wide},
-        {"budget": dataclasses.replace(plan.budget, delta=1e-7)},
+        {"task": dataclasses.replace(plan.task, problem=wide)},
+        {"task": dataclasses.replace(plan.task, budget=tighter)},
         {"mechanism": mechanism("tree", rounds=2)},
         *(
             {item.name: getattr(plan, item.name) * (1 + 2**-52)}

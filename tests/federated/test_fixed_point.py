@@ -13,9 +13,8 @@ from dpsco.solvers.engine import BatchPlan
 
 def plan_of(setting, rows, clip=1.0, sigma=1.0, rounds=1, d=4):
     """Return the numbers that an encoding asks for."""
-    budget = ApproxDP(1.0, 1e-6)
-    about = {"solver": "-", "problem": setting.problem, "n": rows, "d": d, "budget": budget}
-    return BatchPlan(**about, rounds=rounds, clip=clip, sigma=sigma)
+    task = dp.Task(setting.problem, rows, d, ApproxDP(1.0, 1e-6))
+    return BatchPlan(solver="-", task=task, rounds=rounds, clip=clip, sigma=sigma)
 
 
 def test_known_modulus(setting):

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco.data.source import Source
 from dpsco.data.tables.table import MemoryTable
 from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, Task, Worker
-from dpsco.federated import worker as module
 
 HOSTILE = [
     np.full(4, np.nan),
@@ -138,10 +138,10 @@ def test_one_row_is_no_longer_than_a_smaller_clip_of_the_task(setting):
 def test_the_loop_is_chosen_by_the_plans_rows_not_by_the_workers(setting, monkeypatch):
     """Else sums of few rows would not be the bits of a run in one place."""
     asked = []
-    monkeypatch.setattr(module, "worthwhile", lambda n, d, points: asked.append((n, d, points)))
+    monkeypatch.setattr(Source, "expect", lambda _, n, points: asked.append((n, points)))
     plan = setting.plan()
     setting.workers(plan, 0, 4)[0].answer(task_of(plan))
-    assert asked == [(120, 5, 2)]
+    assert asked == [(120, 2)]
 
 
 @pytest.mark.parametrize("encoded", [False, True])

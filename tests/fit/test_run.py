@@ -187,7 +187,8 @@ def test_what_is_refused_is_not_paid_for(wrong, tmp_path):
     plan, data = make(), wrong.pop("data", (X, Y))
     if wrong.pop("plan", None):
         rows = dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
-        plan = dataclasses.replace(plan, problem=dataclasses.replace(PROBLEM, bounds=rows))
+        problem = dataclasses.replace(PROBLEM, bounds=rows)
+        plan = dataclasses.replace(plan, task=dataclasses.replace(plan.task, problem=problem))
     with pytest.raises((ParameterError, DataError, AssumptionError)):
         dp.run(plan, data, odometer=odometer, **wrong)
     assert odometer.entries() == []
@@ -260,7 +261,8 @@ def test_edited_plans_are_accounted_again():
 def test_edited_problems_must_meet_the_needs_again(solver, change):
     record = json.loads(make(solver=solver).to_json())
     for name, value in change.items():
-        record["problem"][name] = {**record["problem"][name], **value}
+        problem = record["task"]["problem"]
+        problem[name] = {**problem[name], **value}
     with pytest.raises(AssumptionError, match="does not apply"):
         dp.load_plan(json.dumps(record))
 
@@ -294,7 +296,7 @@ def test_plans_that_say_something_twice_are_no_plans():
     text = make().to_json()
     assert dp.load_plan(text) == make()
     with pytest.raises(ParameterError, match="a field is given twice"):
-        dp.load_plan(text[:-1] + ', "n": 300}')
+        dp.load_plan(text[:-1] + ', "rounds": 300}')
 
 
 def test_deep_texts_are_no_plans():

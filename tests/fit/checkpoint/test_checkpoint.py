@@ -286,8 +286,8 @@ def test_how_far_a_run_is(tmp_path):
         assert peek(path) == Standing(N, rounds, None)
     dp.run(plan, (X, Y), checkpoint=path, progress=lambda *_: refuse_glance(path))
     assert (peek(path).round, peek(path).ended is None) == (ROUNDS, False)
-    change(path, "UPDATE about SET plan = '{}'")
-    with pytest.raises(CheckpointError, match="its plan cannot be read"):
+    change(path, "UPDATE about SET rows = 'x'")
+    with pytest.raises(CheckpointError, match="how far it is cannot be read"):
         peek(path)
 
 
@@ -421,9 +421,9 @@ def test_plans_with_code_are_told_apart_by_their_names(tmp_path):
     for change in ({"intercept": 0.7}, {"feature_norm": 1.0 + 1e-9}):  # under a loss of one name
         problem = custom("one").problem
         bounds = dataclasses.replace(problem.bounds, **change)
-        other = dataclasses.replace(
-            custom("one"), problem=dataclasses.replace(problem, bounds=bounds)
-        )
+        problem = dataclasses.replace(problem, bounds=bounds)
+        task = dataclasses.replace(custom("one").task, problem=problem)
+        other = dataclasses.replace(custom("one"), task=task)
         with pytest.raises(CheckpointError, match=r"another plan: it differs in bounds\."):
             dp.run(other, Untouchable(), checkpoint=path)
     assert dp.run(custom("one"), (X, Y), checkpoint=path).weights.shape == (D + 1,)
@@ -877,8 +877,8 @@ def test_a_root_serves_one_run_even_if_that_run_fails_before_its_first_draw(tmp_
 @pytest.mark.parametrize(
     ("statement", "values", "error", "words"),
     [
-        ("UPDATE about SET schema = ?", ("dpsco.fit.checkpoint.checkpoint/1",), CheckpointError,
-         "has schema 'dpsco.fit.checkpoint.checkpoint/1', this version"),
+        ("UPDATE about SET schema = ?", ("dpsco.checkpoint/1",), CheckpointError,
+         "has schema 'dpsco.checkpoint/1', this version"),
         ("UPDATE about SET version = ?", ("0.0.1",), CheckpointError, r"begun by dpsco 0\.0\.1"),
         ("UPDATE about SET plan = ?", ("?",), CheckpointError, "another plan: it cannot be read"),
         ("UPDATE progress SET round = ?", (1,), CheckpointError, "digest does not match"),
@@ -1267,7 +1267,8 @@ def test_a_run_with_releases_left_is_not_finished_and_keeps_its_key(tmp_path):
             return more
 
     fields = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
-    longer = More(**{**fields, "budget": dp.ApproxDP(99.0, 1e-3)})
+    roomy = dataclasses.replace(plan.task, budget=dp.ApproxDP(99.0, 1e-3))
+    longer = More(**{**fields, "task": roomy})
     kept, ledger, going = opened(path, longer)
     with kept:
         while not going.finished:

@@ -97,7 +97,7 @@ class Checkpoint(NonCopyable):
         self.path, self._plan, self._odometer = Path(path), plan, odometer
         self._store = Store(self.path)
         self._new = self._opened = False
-        facts = Facts(_with(identity(plan), about), order, origin)
+        facts = Facts(_with(identity(plan), about), plan.n, order, origin)
         try:
             if self._store.is_new:
                 self._store.check_private()

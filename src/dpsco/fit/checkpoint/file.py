@@ -29,20 +29,19 @@ from .values import (
     digest_of,
     exact_bytes,
     from_bytes,
-    parsed,
     plan_difference,
     vector,
     write,
 )
 
-SCHEMA = "dpsco.fit.checkpoint.checkpoint/3"
+SCHEMA = "dpsco.checkpoint/4"
 NONE, PENDING, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
 _MOST_VECTORS = 32  # of a state: solvers have up to five
 _MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
-    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, sequence TEXT, "
-    "origin TEXT)",
+    "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, rows INTEGER, "
+    "sequence TEXT, origin TEXT)",
     "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, PENDING or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
     "CREATE TABLE secrets (name TEXT PRIMARY KEY, numbers BLOB, digest TEXT)",  # erased with it
@@ -64,6 +63,7 @@ class Facts:
     """What tells a run from others."""
 
     plan: str
+    rows: int
     order: str
     origin: str | None  # of the rows, where they lie in files
 
@@ -142,8 +142,8 @@ class Store:
                 database.execute(table)
             run = fresh_name()
             database.execute(
-                "INSERT INTO about VALUES (?, ?, ?, ?, ?, ?)",
-                (SCHEMA, __version__, run, facts.plan, facts.order, facts.origin),
+                "INSERT INTO about VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (SCHEMA, __version__, run, facts.plan, facts.rows, facts.order, facts.origin),
             )
             database.execute("INSERT INTO root VALUES (?)", (secret,))
             database.execute("INSERT INTO purse VALUES (?)", (purse,))
@@ -206,15 +206,15 @@ class Store:
     def peek(self) -> Standing:
         """Return how far the run is, without a look at its key."""
         self._check_schema()
-        (plan,), (round,) = (
-            self._row(f"SELECT {name}") for name in ("plan FROM about", "round FROM progress")
+        (rows,), (round,) = (
+            self._row(f"SELECT {name}") for name in ("rows FROM about", "round FROM progress")
         )
         ending = self.ending()
         ended = None if ending is None else ending.time
         try:
-            return Standing(int(parsed(plan)["task"]["n"]), int(round), ended)
-        except (DpscoError, ValueError, TypeError, KeyError):
-            raise self.damaged("its plan cannot be read") from None
+            return Standing(int(rows), int(round), ended)
+        except (ValueError, TypeError):
+            raise self.damaged("how far it is cannot be read") from None
 
     def progress(self, run: str, size: int) -> tuple[int, dict[str, Floats]]:
         """Return the round and its vectors of up to ``size`` numbers, as they were committed."""

@@ -61,11 +61,18 @@ def vector(shape: str, numbers: bytes) -> Floats:
 def plan_difference(known: str, plan: str) -> str:
     """Return which fields of two plans differ."""
     try:
-        old, new = parsed(known), parsed(plan)
+        old, new = _flat(parsed(known)), _flat(parsed(plan))
         fields = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     except (DpscoError, TypeError, AttributeError):
         return "it cannot be read"
     return f"it differs in {reason(', '.join(map(str, fields)))}"
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a plan with those of its task and its problem beside them."""
+    for name in ("task", "problem"):
+        record = {**record, **record.pop(name, {})}
+    return record
 
 
 def parsed(text: object) -> Any:
