@@ -1,9 +1,9 @@
 """How far measured excess lies from a forecast of rounds, and the factors of forecasts.
 
 Runs every solver of one pass for 1 to 128 rounds on made-up problems, with and without a hint of
-the population's smoothness, fits the factors of `dpsco.fit.forecast_terms`, and prints predicted
-over measured: each problem is predicted with factors that were fitted without it. Takes from ten
-to twenty minutes.
+the population's smoothness, fits the factors that entries declare in `single_epoch`, and prints
+predicted over measured: each problem is predicted with factors that were fitted without it. Takes
+from ten to twenty minutes.
 
     python -m benchmarks.forecasts [--cases 45] [--repeats 3] [--verbose]
 """
@@ -20,17 +20,19 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import dpsco as dp
-from dpsco.fit.forecast_terms import SOLVERS, Factors, Terms, terms
+from dpsco.fit.forecast import Terms, calibrated_solvers, terms
 from dpsco.solvers import get
+from dpsco.solvers.base import Factors
 from dpsco.solvers.recursive_gradient.plan import default_smoothing, public_scales
 
 from . import made_up
 from .rates.few_round_instances import x4
 from .rates.instances import a, e1, e2, x2
 
+SOLVERS = calibrated_solvers()
 ROUNDS = tuple(2**power for power in range(8))
 FLOOR = 1e-5  # below, a measured excess is rounding and luck
-HOPELESS = 1.5  # times the zero model's loss: above, nobody would fit
+TOO_NOISY = 1.5  # times the zero model's loss: above, nobody would fit
 FOLDS = 5
 LIMITS = ((0.05, 1.0), (0.01, 10.0))  # of the share and of the sampling's factor
 LOSSES = (
@@ -110,9 +112,9 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
     """Yield the excess of every solver for every number of rounds."""
     X, _ = case.draw(0)
     (n, d), problem = X.shape, case.problem
-    task = dp.Task(problem, n, d, dp.ApproxDP(1.0, 1e-6))
+    task = dp.Task(problem, n, d, case.budget)
     tables = [dp.data.from_arrays(*case.draw(repeat)) for repeat in range(repeats)]
-    scales = public_scales(task, case.budget, None, None)
+    scales = public_scales(task, None, None)
     nonsmooth = default_smoothing(task, scales.alpha) > 0.0
     hint = scales.smoothness * float(
         np.linalg.eigvalsh(X.T @ X / n)[-1]
@@ -135,7 +137,7 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
                     for repeat, table in enumerate(tables)
                 ]
                 mean = max(float(np.mean(found)), FLOOR)
-                if mean <= HOPELESS * task.constants.value_at_zero:
+                if mean <= TOO_NOISY * task.constants.value_at_zero:
                     yield Measured(number, nonsmooth, key, hinted, rounds, terms(plan), mean)
 
 
@@ -164,7 +166,7 @@ def report(records: list[Measured]) -> None:
     share, sampling, *rest = np.exp(parameters)
     print(f"    share={share:.2g},\n    sampling={sampling:.2g},")
     for i, key in enumerate(SOLVERS):
-        print(f'        "{key}": Factors({rest[2 * i]:.2g}, {rest[2 * i + 1]:.2g}),')
+        print(f"    {key}: Factors({rest[2 * i]:.2g}, {rest[2 * i + 1]:.2g}),")
     numbers = sorted({r.case for r in records})
     unseen: dict[tuple[int, str, bool, int], float] = {}
     for fold in range(FOLDS):
@@ -212,7 +214,7 @@ def main() -> None:
             hint = "hint" if record.hinted else ""
             print(f"    {record.solver:<22}{record.rounds:>4} {record.excess:.3g} {hint}")
     for kind in (False, True):
-        print("losses with a kink" if kind else "smooth losses")
+        print("nonsmooth losses" if kind else "smooth losses")
         report([record for record in records if record.nonsmooth == kind])
 
 

@@ -1,8 +1,8 @@
 """How far measured excess lies from each solver's formula, on made-up tables.
 
 Prints the geometric mean of measured over predicted for every solver, for smooth and for nonsmooth
-losses: the factors that `dpsco.fit.choose.MEASURED` holds; and how much worse the first choice is
-than the best.
+losses: the factors that a solver's entry declares as `measured`; and how much worse the first
+choice is than the best.
 
     python -m benchmarks.predictions [--tables 12] [--only KEY]
 """
@@ -17,7 +17,6 @@ import numpy as np
 
 import dpsco as dp
 from dpsco import solvers
-from dpsco.fit import choose as select
 
 from . import made_up
 
@@ -44,7 +43,7 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
     for epsilon in EPSILONS:
         adjacency = "zero_out" if rng.random() < 0.5 else "replace_one"
         budget = dp.ApproxDP(epsilon, 1.0 / n**2, adjacency=adjacency)
-        task = dp.Task(problem, n, d, dp.ApproxDP(1.0, 1e-6))
+        task = dp.Task(problem, n, d, budget)
         for key, solver in solvers.registry().items():
             if (only and key != only) or key in skip or solver.refusals(task):
                 continue
@@ -79,14 +78,18 @@ def main() -> None:
             if options.verbose:
                 print(f"{seed:>4}{epsilon:>5} {key:<34}{risk:>9.3g}{excess:>9.3g}")
         for epsilon in EPSILONS:
-            cell = [(r * select.factor(k, nonsmooth), x) for k, e, r, x in found if e == epsilon]
+            cell = [
+                (risk * solvers.get(key).measured[nonsmooth], excess)
+                for key, budget, risk, excess in found
+                if budget == epsilon and solvers.get(key).measured is not None
+            ]
             if cell:
                 regrets.append(min(cell)[1] / min(x for _, x in cell))
         print(f"table {seed} done", flush=True)
     for key in sorted({key for key, _ in logs}):
         means = [float(np.exp(np.mean(logs[key, kind] or [0.0]))) for kind in (False, True)]
-        spread = float(np.exp(np.std(logs[key, False] + logs[key, True])))
-        print(f'    "{key}": ({means[0]:.2g}, {means[1]:.2g}),  # spread x{spread:.2g}')
+        deviation = float(np.exp(np.std(logs[key, False] + logs[key, True])))
+        print(f"{key}: measured=Measured({means[0]:.2g}, {means[1]:.2g}), range x{deviation:.2g}")
     middle, high = np.quantile(regrets, [0.5, 0.9])
     print(f"first choice over best: median {middle:.2f}, 90 % {high:.2f}")
 

@@ -143,25 +143,18 @@ def header(text: str) -> dict[str, str]:
     return {name: " ".join(filter(None, lines)) for name, lines in found.items()}
 
 
-def module_of(key: str) -> Any:
-    """Return the module that declares a solver."""
-    from dpsco import solvers
-
-    modules = (importlib.import_module(f"dpsco.solvers.{name}") for name in solvers._MODULES)
-    return next(module for module in modules if key in {found.key for found in module.SOLVERS})
-
-
 class SolverHead(SphinxDirective):
-    """What a solver is, from its entry in the registry and the header of its module."""
+    """What a solver is, from its entry in the registry and the header of its family."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return one sentence and a table."""
-        from dpsco.solvers import get
+        from dpsco.solvers import family, get
+        from dpsco.solvers.base import NOT_CALIBRATED
 
         solver = get(self.arguments[0])
-        module = module_of(solver.key)
+        module = family(solver.key)
         said = header(module.__doc__ or "")
         if tuple(said) != HEADER:
             raise ExtensionError(f"{module.__name__} needs a header with {', '.join(HEADER)}")
@@ -176,6 +169,7 @@ class SolverHead(SphinxDirective):
             "Gradients": solver.cost,
             "Options": list(solver.options) or "none",
             "Calibration": list(solver.calibrations),
+            "Measured": solver.factors or NOT_CALIBRATED,
             "Symbols": said["Symbols"],
             "In words": f"Needs {said['Needs']}",
             "Papers": said["Paper"],

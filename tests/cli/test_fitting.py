@@ -416,7 +416,7 @@ def test_help_names_what_a_csv_file_can_tell(dpsco):
     assert "Parquet has none of this" in shown
 
 
-@pytest.mark.parametrize(("epsilon", "word"), [(0.001, "HOPELESS"), (0.01, "Weak")])
+@pytest.mark.parametrize(("epsilon", "word"), [(0.001, "Noise exceeds"), (0.01, "Weak")])
 def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
     """The verdict of `plan`, on stderr."""
     code, out, err = dpsco(*command[:-1], epsilon, *QUICK)
@@ -427,7 +427,7 @@ def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
     assert err == f"dpsco fit: note: {verdict}\n"
     assert word not in out
     record = json.loads(dpsco(*command[:-1], epsilon, *QUICK, "--force", "--json")[1])
-    assert (record["prospects"], record["warnings"]) == (verdict, [])
+    assert (record["outlook"], record["warnings"]) == (verdict, [])
     assert dpsco(*command, "--force")[2] == ""
 
 
@@ -438,7 +438,7 @@ def test_the_verdict_comes_before_the_fit(command, dpsco, monkeypatch):
     monkeypatch.setattr("dpsco.fit.run.run", stop)
     code, _, err = dpsco(*command[:-1], 0.001, *QUICK)
     assert code == 130
-    assert err.index("HOPELESS") < err.index("interrupted")
+    assert err.index("Noise exceeds") < err.index("interrupted")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """What a command line asks for, as setups, budgets and plans."""
 
 import argparse
-import math
 
 import pytest
 
@@ -95,20 +94,6 @@ def test_powers_of_the_hinge_are_support_vectors_too():
         asked = request.from_schema(options(model="svc", setting=[("power", power)]), schema)
         name = asked.setup.problem().loss.name
         assert request._KIND_OF[name] == "svc"
-
-
-def test_prospects():
-    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
-    zero = math.log(2.0)
-    sentences = {
-        math.nan: "Nothing is predicted",
-        zero: "HOPELESS",
-        0.99 * zero: "Weak",
-        0.2 * zero: "room to learn",
-    }
-    task = dp.Task(problem, 100, 3, dp.ApproxDP(1.0, 1e-6))
-    for risk, words in sentences.items():
-        assert words in request.prospects(task, risk)
 
 
 def test_messages_speak_of_flags():

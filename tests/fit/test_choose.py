@@ -3,14 +3,15 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.fit import choose as select
-from dpsco.fit.choose import ONE_PASS, choose_one_pass
-from dpsco.solvers import get, registry
+from dpsco.fit.choose import choose, outlook, predict
+from dpsco.solvers import listing, registry
 
 BUDGET = dp.ApproxDP(1.0, 1e-8)
 
@@ -153,10 +154,87 @@ def test_many_weights_and_few_rows_favour_gradients():
 
 
 def test_the_choice_for_rows_that_are_seen_once():
-    assert choose_one_pass() == "acc_srgd"
-    assert choose_one_pass(options={"rounds": 8, "certified": True}) == "acc_srgd"
-    assert choose_one_pass(options={"tail": 3}) == "dp_ftrl"
-    assert choose_one_pass(options={"falling": False}) == "dp_sgd_single_epoch"
-    assert choose_one_pass(calibration="paper") == "acc_srgd"
-    assert choose_one_pass(options={"no such": 1}) == "acc_srgd"
-    assert all(get(key).stepper is not None for key in ONE_PASS)
+    task = dp.Task(problem(), 5_000, 5, BUDGET)
+
+    def once(**options):
+        return choose(task, single_epoch=True, options=options)
+
+    assert choose(task, single_epoch=True) == once() == "acc_srgd"
+    assert once(rounds=8, certified=True) == "acc_srgd"
+    assert once(tail=3) == "dp_ftrl"
+    assert once(falling=False) == "dp_sgd_single_epoch"
+    assert once(nonsense=1) == "acc_srgd"  # which says that it has no such option
+    assert choose(replace(task, calibration="paper"), single_epoch=True) == "acc_srgd"
+
+
+def test_solvers_that_read_rows_once_say_so():
+    """What is declared must be true of the plans: every row is in one release, of one round."""
+    task = dp.Task(problem(), 64, 2, BUDGET)
+    for key, solver in registry().items():
+        if solver.refusals(task) or solver.single_epoch is None:
+            continue
+        rows = [line.rows for line in solver.plan(task).schedule()]
+        assert rows[0][0] == 0, key
+        assert all(a[1] == b[0] for a, b in pairwise(rows)), key
+    ranks = [s.single_epoch.rank for s in registry().values() if s.single_epoch is not None]
+    known = [rank for rank in ranks if rank is not None]
+    assert sorted(known) == list(range(1, len(known) + 1))
+
+
+def test_the_choice_is_made_of_a_task_or_of_its_parts():
+    task = dp.Task(problem(), 5_000, 5, BUDGET)
+    assert dp.recommend(task) == dp.recommend(problem(), 5_000, 5, BUDGET)
+    assert choose(task) == dp.recommend(task).best
+    for candidate in dp.recommend(task).ranked:
+        assert candidate.risk == predict(task, candidate.solver)
+
+
+@pytest.fixture
+def uncalibrated(monkeypatch):
+    """The registry with noisy_gd as if nobody had measured it, and a formula that flatters it."""
+    flattering = replace(registry()["noisy_gd"], measured=None, risk=lambda task: 1e-9)
+    monkeypatch.setitem(registry(), "noisy_gd", flattering)
+    return flattering
+
+
+def test_a_solver_that_is_not_calibrated_comes_last_and_is_marked(uncalibrated):
+    """Its formula says 1e-9, but formulas cannot be compared with predictions."""
+    advice = dp.recommend(problem(), 5_000, 5, BUDGET)
+    last = advice.ranked[-1]
+    assert (last.solver, last.risk, last.calibrated) == ("noisy_gd", 1e-9, False)
+    assert [c.solver for c in advice.ranked if not c.calibrated] == ["noisy_gd"]
+    assert advice.best != "noisy_gd"
+    marked = [line for line in str(advice).splitlines() if "not calibrated" in line]
+    assert [line.split()[0] for line in marked] == ["noisy_gd"]
+    assert [c["calibrated"] for c in advice.to_json()["ranked"]].count(False) == 1
+
+
+def test_a_solver_that_is_not_calibrated_is_taken_where_no_other_applies(uncalibrated):
+    alone = [select.Candidate("a", 0.5, 9.0, calibrated=False)]
+    alone += [select.Candidate("b", 0.4, 10.0, calibrated=False)]
+    assert [candidate.solver for candidate in select._order(alone)] == ["b", "a"]
+    unknown = select.Candidate("c", math.inf, 1.0)
+    assert select._order([*alone, unknown])[0] is unknown  # measured elsewhere, silent here
+
+
+def test_every_listing_says_that_a_solver_is_not_calibrated(uncalibrated):
+    assert uncalibrated.record()["measured"] is None
+    assert "not calibrated" in listing.page("noisy_gd")
+    assert listing.table().count("(not calibrated)") == 1
+    assert "of the formula's excess for smooth losses" in listing.page("dp_ftrl")
+    plan = dp.plan(problem(), n=1000, d=3, budget=BUDGET, solver="noisy_gd")
+    assert "from the public task; not calibrated)" in str(plan)
+
+
+def test_outlook():
+    task = dp.Task(problem(), 100, 3, BUDGET)
+    guess = math.log(2.0)
+    words = {
+        math.nan: "Nothing is predicted",
+        guess: "Noise exceeds what can be learnt",
+        0.99 * guess: "Weak",
+        0.2 * guess: "There is room to learn",
+    }
+    for risk, start in words.items():
+        assert outlook(task, risk).sentence.startswith(start)
+        assert outlook(task, risk).promising == (start[0] in "NT" and "exceeds" not in start)

@@ -8,10 +8,11 @@ import pytest
 
 import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.fit.forecast_terms import SOLVERS
+from dpsco.fit.forecast import calibrated_solvers
 from dpsco.solvers import registry
 
 BUDGET = dp.ApproxDP(1.0, 1e-9)
+SOLVERS = calibrated_solvers()
 N, D = 50_000, 20
 
 
@@ -26,14 +27,16 @@ def forecast(n=N, d=D, budget=BUDGET, loss=None, **options):
 
 
 def test_every_solver_of_one_pass_is_forecast():
-    assert set(SOLVERS) == {key for key, solver in registry().items() if solver.stepper}
+    assert set(SOLVERS) == {key for key, solver in registry().items() if solver.single_epoch}
     found = forecast()
     assert set(found.defaults) == set(SOLVERS)
     assert len(found.points) == len(found.rounds) * len(SOLVERS)
     assert all(0 < point.excess < 2 for point in found.points)
 
 
-@pytest.mark.parametrize("loss", [dp.losses.Logistic(), dp.losses.Hinge()], ids=["smooth", "kink"])
+@pytest.mark.parametrize(
+    "loss", [dp.losses.Logistic(), dp.losses.Hinge()], ids=["smooth", "nonsmooth"]
+)
 @pytest.mark.parametrize("key", ["acc_srgd", "srg_online_to_batch", "srg_sgd"])
 def test_fewer_rounds_than_needed_are_worse(loss, key):
     found = forecast(loss=loss, rounds=[1, 2, 4, 8, 16], solvers=key)
@@ -43,20 +46,20 @@ def test_fewer_rounds_than_needed_are_worse(loss, key):
     assert found.times(16, instead_of=4) == pytest.approx(1 / found.times(4, instead_of=16))
 
 
-def test_sharp_bends_are_forecast_like_kinks():
+def test_sharp_curvature_is_forecast_like_none():
     """A Huber loss of a small threshold is smoothed as the absolute one, and learnt as slowly."""
 
     def made(loss):
         bounds = dp.Bounds(1.0, label=1.0)
         return dp.forecast(dp.Problem(loss=loss, bounds=bounds), N, D, BUDGET, rounds=[8, 32])
 
-    kink, sharp, gentle = map(
+    absolute, sharp, gentle = map(
         made, (dp.losses.Absolute(), dp.losses.Huber(1e-3), dp.losses.Huber(1))
     )
-    assert sharp.calibration == kink.calibration != gentle.calibration
+    assert sharp.calibration == absolute.calibration != gentle.calibration
     for key in SOLVERS:
         if key not in ("dp_sgd_single_epoch", "dp_ftrl"):  # which do not smooth
-            assert sharp.times(8, 32, key) == pytest.approx(kink.times(8, 32, key), rel=1e-3)
+            assert sharp.times(8, 32, key) == pytest.approx(absolute.times(8, 32, key), rel=1e-3)
 
 
 def test_independent_noise_pays_for_every_round_and_correlated_noise_does_not():

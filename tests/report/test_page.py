@@ -365,6 +365,9 @@ def test_solvers_without_prediction():
     assert "a infinite 10⁹ b 0.5 10" in text
     assert "All that apply (2)" in text
     assert "do not apply" not in text
+    bare = Recommendation((Candidate("a", 0.5, 10.0, calibrated=False),), {})
+    text = section(report.render(solved("noisy_gd").certificate, recommendation=bare), "solvers")
+    assert text.count("0.5 (not calibrated)") >= 2  # drawing and table
     none = Recommendation((), {"a": ("no",)})
     text = section(report.render(solved("noisy_gd").certificate, recommendation=none), "solvers")
     assert "No solver applies. 1 solver that does not apply" in text

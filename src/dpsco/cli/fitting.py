@@ -244,10 +244,11 @@ def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
 
 def _foretell(plan: BasePlan) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
-    from .request import predicted, promising, warnings
+    from ..fit.choose import outlook, predict
+    from .request import warnings
 
-    _, sentence, _ = predicted(plan)
-    for note in [*warnings(plan), *([] if promising(sentence) else [sentence])]:
+    advice = outlook(plan.task, predict(plan.task, plan.solver))
+    for note in [*warnings(plan), *([] if advice.promising else [advice.sentence])]:
         print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
 
 
@@ -327,8 +328,9 @@ def _record(
     options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None
 ) -> dict[str, Any]:
     """Return the outcome as JSON values."""
+    from ..fit.choose import outlook, predict
     from ..privacy.certificate_text import point
-    from .request import predicted, warnings
+    from .request import warnings
 
     plan, (epsilon, delta) = saved.plan, point(saved.certificate)
     assert plan is not None
@@ -345,7 +347,7 @@ def _record(
         "adjacency": plan.budget.adjacency.value,
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
-        "prospects": predicted(plan)[1],
+        "outlook": outlook(plan.task, predict(plan.task, plan.solver)).sentence,
         "warnings": warnings(plan),
         "reproducible": saved.certificate.reproducible,
         "rows_counted": count_record(saved.rows_counted),

@@ -104,15 +104,16 @@ dpsco rounds --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1 --solver 
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from ..fit.choose import choose, outlook, predict
     from .outputs import Outputs
-    from .request import encoder_of, from_options, predicted, warnings
+    from .request import encoder_of, from_options, warnings
 
     request = from_options(options)
     with Outputs(force=options.force, inputs=[options.schema]) as outputs:
         draft = outputs.reserve(options.output)
         planned = make_planned(options, request, options.n, encoder_of(options))
         plan = planned.fit
-        risk, sentence, best = predicted(plan)
+        risk, best = predict(plan.task, plan.solver), choose(plan.task)
         record = {
             "solver": plan.solver,
             "recommended": best,
@@ -120,7 +121,7 @@ def _plan(options: argparse.Namespace) -> int:
             "noise": _spread(found.sigma for found in plan.schedule() if found.sigma),
             "predicted_excess": _number(risk),
             "zero_model_loss": _number(plan.task.constants.value_at_zero),
-            "prospects": sentence,
+            "outlook": outlook(plan.task, risk).sentence,
             "warnings": warnings(plan),
             "count_rows": None if planned.whole is None else planned.whole.count.sigma,
             "plan": json.loads(plan.to_json()),
@@ -140,7 +141,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _lines(plan: BasePlan, kind: str, risk: float, record: dict[str, Any]) -> list[str]:
     """Return a plan for people: the verdict, one number and what it means, then the details."""
-    lines = [record["prospects"]]
+    lines = [record["outlook"]]
     if math.isfinite(risk):
         lines += [
             f"predicted excess risk: {risk:.3g}. By so much the mean loss is expected to exceed "
@@ -166,9 +167,9 @@ def _spread(values: Iterable[float]) -> dict[str, float] | None:
 
 
 def _recommend(options: argparse.Namespace) -> int:
-    from ..fit.choose import recommend
+    from ..fit.choose import outlook, recommend
     from ..task import Task
-    from .request import budget, from_options, prospects
+    from .request import budget, from_options
 
     request = from_options(options)
     task = Task(
@@ -180,12 +181,12 @@ def _recommend(options: argparse.Namespace) -> int:
     )
     found = recommend(task)
     best = found.best  # refuses where none applies
-    sentence = prospects(task, found.ranked[0].risk)
+    sentence = outlook(task, found.ranked[0].risk).sentence
     if options.json:
         record = found.to_json()
         for candidate in record["ranked"]:
             candidate["risk"] = _number(candidate["risk"])
-        print(json.dumps({"best": best, "prospects": sentence, **record}, indent=2))
+        print(json.dumps({"best": best, "outlook": sentence, **record}, indent=2))
     else:
         print(f"{found}\n\nrecommended: {best}. {sentence}")
     return 0

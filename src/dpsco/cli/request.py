@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,15 +17,13 @@ from ..errors import AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import read_bytes
 from ..fit import run as api
-from ..fit.choose import choose, choose_one_pass, recommend
+from ..fit.choose import choose
 from ..models.config import ModelConfig, configure
 from ..models.spec import MODELS
 from ..privacy.budget import ApproxDP, Budget, PureDP, fit_budget
 from ..solvers import registry
 from ..solvers.base import BasePlan
 from ..task import Task
-
-_WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
 
 _LARGE = 20.0  # an epsilon above is next to no protection
 
@@ -169,14 +166,6 @@ def warnings(plan: BasePlan) -> list[str]:
     return found
 
 
-def predicted(plan: BasePlan) -> tuple[float, str, str]:
-    """Return a plan's predicted excess risk, its prospects, and the recommended solver."""
-    ranking = recommend(plan.problem, plan.n, plan.d, plan.budget, calibration=plan.calibration)
-    risk = next((c.risk for c in ranking.ranked if c.solver == plan.solver), math.nan)
-    best = ranking.ranked[0].solver if ranking.ranked else plan.solver
-    return risk, prospects(plan.task, risk), best
-
-
 def rows_of(count: int) -> str:
     """Return a number of rows in words.
 
@@ -208,10 +197,8 @@ def make_plan(
     task: dict[str, Any] = {"n": n, "d": request.d, "budget": budget(options, n)}
     task |= {"calibration": options.calibration}
     given, solver = dict(options.option), options.solver
-    if solver == "auto" and one_pass:
-        solver = choose_one_pass(calibration=options.calibration, options=given)
-    elif solver == "auto" and given:
-        solver = choose(Task(problem, **task))
+    if solver == "auto" and (one_pass or given):
+        solver = choose(Task(problem, **task), single_epoch=one_pass, options=given)
     if options.solver == "auto" and given:
         _check_options(solver, given)
     try:
@@ -227,7 +214,7 @@ def _check_options(solver: str, given: dict[str, Any]) -> None:
     if not unknown:
         return
     have = [key for key, entry in found.items() if set(given) <= set(entry.options)]
-    once = [key for key in have if found[key].stepper is not None]
+    once = [key for key in have if found[key].single_epoch is not None]
     named = f"of one pass {', '.join(once)} have it" if once else f"{', '.join(have)} would do"
     instead = f"Name one with --solver: {named}." if have else "See `dpsco solvers`."
     raise ParameterError(
@@ -263,29 +250,6 @@ def from_plan(plan: BasePlan, schema: Schema) -> Request:
             f"makes rows of {encoder.width}. Make the plan with this schema: dpsco plan --schema."
         )
     return Request(ModelConfig(kind, plan.problem.bounds, declared_classes(label)), plan.d)
-
-
-def prospects(task: Task, risk: float) -> str:
-    """Return a sentence on a predicted excess risk beside a model that knows nothing."""
-    zero = task.constants.value_at_zero
-    if not math.isfinite(risk):
-        return "Nothing is predicted about the excess risk of this fit."
-    if risk >= zero:
-        return (
-            f"HOPELESS: a model that knows nothing has loss at most {zero:.3g}, and noise alone is "
-            "expected to cost more. Use more rows, fewer features, or a larger epsilon."
-        )
-    if risk >= _WEAK * zero:
-        return (
-            f"Weak: beside the loss of at most {zero:.3g} of a model that knows nothing, noise is "
-            "expected to cost a good part. More rows, fewer features or a larger epsilon help."
-        )
-    return f"A model that knows nothing has loss at most {zero:.3g}: there is room to learn."
-
-
-def promising(sentence: str) -> bool:
-    """Return whether a sentence of `prospects` is a good one."""
-    return not sentence.startswith(("HOPELESS", "Weak"))
 
 
 def _setup(

@@ -23,7 +23,7 @@ from ..data.labels import Scaled
 from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
-from ..fit.choose import ONE_PASS, choose_one_pass
+from ..fit.choose import choose
 from ..fit.run import plan, run
 from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
@@ -34,8 +34,9 @@ from ..models.spec import MODELS
 from ..privacy.budget import Budget, fit_budget
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..solvers import get
-from ..solvers.base import Result, warn_of_notes
+from ..solvers import get, registry
+from ..solvers.base import Result, emit_warnings
+from ..task import Task
 from .inputs import given_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
@@ -238,14 +239,16 @@ class PrivateLinearModel(PrivateEstimator):
         solver, problem = self.solver, setup.problem()
         once = isinstance(table, BatchTable)
         if solver == "auto" and (once or checkpoint is not None):
-            solver = choose_one_pass(calibration=self.calibration, options=self.options)
+            task = Task(problem, table.n, table.d, facts["budget"], self.calibration)
+            solver = choose(task, single_epoch=True, options=self.options)
         made = plan(problem, solver=solver, **facts)
-        if once and get(solver).stepper is None:
+        if once and get(solver).single_epoch is None:
+            others = [key for key, entry in registry().items() if entry.single_epoch is not None]
             raise ParameterError(
                 f"{solver} reads rows more than once, and those of an iterator come once. Use "
-                f"solver='auto', or one of {', '.join(ONE_PASS)}."
+                f"solver='auto', or one of {', '.join(others)}."
             )
-        warn_of_notes(made, stacklevel=3)  # whoever called fit
+        emit_warnings(made, stacklevel=3)  # whoever called fit
         result = run(
             made,
             table,
@@ -275,7 +278,7 @@ class PrivateLinearModel(PrivateEstimator):
             calibration=self.calibration,
             options=self.options,
         )
-        warn_of_notes(made.fit, stacklevel=4)  # whoever called fit
+        emit_warnings(made.fit, stacklevel=4)  # whoever called fit
         sources: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
         result, counted = run_with_count(made, table, order=order, **sources)
         self._note_count(counted, stacklevel=5)

@@ -1,12 +1,25 @@
 """What fewer rounds cost: the excess risk to expect of one pass, for each number of rounds.
 
-A forecast is made of public task alone: the terms of `dpsco.fit.forecast_terms`, with factors that
-were measured on made-up problems. It compares numbers of rounds. It promises nothing: see
+A forecast is made of the public task alone. It compares numbers of rounds and promises nothing: see
 `Forecast.accuracy`.
+
+Two terms, each with a factor of its own, since theorems are differently loose in them:
+
+* what is left to learn. T rounds of steps 1/beta go as far as gradient flow of the time h, which is
+  T/beta for plain steps and T (T+1)/(4 beta) for accelerated ones (Choquette-Choo, Ganesh, Thakurta
+  2025, Thms 10 and 15, bound the rest by R^2/(2 h)). Of what the zero model loses, a share
+  1/(1 + (pace M h)^2) is left, M the smoothness of a row's loss.
+* noise and sampling. An error of variance V^2 in the gradient costs V^2/(2 c) where the curvature
+  is c, typically M/d. Recursive gradients and prefix sums have one such error for the whole run.
+  With independent noise each of the T batches has its own, T times as large in variance.
+
+The factors of a solver are in its entry. Both forms describe what was measured
+(``python -m benchmarks.forecasts``); neither is a theorem.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,15 +30,39 @@ from ..errors import AssumptionError, ParameterError
 from ..losses import Absolute, Hinge, Huber, Logistic, Pinball
 from ..privacy.budget import Budget
 from ..problem import Problem
-from ..solvers import get
+from ..solvers import get, registry
+from ..solvers.base import NOT_CALIBRATED, Factors
 from ..solvers.engine import BatchPlan
+from ..solvers.recursive_gradient.plan import Plan as FewRounds
 from ..solvers.recursive_gradient.plan import default_smoothing, public_scales
+from ..solvers.recursive_gradient.rates import largest_error
+from ..solvers.single_epoch import Plan as SingleEpochPlan
 from ..task import Task, as_task
-from .forecast_terms import NONSMOOTH, SMOOTH, SOLVERS, Calibration, terms
 
 FARTHEST = 4  # times the usual number of rounds: where a table ends unless rounds are given
 CLOSE = 1.05  # ratios below count as no difference
 MEASURED = (Logistic, Huber, Hinge, Absolute, Pinball)  # the losses of `benchmarks.forecasts`
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured of all solvers together, for losses of one kind."""
+
+    kind: str  # "smooth" or "nonsmooth": which factors of a solver go with it
+    share: float  # of the zero model's largest loss that there is to learn
+    sampling: float  # of the variance of a row's gradient beside its bound
+    half: float  # half of the measurements are within this ratio of the forecast
+    most: float  # and nine of ten within this one
+    ratio_half: float  # likewise for ratios of numbers of rounds, up to 4 times apart
+    ratio_most: float
+
+
+SMOOTH = Calibration("smooth", 0.15, 1.1, half=2.0, most=6.3, ratio_half=1.4, ratio_most=3.6)
+# Also of curvature that is as sharp. Public facts do not tell rows that point in all directions
+# from tables that learn slowly: hence the wide range.
+NONSMOOTH = Calibration(
+    "nonsmooth", 0.15, 10.0, half=3.0, most=13.0, ratio_half=1.5, ratio_most=4.9
+)
 
 
 @dataclass(frozen=True)
@@ -232,18 +269,19 @@ def forecast(
         reasons = get(key).refusals(task)
         if reasons:
             raise AssumptionError(f"{key} does not apply: {'; '.join(reasons)}.")
-    found = _calibration(task)
+    calibration = _calibration(task)
 
     def planned(key: str, number: int | None) -> BatchPlan:
         options: dict[str, Any] = {"rounds": number}
         if "population_smoothness" in get(key).options:
             options["population_smoothness"] = population_smoothness
-        made = get(key).plan(task, **options)
-        assert isinstance(made, BatchPlan)
-        return made
+        plan = get(key).plan(task, **options)
+        assert isinstance(plan, BatchPlan)
+        return plan
 
     def expected(key: str, plan: BatchPlan) -> Expected:
-        excess = terms(plan).excess(found.share, found.sampling, found.factors[key])
+        factors = _factors(key, calibration)
+        excess = terms(plan).excess(calibration.share, calibration.sampling, factors)
         return Expected(key, plan.rounds, excess)
 
     own = tuple(expected(key, planned(key, None)) for key in keys)
@@ -251,7 +289,7 @@ def forecast(
     numbers = _grid(usual, task.n) if rounds is None else _numbers(rounds, task.n)
     points = tuple(expected(key, planned(key, number)) for number in numbers for key in keys)
     return Forecast(
-        task.n, task.d, points, own, found, rounds is not None, _unmeasured(task.problem)
+        task.n, task.d, points, own, calibration, rounds is not None, _unmeasured(task.problem)
     )
 
 
@@ -266,14 +304,33 @@ def _unmeasured(problem: Problem) -> str | None:
     return None if type(problem.loss) in MEASURED else problem.loss.name
 
 
+def calibrated_solvers() -> tuple[str, ...]:
+    """Return the single-epoch solvers whose forecasts were measured."""
+    entries = registry().items()
+    return tuple(
+        key for key, solver in entries if solver.single_epoch and solver.single_epoch.smooth
+    )
+
+
+def _factors(key: str, calibration: Calibration) -> Factors:
+    """Return the factors of a solver for losses of a kind."""
+    factors: Factors | None = getattr(get(key).single_epoch, calibration.kind)
+    if factors is None:
+        raise AssumptionError(
+            f"forecasts of {key} for {calibration.kind} losses: {NOT_CALIBRATED}."
+        )
+    return factors
+
+
 def _keys(solvers: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the solvers that are asked for, each once."""
+    """Return the solvers to forecast, each once."""
+    known = calibrated_solvers()
     if solvers is None:
-        return SOLVERS
-    given = (solvers,) if isinstance(solvers, str) else tuple(solvers)
-    if not given:
-        raise ParameterError(f"solvers must name at least one of {', '.join(SOLVERS)}.")
-    return tuple(dict.fromkeys(_validate.choice("solvers", key, SOLVERS) for key in given))
+        return known
+    keys = (solvers,) if isinstance(solvers, str) else tuple(solvers)
+    if not keys:
+        raise ParameterError(f"solvers must name at least one of {', '.join(known)}.")
+    return tuple(dict.fromkeys(_validate.choice("solvers", key, known) for key in keys))
 
 
 def _grid(usual: int, n: int) -> list[int]:
@@ -309,3 +366,58 @@ def _rounds(number: int) -> str:
 def _times(ratio: float) -> str:
     """Return a ratio in a few characters."""
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.3g}" if ratio < 1e4 else f"{ratio:.0e}"
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a plan's public numbers say before any factor."""
+
+    start: float  # the largest loss of the zero model
+    progress: float  # M h: steps of full length that the rounds are worth
+    noise: float  # V^2 of the noise over the curvature
+    sampling: float  # V^2 of the sample over the curvature
+
+    def excess(self, share: float, sampling: float, factors: Factors) -> float:
+        """Return the excess risk to expect; noise alone costs no more than the zero model does."""
+        left = share * self.start / (1.0 + (factors.pace * self.progress) ** 2)
+        error = factors.noise * (self.noise + sampling * self.sampling)
+        return left + error / (1.0 + error / self.start)
+
+
+def terms(plan: BatchPlan) -> Terms:
+    """Return what a plan's schedule says of its excess risk, before any factor."""
+    task, batch = plan.task, plan.n / plan.rounds
+    # a clip that cuts few rows changes the noise, which sigma tells, and hardly the sample
+    whole = task.lipschitz if math.isfinite(task.lipschitz) else plan.clip
+    scales = public_scales(task, whole, None)
+    smoothness, gradient = scales.smoothness, scales.gradient
+    entry = get(plan.solver).single_epoch
+    accelerated = entry is not None and entry.accelerated
+    if isinstance(plan, FewRounds):
+        beta, time = plan.beta, plan.rounds / plan.beta
+    else:  # steps of SGD beyond 2/M overshoot, and get no farther
+        assert isinstance(plan, SingleEpochPlan)
+        beta, time = 1.0 / plan.step, plan.rounds * min(plan.step, 2.0 / smoothness)
+    if accelerated:
+        time *= (plan.rounds + 1) / 4
+    if plan.mechanism is None:
+        over = 1.0 / beta
+        if accelerated:  # momentum gathers the noise of many rounds
+            over = math.sqrt(task.n_weights / (smoothness * beta))
+        noise, rows = plan.sigma / batch, batch
+    else:
+        over = task.n_weights / smoothness
+        noise = plan.sigma * largest_error(plan.mechanism) / plan.mechanism.column_norm / plan.n
+        rows = plan.n
+    start = task.constants.value_at_zero
+    if not 0.0 < start < math.inf:
+        start = gradient * task.initial_distance
+    return Terms(
+        start=start,
+        progress=smoothness * time,
+        noise=over * task.n_weights * noise * noise,
+        sampling=over * gradient * gradient / rows,
+    )

@@ -31,7 +31,7 @@ from ..solvers.base import (
     Result,
     Solver,
     check_cost,
-    warn_of_notes,
+    emit_warnings,
 )
 from ..solvers.engine import BatchPlan, Engine, Stepper, advance
 from ..task import Task, as_task
@@ -157,7 +157,7 @@ def prepare(
     _check_shape(plan, table)
     _validate.choice("order", order, ("secret", "stream"))
     if isinstance(table, Table):
-        if table.once and get(plan.solver).stepper is None:
+        if table.once and get(plan.solver).single_epoch is None:
             raise ParameterError(
                 f"the rows of {table!r} come once, and {plan.solver} may need them again. Solvers "
                 f"of one pass: {_one_pass()}. Or keep the rows: from_arrays, from_parquet."
@@ -235,13 +235,13 @@ def solve(
     d = table.d
     if isinstance(table, Source) and isinstance(problem, Problem):
         d -= problem.bounds.intercept is not None
-    if solver == "auto" and (checkpoint is not None or getattr(table, "once", False)):
-        from .choose import choose_one_pass
-
-        solver = choose_one_pass(calibration=calibration, options=options)
     task = as_task(problem, n=table.n, d=d, budget=budget, calibration=calibration)
+    if solver == "auto" and (checkpoint is not None or getattr(table, "once", False)):
+        from .choose import choose
+
+        solver = choose(task, single_epoch=True, options=options)
     made = plan(task, solver=solver, options=options)
-    warn_of_notes(made, stacklevel=2)
+    emit_warnings(made, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
     return run(made, table, order=order, checkpoint=checkpoint, **helpers)
 
@@ -261,7 +261,7 @@ def load_plan(text: str | bytes) -> BasePlan:
         made = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
         check_types(made)
         _check_plan(made)
-        _ = made.risk, made.notes  # numbers that no forecast can be made of are refused here
+        _ = made.risk, made.warnings  # numbers that no forecast can be made of are refused here
         return check_cost(made)
     except AssumptionError as problem:
         raise AssumptionError(_validate.reason(problem, longest=1000)) from None
@@ -356,8 +356,8 @@ def _check_resumable(
 
 
 def _one_pass() -> str:
-    """Return the solvers that ask for each batch once, by name."""
-    return ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
+    """Return the solvers that ask for every row once, by name."""
+    return ", ".join(key for key, solver in registry().items() if solver.single_epoch is not None)
 
 
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:

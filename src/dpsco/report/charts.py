@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..fit.choose import Candidate
-from ..solvers.base import Round
+from ..solvers.base import NOT_CALIBRATED, Round
 from .attack_roc import Odds
 from .formatting import claim, percent, plain
 from .svg import Bar, Drawing, Point, bar_chart, line_chart, linear, logarithmic
@@ -84,7 +84,7 @@ def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:
         Bar(
             each.solver,
             each.risk if math.isfinite(each.risk) else None,
-            plain(each.risk, 3) if math.isfinite(each.risk) else "not predicted",
+            risk_text(each) if math.isfinite(each.risk) else "not predicted",
             each.solver == chosen,
         )
         for each in first
@@ -97,6 +97,12 @@ def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:
         title="Predicted excess risk by solver",
         description=f"{len(bars)} of {len(ranked)} solvers, shorter is better. {best}{used}",
     )
+
+
+def risk_text(candidate: Candidate) -> str:
+    """Return a predicted excess risk in few digits; a formula alone is marked."""
+    risk = plain(candidate.risk, 3)
+    return risk if candidate.calibrated else f"{risk} ({NOT_CALIBRATED})"
 
 
 def _by_round(points: Sequence[Point], name: str, label: str) -> Drawing:

@@ -356,7 +356,7 @@ def _solvers(facts: Facts) -> dict[str, Any] | None:
         return None
     chosen = None if facts.plan is None else facts.plan.solver
     rows = [
-        (each.solver, plain(each.risk, 3), about(each.gradients), each.solver == chosen)
+        (each.solver, charts.risk_text(each), about(each.gradients), each.solver == chosen)
         for each in found.ranked
     ]
     return {

@@ -112,7 +112,7 @@ class BasePlan:
         return ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What whoever reads the plan should know before the run, in sentences."""
         return ()
 
@@ -155,23 +155,26 @@ class BasePlan:
             *(f"  {name:<{width}}{_shown(getattr(self, name))}" for name in own),
         ]
         if not np.isnan(self.risk):
-            lines.append(
-                f"  {'risk':<{width}}{self.risk:.4g} (excess risk by theory, from public task)"
-            )
+            from . import registry
+
+            entry = registry().get(self.solver)
+            mark = "" if entry is None or entry.measured is not None else f"; {NOT_CALIBRATED}"
+            risk = f"{self.risk:.4g} (excess risk by theory, from the public task{mark})"
+            lines.append(f"  {'risk':<{width}}{risk}")
         lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
         lines += [f"  trusted: {line}" for line in self.trusted]
-        lines += [f"  note: {line}" for line in self.notes]
+        lines += [f"  warning: {line}" for line in self.warnings]
         return "\n".join(lines)
 
 
 _COMMON = {f.name for f in dataclasses.fields(BasePlan)}
 
 
-def warn_of_notes(plan: BasePlan, *, stacklevel: int) -> None:
-    """Say the notes of a plan that nobody has read, since it is run as soon as it is made."""
-    for note in plan.notes:
-        warnings.warn(f"{plan.solver}: {note}.", AccuracyWarning, stacklevel=stacklevel + 1)
+def emit_warnings(plan: BasePlan, *, stacklevel: int) -> None:
+    """Emit the warnings of a plan that nobody has read, since it is run as soon as it is made."""
+    for line in plan.warnings:
+        warnings.warn(f"{plan.solver}: {line}.", AccuracyWarning, stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +201,36 @@ class Result:
         )
 
 
+class Factors(NamedTuple):
+    """How far measurements of a single-epoch solver lie from the terms of a forecast."""
+
+    pace: float  # of the steps that a run is worth: how fast the loss is learnt
+    noise: float  # of the cost of noise and sampling
+
+
+class Measured(NamedTuple):
+    """Measured excess over a solver's formula: geometric means over made-up tables and budgets."""
+
+    smooth: float
+    nonsmooth: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleEpoch:
+    """That a solver asks for every row once, and how it compared with others that do."""
+
+    rank: int | None = None  # of reliability, 1 is the best; None: never chosen by itself
+    accelerated: bool = False  # whether T rounds go as far as about T^2/4 plain steps
+    smooth: Factors | None = None  # of forecasts of smooth losses; None: not calibrated
+    nonsmooth: Factors | None = None  # likewise of nonsmooth losses
+
+
+NOT_CALIBRATED = "not calibrated"  # how every listing marks a solver that was not measured
+
+
 @dataclass(frozen=True)
 class Solver:
-    """An entry of the registry: what a solver is, what it needs, how it is planned and run."""
+    """An entry of the registry: everything that anybody needs to know about a solver."""
 
     key: str
     summary: str  # one sentence
@@ -216,7 +246,10 @@ class Solver:
     gradients: Callable[[Task], float]  # about how many gradients of a row a run takes
     plan_type: type[BasePlan]
     calibrations: tuple[str, ...] = ("tight",)
-    stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum a batch
+    stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum per round
+    measured: Measured | None = None  # what `auto` multiplies `risk` by; None: not calibrated
+    single_epoch: SingleEpoch | None = None  # None: it may read rows again
+    order: int = 1  # place in listings, and in rankings where nothing is predicted; then by name
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -224,10 +257,18 @@ class Solver:
         known = inspect.signature(self.plan).parameters
         return tuple(name for name in known if name != "task")
 
+    @property
+    def factors(self) -> str:
+        """What was measured of the solver, in words; empty if it is not calibrated."""
+        if self.measured is None:
+            return ""
+        smooth, nonsmooth = self.measured
+        return f"{smooth:g} of the formula's excess for smooth losses, {nonsmooth:g} for nonsmooth"
+
     def refusals(self, task: Task) -> tuple[str, ...]:
         """Return why the solver does not apply, a sentence for each unmet need; none if it does."""
-        found = (need.unmet(task) for need in self.needs)
-        return tuple(reason for reason in found if reason)
+        reasons = (need.unmet(task) for need in self.needs)
+        return tuple(reason for reason in reasons if reason)
 
     def record(self) -> dict[str, Any]:
         """Return the entry as JSON values, for listings."""
@@ -242,6 +283,8 @@ class Solver:
             "cost": self.cost,
             "options": list(self.options),
             "calibrations": list(self.calibrations),
+            "measured": None if self.measured is None else self.measured._asdict(),
+            "single_epoch": self.single_epoch is not None,
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import get, registry
-from .base import Solver
+from .base import NOT_CALIBRATED, Solver
 
 WIDTH = 100  # columns of a terminal
 _TITLES = ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost")
@@ -33,10 +33,12 @@ def table() -> str:
 
 def page(key: str) -> str:
     """Return all that the registry says of one solver."""
-    record = get(key).record()
+    solver = get(key)
+    record = solver.record()
     lines = [f"{key}: {record['summary']}"]
     for name in ("paper", "reference", "setting", "needs", "rounds", "cost"):
         lines += _field(name, record[name])
+    lines += _field("measured", solver.factors or NOT_CALIBRATED)
     return "\n".join([*lines, *_field("calibration", record["calibrations"]), *_options(record)])
 
 
@@ -44,13 +46,18 @@ def _rows(solver: Solver) -> list[str]:
     """Return the lines of one solver: each cell is wrapped, the longest says how many."""
     needs = ", ".join(need.name for need in solver.needs)
     cells = (
-        [solver.key, *_wrap(solver.paper, _WIDTHS[0])],
+        [solver.key, *_wrap(solver.paper, _WIDTHS[0]), *_marks(solver)],
         _wrap(solver.reference, _WIDTHS[1]),
         [*_wrap(solver.setting, _WIDTHS[2]), *_wrap(f"needs: {needs or 'nothing'}", _WIDTHS[2])],
         [*_wrap(solver.rounds, _WIDTHS[3]), *_wrap(solver.cost, _WIDTHS[3])],
     )
     height = max(map(len, cells))
     return [_line([cell[i] if i < len(cell) else "" for cell in cells]) for i in range(height)]
+
+
+def _marks(solver: Solver) -> list[str]:
+    """Return what a reader of the table should know of a solver beside its formulas."""
+    return [] if solver.measured is not None else [f"({NOT_CALIBRATED})"]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -572,8 +572,8 @@ def test_a_plan_says_when_there_are_too_few_rows():
         dp.plan(problem, n=n, d=20, budget=dp.ApproxDP(0.1, 1e-6), solver="acc_srgd")
         for n in (100, 100_000)
     )
-    assert "note: too few rows for this budget" in str(few)
-    assert "note:" not in str(enough)
+    assert "warning: too few rows for this budget" in str(few)
+    assert "warning:" not in str(enough)
     rows = np.full((100, 20), 0.1), np.ones(100)
     with pytest.warns(AccuracyWarning, match="acc_srgd: too few rows for this budget") as said:
         dp.solve(problem, rows, few.budget, solver="acc_srgd")
@@ -588,8 +588,8 @@ def test_the_note_begins_where_noise_outweighs_all_there_is():
         return 1 / math.sqrt(n) + 2 * math.sqrt(20) / (n * budget.mu_per_row())
 
     last = max(n for n in range(1, 200) if alpha(n) >= 1.0)
-    assert make("acc_srgd", everywhere(10), n=last, d=20).notes
-    assert not make("acc_srgd", everywhere(10), n=last + 1, d=20).notes
+    assert make("acc_srgd", everywhere(10), n=last, d=20).warnings
+    assert not make("acc_srgd", everywhere(10), n=last + 1, d=20).warnings
 
 
 @pytest.mark.parametrize("key", RECURSIVE)

@@ -34,7 +34,7 @@ from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import GaussianRelease, ObjectivePerturbationRelease
 from ...task import Task
 from .. import needs
-from ..base import BasePlan, Floats, Progress, Round, Solver
+from ..base import BasePlan, Floats, Measured, Progress, Round, Solver
 from ..common.glm_objective import GlmObjective, Tilted, VectorObjective
 from ..common.minimise import TRUSTED, effort, minimise
 from ..common.smoothing import smoothed
@@ -279,6 +279,7 @@ _COMMON: dict[str, Any] = {
     "gradients": _gradients,
     "plan_type": Plan,
     "calibrations": ("tight", "paper"),
+    "measured": Measured(0.061, 0.1),
 }
 SOLVERS = (
     Solver(

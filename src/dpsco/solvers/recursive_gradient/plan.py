@@ -92,7 +92,7 @@ class Plan(BatchPlan):
         return leash * self.clip / ((t + 1) * typical)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Whether noise and sampling outweigh all that there is to learn."""
         scales = public_scales(self.task, self.clip, self.population_smoothness)
         if scales.alpha < 1.0:

@@ -19,7 +19,7 @@ from ... import _validate
 from ...errors import AssumptionError, ParameterError
 from ...task import Task
 from .. import needs, noisy_gd
-from ..base import Solver
+from ..base import Measured, Solver
 from ..common.clips import descent_clip, gradient_clip
 from . import published as beta_search
 from .noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
@@ -271,6 +271,7 @@ SOLVERS = (
         gradients=_gradients_gradient,
         plan_type=Plan,
         calibrations=("tight", "conjectured", "paper"),
+        measured=Measured(0.08, 0.08),
     ),
     Solver(
         key="dp_sgd_poisson",
@@ -287,5 +288,6 @@ SOLVERS = (
         gradients=_gradients_poisson,
         plan_type=Plan,
         calibrations=("tight", "conjectured"),
+        measured=Measured(0.08, 0.12),
     ),
 )
