@@ -89,20 +89,23 @@ def passes(c: Any, sizes: tuple[tuple[int, int], ...], rounds: int) -> None:
         start, out = np.zeros(d), np.empty(n)
         candidates: Race = {
             "X @ w": lambda X=X, w=start, out=out: np.dot(X, w, out=out),
-            "compiled": lambda X=X, y=y, w=start: sgd_pass(
-                X, y, Slope(logistic), w, STEP, radius=1.0, compiled=True
-            ),
+            "compiled": lambda X=X, y=y, w=start: steps(X, y, w),
         }
         if c is not None:
             for name, function in (("C", c.sgd_pass), ("C apart", c.sgd_pass_apart)):
                 candidates[name] = lambda f=function, X=X, y=y: c_pass(f, X, y, STEP, 1.0)
-            check = sgd_pass(X, y, Slope(logistic), start, STEP, radius=1.0, compiled=True)
-            np.testing.assert_allclose(candidates["C"](), check, rtol=1e-7, atol=1e-9)
+            np.testing.assert_allclose(candidates["C"](), steps(X, y, start), rtol=1e-7, atol=1e-9)
         found = {name: 1e9 * best / n for name, best in race(candidates, rounds).items()}
         best_c = min(found.get("C", np.nan), found.get("C apart", np.nan))
         line = "".join(f"{found.get(k, np.nan):9.1f}" for k in ("X @ w", "C", "C apart"))
         line += f"{found['compiled']:10.1f}" + verdict(found["compiled"] / best_c, C_TARGET)
         print(f"  {n:>9}{d:>6}{line}")
+
+
+def steps(X: Any, y: Any, start: Any) -> tuple[Any, Any]:
+    """Take the steps with the compiled loop."""
+    with compiler.implementation(compiled=True):
+        return sgd_pass(X, y, Slope(logistic), start, STEP, radius=1.0)
 
 
 def c_pass(function: Any, X: Any, y: Any, step: float, radius: float) -> tuple[Any, Any]:
@@ -118,7 +121,7 @@ def c_pass(function: Any, X: Any, y: Any, step: float, radius: float) -> tuple[A
 def dense_sums() -> None:
     """Clipped sums over dense rows in leaves, norms known, median clip."""
     print(f"clipped sums, dense, ns a row, leaves of {SUM_LEAF}, least of {ROUNDS} rounds")
-    head = ("products", "in cache", "logistic", "hinge", "two-point", "twin")
+    head = ("products", "in cache", "logistic", "hinge", "two-point", "NumPy")
     print(
         f"  {'type':<9}{'d':>5}"
         + "".join(f"{name:>10}" for name in head)
@@ -150,14 +153,14 @@ def sum_candidates(X: Any, y: Any, d: int) -> Race:
             c[part] @ X[part]
 
     def one(function: Any, compiled: bool) -> None:
-        for part in parts:
-            slope_sum(X[part], y[part], norms[part], Slope(function), w, clip, compiled=compiled)
+        with compiler.implementation(compiled=compiled):
+            for part in parts:
+                slope_sum(X[part], y[part], norms[part], Slope(function), w, clip)
 
     def two() -> None:
-        for p in parts:
-            slope_difference_sum(
-                X[p], y[p], norms[p], Slope(logistic), w, v, 1.0, 0.5, clip, compiled=True
-            )
+        with compiler.implementation(compiled=True):
+            for p in parts:
+                slope_difference_sum(X[p], y[p], norms[p], Slope(logistic), w, v, 1.0, 0.5, clip)
 
     return {
         "products": products,
@@ -165,14 +168,14 @@ def sum_candidates(X: Any, y: Any, d: int) -> Race:
         "logistic": lambda: one(logistic, True),
         "hinge": lambda: one(hinge, True),
         "two-point": two,
-        "twin": lambda: one(logistic, False),
+        "NumPy": lambda: one(logistic, False),
     }
 
 
 def sparse_sums() -> None:
     """Clipped sums over sparse rows in leaves, beside SciPy's two products."""
     print("clipped sums, sparse, ns a non-zero")
-    head = ("products", "in cache", "logistic", "hinge", "two-point", "twin")
+    head = ("products", "in cache", "logistic", "hinge", "two-point", "NumPy")
     print(f"  {'type':<9}{'d':>8}{'nnz':>5}" + "".join(f"{name:>10}" for name in head))
     from scipy.sparse import csr_matrix
 
@@ -200,14 +203,16 @@ def sparse_sums() -> None:
                     leaf.T @ c[part]
 
             def one(function, compiled, rows=rows, y=y, norms=norms, w=w, parts=parts) -> None:
-                for p in parts:
-                    slope_sum(rows[p], y[p], norms[p], Slope(function), w, 0.5, compiled=compiled)
+                with compiler.implementation(compiled=compiled):
+                    for p in parts:
+                        slope_sum(rows[p], y[p], norms[p], Slope(function), w, 0.5)
 
             def two(rows=rows, y=y, norms=norms, w=w, v=v, parts=parts) -> None:
-                for p in parts:
-                    slope_difference_sum(
-                        rows[p], y[p], norms[p], Slope(logistic), w, v, 1.0, 0.5, 0.5, compiled=True
-                    )
+                with compiler.implementation(compiled=True):
+                    for p in parts:
+                        slope_difference_sum(
+                            rows[p], y[p], norms[p], Slope(logistic), w, v, 1.0, 0.5, 0.5
+                        )
 
             found = race(
                 {
@@ -216,7 +221,7 @@ def sparse_sums() -> None:
                     "logistic": lambda one=one: one(logistic, True),
                     "hinge": lambda one=one: one(hinge, True),
                     "two-point": two,
-                    "twin": lambda one=one: one(logistic, False),
+                    "NumPy": lambda one=one: one(logistic, False),
                 }
             )
             report_sums(f"  {np.dtype(dtype).name:<9}{d:>8}{nnz:>5}", head, found, n * nnz)
@@ -241,16 +246,14 @@ def starts() -> None:
         "from dpsco.kernels.sgd import sgd_pass; from dpsco.kernels.sums import slope_sum;"
         "from dpsco.kernels.slope import Slope; from benchmarks.loops import logistic;"
         "X = np.ones((9, 3)); y = np.ones(9); w = np.zeros(3);"
-        "compiled = {};"
-        "{}; print(time.perf_counter() - begin)"
+        "from dpsco.kernels.compiler import implementation;\n"
+        "with implementation(compiled={}):\n"
+        "    {}; print(time.perf_counter() - begin)"
     )
     jobs = {
-        "sequential pass, twin": (
-            "False",
-            "sgd_pass(X, y, Slope(logistic), w, .1, compiled=compiled)",
-        ),
-        "sequential pass": ("True", "sgd_pass(X, y, Slope(logistic), w, .1, compiled=compiled)"),
-        "clipped sum": ("True", "slope_sum(X, y, y, Slope(logistic), w, 1., compiled=compiled)"),
+        "sequential pass, NumPy": ("False", "sgd_pass(X, y, Slope(logistic), w, .1)"),
+        "sequential pass": ("True", "sgd_pass(X, y, Slope(logistic), w, .1)"),
+        "clipped sum": ("True", "slope_sum(X, y, y, Slope(logistic), w, 1.)"),
     }
     print("first call in a fresh process, wall seconds (imports of dpsco and Numba included)")
     print(f"  {'':<24}{'cold cache':>12}{'filled cache':>14}")

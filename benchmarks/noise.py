@@ -2,8 +2,8 @@
 
 Run as ``python -m benchmarks.noise``. The sources take turns and the least of the rounds counts, so
 that other load on the machine disturbs the ratios little. Targets, in units of PCG64: the compiled
-loop at most 0.6, the NumPy twin at most 4. Lattice: at most 2 times normals added in floats, and at
-most 5 % of a fit of 40,000 rows and 100 columns.
+loop at most 0.6, the NumPy reference at most 4. Lattice: at most 2 times normals added in floats,
+and at most 5 % of a fit of 40,000 rows and 100 columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpsco.privacy.randomness import Randomness
 
 COUNT = 10_000_000
 ROUNDS = 5
-TARGETS = {"secure stream, compiled": 0.6, "secure stream, NumPy twin": 4.0}
+TARGETS = {"secure stream, compiled": 0.6, "secure stream, NumPy reference": 4.0}
 BASE = "NumPy PCG64"
 
 
@@ -35,7 +35,7 @@ def measure(count: int = COUNT, rounds: int = ROUNDS) -> dict[str, float]:
     sources: dict[str, Callable[[], object]] = {BASE: lambda: pcg64.standard_normal(count)}
     if compiled_available():
         sources["secure stream, compiled"] = lambda: _with_switch("1", stream.normals, count)
-    sources["secure stream, NumPy twin"] = lambda: _with_switch("0", stream.normals, count)
+    sources["secure stream, NumPy reference"] = lambda: _with_switch("0", stream.normals, count)
     if compiled_available():
         _with_switch("1", stream.normals, 2)  # import and compile before the clock runs
     best = dict.fromkeys(sources, float("inf"))

@@ -18,6 +18,8 @@ from dpsco.data import Bounds, Classes, Scaled, from_arrays
 from dpsco.data.row_norms import FLOOR, clip_rows, lengths, upper_lengths
 from dpsco.errors import DataError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
+from dpsco.kernels import rescale
+from dpsco.kernels.compiler import implementation
 from dpsco.kernels.rows import SparseRows
 
 MAX = np.finfo(np.float64).max
@@ -112,13 +114,6 @@ def adversarial(n, d, c, seed, dtype=np.float64):
         return X.astype(dtype)
 
 
-@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
-def compiled(request):
-    if request.param:
-        pytest.importorskip("numba")
-    return request.param
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
@@ -126,7 +121,7 @@ def compiled(request):
 )
 def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype, compiled):
     X = adversarial(n, d, c, seed=d, dtype=dtype)
-    block = Bounds(c).apply(np.asfortranarray(X) if d == 5 else X, compiled=compiled)
+    block = Bounds(c).apply(np.asfortranarray(X) if d == 5 else X)
     assert block.rows.dtype == dtype
     assert np.all(not_above(block.rows, c))
     assert np.all(block.norms <= c)
@@ -158,19 +153,21 @@ def test_compiled_passes_and_layouts_give_the_same_bits(dtype, intercept):
             X = (X * 1e3 if dtype == np.int32 else X).astype(dtype)
         y = np.where(np.arange(3000) % 7 == 0, np.nan, 0.5)
         bounds = Bounds(c, label=1.0, intercept=intercept)
-        twin = bounds.apply(X, y, compiled=False)
+        with implementation(compiled=False):
+            reference = bounds.apply(X, y)
         wide = np.zeros((3000, 2 * d), dtype=dtype)
         wide[:, ::2] = X
         for rows in (X, np.asfortranarray(X), wide[:, ::2]):
             for compiled in (False, True):
-                block = bounds.apply(rows, y, compiled=compiled)
-                assert block.rows.dtype == twin.rows.dtype
-                assert block.rows.tobytes() == twin.rows.tobytes()
-                assert np.array_equal(block.norms, twin.norms)
-                assert np.array_equal(block.present, twin.present)
-                assert np.array_equal(block.labels, twin.labels)
-        one = bounds.apply(np.asfortranarray(X)[1234:1235], y[1234:1235], compiled=False)
-        assert one.rows.tobytes() == twin.rows[1234:1235].tobytes()
+                with implementation(compiled=compiled):
+                    block = bounds.apply(rows, y)
+                assert block.rows.dtype == reference.rows.dtype
+                assert block.rows.tobytes() == reference.rows.tobytes()
+                assert np.array_equal(block.norms, reference.norms)
+                assert np.array_equal(block.present, reference.present)
+                assert np.array_equal(block.labels, reference.labels)
+        one = bounds.apply(np.asfortranarray(X)[1234:1235], y[1234:1235])
+        assert one.rows.tobytes() == reference.rows[1234:1235].tobytes()
 
 
 def test_a_kept_row_just_below_the_bound_and_one_above_have_tight_norms():
@@ -183,26 +180,27 @@ def test_a_kept_row_just_below_the_bound_and_one_above_have_tight_norms():
 
 
 def test_the_compiled_passes_are_for_the_l2_norm(monkeypatch):
-    monkeypatch.delenv("DPSCO_COMPILED", raising=False)
-    assert not Bounds(1.0).use_compiled(10**6, 20)
-    assert not Bounds(1.0, norm=L1).use_compiled(10**10, 20)
-    assert not Bounds(1.0, norm=WeightedLp(2.0, (1.0, 2.0))).use_compiled(10**10, 2)
-    X = adversarial(500, 2, 1.0, seed=0)
-    for norm in (L1, LINF, WeightedLp(2.0, (1.0, 2.0))):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DPSCO_COMPILED", "1")
-            found = Bounds(1.0, norm=norm).apply(X)
-        assert np.array_equal(found.rows, Bounds(1.0, norm=norm).apply(X, compiled=False).rows)
+    pytest.importorskip("numba")
+    X, served = adversarial(500, 2, 1.0, seed=0), []
+    loop = rescale._loop
+    monkeypatch.setattr(rescale, "_loop", lambda *names: served.append(names) or loop(*names))
+    for norm in (L1, LINF, WeightedLp(2.0, (1.0, 2.0)), L2):
+        blocks = []
+        for compiled in (False, True):
+            assert not served
+            with implementation(compiled=compiled):
+                blocks.append(Bounds(1.0, norm=norm).apply(X))
+        assert np.array_equal(blocks[0].rows, blocks[1].rows)
+    assert served
 
 
 @pytest.mark.parametrize("order", ["stream", "secret"])
 def test_the_size_of_the_whole_table_decides(monkeypatch, order):
-    asked = []
-    monkeypatch.setattr(Bounds, "use_compiled", lambda *a, **k: asked.append((a[1:], k)) or False)
+    sizes = []
+    monkeypatch.setattr("dpsco.data.bounds.use_compiled", lambda *size: sizes.append(size))
     from_arrays(np.ones((100_000, 5))).bounded(Bounds(1.0), order=order)
-    assert asked[0] == ((100_000, 5), {})
-    assert len(asked) > 2
-    assert all(options == {"compiled": False} for _, options in asked[1:])
+    assert len(sizes) > 1
+    assert set(sizes) == {(100_000, 5)}
 
 
 def test_small_tables_are_clipped_without_numba():

@@ -30,7 +30,6 @@ def sources():
     }
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("asked", [GRADIENT, DIFFERENCE])
 @pytest.mark.parametrize("kind", ["memory", "batches"])
 def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkeypatch):
@@ -39,7 +38,7 @@ def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkey
         monkeypatch.setattr(leaves, "_threads", lambda *_, count=threads: count)
         source = sources()[kind]
         ranges = [(0, 100), (100, 7 * SUM_LEAF + 3), (7 * SUM_LEAF + 3, N)]
-        sums = [source.sum(asked, a, b, compiled=compiled) for a, b in ranges]
+        sums = [source.sum(asked, a, b) for a, b in ranges]
         found.append(b"".join(total.tobytes() for total in sums))
     assert len(set(found)) == 1
 
@@ -48,15 +47,15 @@ def test_several_threads_do_work(monkeypatch):
     seen, both = set(), threading.Barrier(2, timeout=20)
 
     class Watched(ClippedGradient):
-        def sum(self, block, *, compiled=None):
+        def sum(self, block):
             seen.add(threading.get_ident())
             both.wait()  # returns only if another thread sums the other rows meanwhile
-            return super().sum(block, compiled=compiled)
+            return super().sum(block)
 
     monkeypatch.setattr(leaves, "_threads", lambda *_: 2)
     rows = np.tile(X, (2, 1))[: 2 * WHOLE], np.tile(Y, 2)[: 2 * WHOLE]
     source = from_arrays(*rows).bounded(BOUNDS, order="stream")
-    source.sum(Watched(Logistic(), np.zeros(D), 1.0), compiled=False)
+    source.sum(Watched(Logistic(), np.zeros(D), 1.0))
     assert len(seen) == 2
 
 
@@ -90,7 +89,7 @@ def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
         short.sum(GRADIENT, 0, N)
 
     class Broken(ClippedGradient):
-        def sum(self, block, *, compiled=None):
+        def sum(self, block):
             raise FloatingPointError("a fault of the code")
 
     with pytest.raises(FloatingPointError):
@@ -98,7 +97,7 @@ def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [2, 5])
-def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, monkeypatch):
+def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, compiled, monkeypatch):
     """Chunks of odd numbers of leaves: a pairwise sum that began anew would have other bits."""
     n = 24 * SUM_LEAF + 77
     rows = np.tile(X, (3, 1))[:n] * np.linspace(0.1, 3.0, n)[:, None]
@@ -109,13 +108,12 @@ def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, monk
         monkeypatch.setattr(leaves, "_threads", lambda *_, count=count: count)
         parts = [(rows[a:b], labels[a:b]) for a, b in itertools.pairwise([*cuts, n])]
         source = from_batches(parts, n=n, d=D).bounded(BOUNDS, order="stream")
-        found.append(source.sum(GRADIENT, 0, n, compiled=True).tobytes())
+        found.append(source.sum(GRADIENT, 0, n).tobytes())
     whole = from_arrays(rows, labels).bounded(BOUNDS, order="stream")
-    assert set(found) == {whole.sum(GRADIENT, 0, n, compiled=True).tobytes()}
+    assert set(found) == {whole.sum(GRADIENT, 0, n).tobytes()}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("compiled", [False, True])
 def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monkeypatch):
     """Whoever asks NumPy for errors must not learn from one what a row holds."""
     monkeypatch.setattr(leaves, "_threads", lambda *_: threads)
@@ -127,14 +125,14 @@ def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monke
     class Strict(ClippedGradient):
         """Counts on the caller to have silenced NumPy, in whichever thread it runs."""
 
-        def sum(self, block, *, compiled=None):
+        def sum(self, block):
             asked.append(np.geterr())
-            return super().sum(block, compiled=compiled)
+            return super().sum(block)
 
     strict = Strict(query.loss, query.weights, query.clip)
     with np.errstate(all="raise"):
         for parts in ([(rows, Y)], [(rows[:9999], Y[:9999]), (rows[9999:], Y[9999:])]):
             source = from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream")
-            assert np.isfinite(source.sum(strict, 0, N, compiled=compiled)).all()
+            assert np.isfinite(source.sum(strict, 0, N)).all()
     assert len(asked) >= 4
     assert all(set(found.values()) == {"ignore"} for found in asked)

@@ -9,6 +9,7 @@ import scipy.sparse
 from dpsco.data import Bounds, Classes, ClippedGradient, MemorySource, Source, from_arrays
 from dpsco.data.source import SUM_LEAF
 from dpsco.errors import DataError, ParameterError
+from dpsco.kernels import compiler
 from dpsco.losses import Logistic, Squared
 from dpsco.privacy import Randomness
 from dpsco.privacy.summation import PairwiseSum
@@ -235,14 +236,34 @@ def test_a_sum_is_that_of_leaves_from_start_combined_pairwise():
     query = ClippedGradient(Logistic(), np.array([0.3, -1.0, 2.0, 0.1]), 0.5)
     total = PairwiseSum()
     for begin in range(77, 29_001, SUM_LEAF):
-        total.add(query.sum(source.rows(begin, min(begin + SUM_LEAF, 29_001)), compiled=False))
-    found = source.sum(query, 77, 29_001, compiled=False)
+        total.add(query.sum(source.rows(begin, min(begin + SUM_LEAF, 29_001))))
+    found = source.sum(query, 77, 29_001)
     assert np.array_equal(found, total.result())
-    assert np.array_equal(found, source.sum(query, 77, 29_001, compiled=False))
-    assert np.array_equal(
-        found, Leafy(source.rows(), BOUNDS).sum(query, 77, 29_001, compiled=False)
-    )
+    assert np.array_equal(found, source.sum(query, 77, 29_001))
+    assert np.array_equal(found, Leafy(source.rows(), BOUNDS).sum(query, 77, 29_001))
     assert found.dtype == np.float64
+
+
+def test_whoever_announces_many_sums_decides_for_all_of_them(monkeypatch):
+    monkeypatch.delenv("DPSCO_COMPILED", raising=False)
+    decisions = []
+
+    class Watched(ClippedGradient):
+        def sum(self, block):
+            decisions.append(compiler.use_compiled(0.0))
+            return super().sum(block)
+
+    monkeypatch.setattr(compiler, "_installed", lambda: True)
+    monkeypatch.setattr("dpsco.data.queries.slope_sum", lambda *_: np.zeros(4))
+    source, query = from_arrays(*data(100)).bounded(BOUNDS), Watched(Logistic(), np.ones(4), 0.5)
+    for rows, points in [(10**6, 1), (10**8, 1), (10**6, 1000), (10**6, 1)]:
+        source.expect(rows, points=points)
+        source.sum(query)
+        source.sum_at(query, [1, 2])
+        assert decisions[-2:] == [rows * points > 10**7] * 2
+    fresh = from_arrays(*data(100)).bounded(BOUNDS)
+    fresh.sum(query)
+    assert not decisions[-1]
 
 
 def test_sums_of_parts_add_up_and_empty_ones_are_zero():

@@ -21,7 +21,7 @@ EDGES = [(mark + step) % 2**64 for mark in MARKS for step in (-1, 0, 1)]
 
 @pytest.fixture(scope="module")
 def words() -> np.ndarray:
-    """Every pair of edge words, then random ones; more than one block of the twin."""
+    """Every pair of edge words, then random ones; more than one block of the reference."""
     pairs = np.array([(w, v) for w in EDGES for v in EDGES], dtype=np.uint64)
     rng = np.random.default_rng(20240501)
     return np.concatenate((pairs.reshape(-1), rng.integers(2**64, size=200_000, dtype=np.uint64)))
@@ -35,13 +35,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def twin(words: np.ndarray) -> np.ndarray:
+def reference(words: np.ndarray) -> np.ndarray:
     out = np.full(words.size, np.nan)
     normals._numpy_normals(words, out)
     return out
 
 
-def reference(words: np.ndarray) -> np.ndarray:
+def stated_map(words: np.ndarray) -> np.ndarray:
     """The map of the module's text with the platform's logarithm, cosine and sine."""
     w, v = words[::2], words[1::2]
     radius = np.sqrt(-2.0 * np.log((w.astype(np.float64) + 1.0) / 2.0**64))
@@ -62,44 +62,44 @@ def ks_p_value(sample: np.ndarray, scale: float = 1.0) -> float:
     return float(kolmogorov(math.sqrt(size) * max(above.max(), below.max())))
 
 
-def test_compiled_loop_and_twin_agree_bit_for_bit(words: np.ndarray) -> None:
+def test_compiled_loop_and_reference_agree_bit_for_bit(words: np.ndarray) -> None:
     pytest.importorskip("numba")
     loop = normals._compiled_loop()
     assert loop is not None
     out = np.full(words.size, np.nan)
     loop(words, out)
-    assert np.max(np.abs(out - twin(words))) < 1e-12
-    np.testing.assert_array_equal(out.view(np.uint64), twin(words).view(np.uint64))
+    assert np.max(np.abs(out - reference(words))) < 1e-12
+    np.testing.assert_array_equal(out.view(np.uint64), reference(words).view(np.uint64))
 
 
-def test_twin_is_the_stated_map(words: np.ndarray) -> None:
-    np.testing.assert_allclose(twin(words), reference(words), rtol=0, atol=1e-14)
+def test_reference_is_the_stated_map(words: np.ndarray) -> None:
+    np.testing.assert_allclose(reference(words), stated_map(words), rtol=0, atol=1e-14)
 
 
 def test_tail_reaches_as_far_as_stated(words: np.ndarray) -> None:
-    values = twin(words)
+    values = reference(words)
     assert np.isfinite(values).all()
     assert np.abs(values).max() == pytest.approx(math.sqrt(128 * math.log(2)), abs=1e-12)
-    assert np.abs(values).max() == np.abs(twin(np.zeros(2, np.uint64))).max()
+    assert np.abs(values).max() == np.abs(reference(np.zeros(2, np.uint64))).max()
 
 
 def test_every_bit_counts() -> None:
     """Each of the 128 bits of a pair of small words moves its normals."""
     base = np.array([0x1234, 0x1234], dtype=np.uint64)
-    seen = {tuple(twin(base))}
+    seen = {tuple(reference(base))}
     for place in range(128):
         changed = base.copy()
         changed[place // 64] ^= np.uint64(1) << np.uint64(place % 64)
-        seen.add(tuple(twin(changed)))
+        seen.add(tuple(reference(changed)))
     assert len(seen) == 129
 
 
 def test_longer_request_begins_with_the_shorter(words: np.ndarray) -> None:
-    np.testing.assert_array_equal(twin(words)[:50], twin(words[:50]))
+    np.testing.assert_array_equal(reference(words)[:50], reference(words[:50]))
 
 
 def test_law_is_standard_normal_with_power(words: np.ndarray) -> None:
-    sample = twin(words[-100_000:])
+    sample = reference(words[-100_000:])
     for part in (sample, sample[::2], sample[1::2]):
         assert ks_p_value(part) > FALSE_ALARM
         assert ks_p_value(part, scale=1.1) < FALSE_ALARM
@@ -108,7 +108,7 @@ def test_law_is_standard_normal_with_power(words: np.ndarray) -> None:
 
 def test_the_two_of_a_pair_are_independent(words: np.ndarray) -> None:
     """Rotated by 45 degrees a pair is again two normals; correlated ones would not be."""
-    first, second = twin(words[-100_000:]).reshape(-1, 2).T
+    first, second = reference(words[-100_000:]).reshape(-1, 2).T
     for mixed in (first + second, first - second):
         assert ks_p_value(mixed / math.sqrt(2)) > FALSE_ALARM
     leaning = (first + (0.2 * first + math.sqrt(0.96) * second)) / math.sqrt(2)
@@ -160,7 +160,7 @@ def test_environment_decides(patient: pytest.MonkeyPatch, wish: str, compiled: i
         assert not normals.compiled_available()
 
 
-def test_without_numba_the_twin_serves(patient: pytest.MonkeyPatch, words: np.ndarray) -> None:
+def test_without_numba_the_reference_serves(patient: pytest.MonkeyPatch, words: np.ndarray) -> None:
     patient.setitem(sys.modules, "numba", None)
     patient.setenv("DPSCO_COMPILED", "1")
     normals._compiled_loop.cache_clear()
@@ -168,7 +168,7 @@ def test_without_numba_the_twin_serves(patient: pytest.MonkeyPatch, words: np.nd
         assert not normals.compiled_available()
         out = np.empty(words.size)
         normals.normals_from_words(words, out)
-        np.testing.assert_array_equal(out, twin(words))
+        np.testing.assert_array_equal(out, reference(words))
     finally:
         normals._compiled_loop.cache_clear()
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpsco.errors import MissingExtraError
 from dpsco.kernels import rescale
 from dpsco.kernels.rescale import (
     as_columns,
@@ -24,13 +23,6 @@ from dpsco.kernels.rescale import (
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
-def compiled(request) -> bool:
-    if request.param:
-        pytest.importorskip("numba")
-    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -192,9 +184,7 @@ def test_prepared_copies_only_what_it_must():
 
 def test_small_jobs_do_not_ask_for_numba(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
-    assert not use_compiled(None, 1_000_000, 20)
-    assert use_compiled(None, 50_000_000, 20) == rescale.compiler.available()
+    assert not use_compiled(1_000_000, 20)
+    assert use_compiled(50_000_000, 20) == rescale.compiler.available()
     monkeypatch.setenv("DPSCO_COMPILED", "0")
-    assert not use_compiled(None, 10**12, 20)
-    with pytest.raises(MissingExtraError):
-        use_compiled(True, 10, 1)
+    assert not use_compiled(10**12, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -62,13 +63,6 @@ SLOPES = {
     "user": Slope(two_argument(users_branches)),
     "user, Python only": Slope(two_argument(users_python)),
 }
-
-
-@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
-def compiled(request) -> bool:
-    if request.param:
-        pytest.importorskip("numba")
-    return request.param
 
 
 def sparse_rows(X: np.ndarray) -> SparseRows:
@@ -166,7 +160,7 @@ def test_every_option(name, form, dtype, compiled):
         for steps in (0.2, 0.4 * rng.random(count)):
             rows = X if form == "dense" else sparse_rows(X)
             before = start.copy()
-            found = sgd_pass(rows, y, slope, start, steps, compiled=compiled, **chosen)
+            found = sgd_pass(rows, y, slope, start, steps, **chosen)
             assert_close(found, recursion(X, y, slope, start, steps, **chosen))
             np.testing.assert_array_equal(start, before)
 
@@ -178,7 +172,7 @@ def test_every_slope(name, form, compiled):
     rows = X if form == "dense" else sparse_rows(X)
     start = rng.standard_normal(9)
     chosen = {"radius": 2.0, "clip": 2.0, "norms": np.linalg.norm(X, axis=1) + 1e-9}
-    found = sgd_pass(rows, y, SLOPES[name], start, 0.1, compiled=compiled, **chosen)
+    found = sgd_pass(rows, y, SLOPES[name], start, 0.1, **chosen)
     assert_close(found, recursion(X, y, SLOPES[name], start, 0.1, **chosen))
     assert np.all(np.isfinite(found))
 
@@ -190,7 +184,7 @@ def test_edges_of_size(n, d, form, compiled):
     rows = X if form == "dense" else sparse_rows(X)
     start = rng.standard_normal(d)
     chosen = {"radius": 1.0, "centre": np.full(d, 1.7), "ridge": 0.5}
-    found = sgd_pass(rows, y, SLOPES["logistic"], start, 0.3, compiled=compiled, **chosen)
+    found = sgd_pass(rows, y, SLOPES["logistic"], start, 0.3, **chosen)
     assert_close(found, recursion(X, y, SLOPES["logistic"], start, 0.3, **chosen))
 
 
@@ -199,9 +193,7 @@ def test_an_empty_order_takes_no_step(form, compiled):
     X, y, _ = problem(5, 3)
     rows = X if form == "dense" else sparse_rows(X)
     start = np.array([5.0, 0.0, 0.0])
-    last, total = sgd_pass(
-        rows, y, SLOPES["hinge"], start, 0.1, order=np.empty(0, int), radius=1.0, compiled=compiled
-    )
+    last, total = sgd_pass(rows, y, SLOPES["hinge"], start, 0.1, order=np.empty(0, int), radius=1.0)
     np.testing.assert_array_equal(last, start)
     np.testing.assert_array_equal(total, np.zeros(3))
 
@@ -209,7 +201,7 @@ def test_an_empty_order_takes_no_step(form, compiled):
 def test_empty_rows_do_not_move_the_weights(compiled):
     X, y = np.zeros((6, 4)), np.ones(6)
     for rows in (X, sparse_rows(X)):
-        last, total = sgd_pass(rows, y, SLOPES["hinge"], np.ones(4), 0.5, compiled=compiled)
+        last, total = sgd_pass(rows, y, SLOPES["hinge"], np.ones(4), 0.5)
         np.testing.assert_array_equal(last, np.ones(4))
         np.testing.assert_array_equal(total, np.full(4, 6.0))
 
@@ -221,7 +213,7 @@ def test_average_after_each_step_follows_from_the_sum(compiled):
     for i in range(30):
         w, _ = recursion(X[i : i + 1], y[i : i + 1], SLOPES["logistic"], w, 0.2)
         after.append(w)
-    last, total = sgd_pass(X, y, SLOPES["logistic"], start, 0.2, compiled=compiled)
+    last, total = sgd_pass(X, y, SLOPES["logistic"], start, 0.2)
     assert_close([(total + last - start) / 30], [np.mean(after, axis=0)])
 
 
@@ -247,12 +239,9 @@ def test_lazy_scaling_survives_any_shrinking(steps, ridge, compiled):
             start,
             steps,
             ridge=ridge,
-            compiled=compiled,
             **chosen,
         )
-        dense = sgd_pass(
-            X, y, SLOPES["hinge"], start, steps, ridge=ridge, compiled=compiled, **chosen
-        )
+        dense = sgd_pass(X, y, SLOPES["hinge"], start, steps, ridge=ridge, **chosen)
         assert_close(found, dense)
 
 
@@ -264,8 +253,9 @@ def test_no_drift_in_a_million_sparse_steps(centred):
     if centred:
         chosen["centre"] = rng.standard_normal(30)
     start = np.zeros(30)
-    dense = sgd_pass(X, y, SLOPES["logistic"], start, 0.5, compiled=True, **chosen)
-    lazy = sgd_pass(sparse_rows(X), y, SLOPES["logistic"], start, 0.5, compiled=True, **chosen)
+    with compiler.implementation(compiled=True):
+        dense = sgd_pass(X, y, SLOPES["logistic"], start, 0.5, **chosen)
+        lazy = sgd_pass(sparse_rows(X), y, SLOPES["logistic"], start, 0.5, **chosen)
     assert_close(lazy, dense)
 
 
@@ -273,7 +263,7 @@ def test_norms_are_refreshed(monkeypatch):
     # Without settlements, rounding in the recurrence of ||v||^2 does show: the test can fail.
     X, y, rng = problem(500, 6, seed=8)
     X *= np.exp(rng.normal(0.0, 6.0, (500, 1)))  # long rows throw v far, the ball takes it back
-    chosen = {"order": rng.integers(0, 500, 20_000), "radius": 1.0, "compiled": False}
+    chosen = {"order": rng.integers(0, 500, 20_000), "radius": 1.0}
     args = (y, SLOPES["hinge"], np.zeros(6), 1.0)
     dense = sgd_pass(X, *args, **chosen)
     assert_close(sgd_pass(sparse_rows(X), *args, **chosen), dense, 1e-9)
@@ -289,14 +279,12 @@ def test_sparse_steps_cost_their_entries_only():
     d, n, nnz = 1_000_000, 300, 5
     columns = np.sort(rng.integers(0, d, (n, nnz)), axis=1).astype(np.int32).reshape(-1)
     rows = SparseRows(rng.random(n * nnz), columns, np.arange(n + 1, dtype=np.int64) * nnz, d)
-    last, _ = sgd_pass(rows, np.ones(n), SLOPES["hinge"], np.zeros(d), 0.1, compiled=False)
+    last, _ = sgd_pass(rows, np.ones(n), SLOPES["hinge"], np.zeros(d), 0.1)
     touched = np.unique(columns)
     narrow = SparseRows(
         rows.values, np.searchsorted(touched, columns).astype(np.int32), rows.offsets, len(touched)
     )
-    small, _ = sgd_pass(
-        narrow, np.ones(n), SLOPES["hinge"], np.zeros(len(touched)), 0.1, compiled=False
-    )
+    small, _ = sgd_pass(narrow, np.ones(n), SLOPES["hinge"], np.zeros(len(touched)), 0.1)
     np.testing.assert_allclose(last[touched], small, rtol=1e-13)
 
 
@@ -321,10 +309,10 @@ def test_random_jobs_agree(data):
     steps = rng.random(count) if steps is None else steps
     start, slope = rng.standard_normal(d), SLOPES["huber"]
     rows = [X, sparse_rows(X)]
-    found = [
-        sgd_pass(r, y, slope, start, steps, compiled=c, **chosen)
-        for r, c in itertools.product(rows, (False, True))
-    ]
+    found = []
+    for form, compiled in itertools.product(rows, (False, True)):
+        with compiler.implementation(compiled=compiled):
+            found.append(sgd_pass(form, y, slope, start, steps, **chosen))
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             np.testing.assert_allclose(two, one, rtol=1e-10, atol=1e-12)
@@ -333,24 +321,41 @@ def test_random_jobs_agree(data):
 def test_the_choice_depends_on_the_job_alone(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
     monkeypatch.setattr(compiler, "_installed", lambda: True)
-    assert not compiler.chosen(None, 0.9 * compiler.COMPILE_THRESHOLD)
-    assert compiler.chosen(None, 1.1 * compiler.COMPILE_THRESHOLD)
-    assert compiler.chosen(True, 0.0)
-    assert not compiler.chosen(False, 1e9)
+    assert not compiler.use_compiled(0.9 * compiler.COMPILE_THRESHOLD)
+    assert compiler.use_compiled(1.1 * compiler.COMPILE_THRESHOLD)
     monkeypatch.setenv("DPSCO_COMPILED", "1")
-    assert compiler.chosen(None, 0.0)
+    assert compiler.use_compiled(0.0)
     monkeypatch.setenv("DPSCO_COMPILED", "0")
-    assert not compiler.chosen(None, 1e9)
-    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"):
-        compiler.chosen(True, 0.0)
+    assert not compiler.use_compiled(1e9)
 
 
-def test_without_numba_the_twin_serves(monkeypatch):
+def test_a_decision_holds_within_its_block_and_thread(monkeypatch):
+    monkeypatch.delenv("DPSCO_COMPILED", raising=False)
+    monkeypatch.setattr(compiler, "_installed", lambda: True)
+    with compiler.implementation(compiled=True):
+        assert compiler.use_compiled(0.0)
+        with compiler.implementation(compiled=False):
+            assert not compiler.use_compiled(1e9)
+        assert compiler.use_compiled(0.0)
+        with ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(compiler.use_compiled, 0.0).result()
+        with pytest.raises(ZeroDivisionError), compiler.implementation(compiled=False):
+            _ = 1 / 0
+        assert compiler.use_compiled(0.0)
+    assert not compiler.use_compiled(0.0)
+    monkeypatch.setenv("DPSCO_COMPILED", "0")
+    demanded = compiler.implementation(compiled=True)
+    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"), demanded:
+        pass
+
+
+def test_without_numba_the_reference_serves(monkeypatch):
     monkeypatch.setattr(compiler, "_installed", lambda: False)
     X, y, _ = problem(5, 3)
     sgd_pass(X, y, SLOPES["hinge"], np.zeros(3), 0.1)
-    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"):
-        sgd_pass(X, y, SLOPES["hinge"], np.zeros(3), 0.1, compiled=True)
+    demanded = compiler.implementation(compiled=True)
+    with pytest.raises(MissingExtraError, match=r"dpsco\[fast\]"), demanded:
+        sgd_pass(X, y, SLOPES["hinge"], np.zeros(3), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -387,19 +392,17 @@ def test_refusals(change, message):
         sgd_pass(**job)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 def test_overflow_on_sparse_rows_ends_in_the_ball(compiled):
     """A recurrence that holds no number must not switch the projection off."""
     rows = SparseRows(np.array([1e200, 1.0]), np.array([0, 1], dtype=np.int32), np.array([0, 2]), 2)
     slope = Slope(two_argument(lambda margin, label: -label))
     last, _ = sgd_pass(
-        rows, np.ones(1), slope, np.zeros(2), 1.0, radius=1.0, compiled=compiled,
+        rows, np.ones(1), slope, np.zeros(2), 1.0, radius=1.0,
         order=np.zeros(3, dtype=np.int64),
     )  # fmt: skip
     assert np.linalg.norm(last) <= 1.0 + 1e-12
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("ratio", [1e4, 1e6, 1e8])
 def test_a_far_centre_with_ridge_on_sparse_rows(compiled, ratio):
     """The squared distance from a far centre would be lost in a difference of large squares."""
@@ -410,22 +413,20 @@ def test_a_far_centre_with_ridge_on_sparse_rows(compiled, ratio):
     y = rng.standard_normal(n)
     slope = Slope(two_argument(lambda margin, label: -5.0 if label > 0 else -4.0))
     options = {"ridge": 1e-3, "radius": 1.0, "centre": centre, "order": np.arange(300) % n}
-    sparse = sgd_pass(sparse_rows(X), y, slope, centre, 0.05, compiled=compiled, **options)
-    dense = sgd_pass(X, y, slope, centre, 0.05, compiled=False, **options)
+    sparse = sgd_pass(sparse_rows(X), y, slope, centre, 0.05, **options)
+    with compiler.implementation(compiled=False):
+        dense = sgd_pass(X, y, slope, centre, 0.05, **options)
     assert np.linalg.norm(sparse[0] - centre) <= 1.0 + 1e-6
     np.testing.assert_allclose(sparse[0] - centre, dense[0] - centre, atol=1e-13 * ratio)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 def test_a_slope_that_is_not_a_number_counts_as_none_also_when_smoothed(compiled):
     def broken(margin, label):
         return margin * np.nan if abs(margin) > 2.0 else np.tanh(margin)
 
     slope = Slope(two_argument(broken), smoothing=4.0, bound=1.0)
     for start in (3.0, -3.0):
-        last, _ = sgd_pass(
-            np.ones((2, 1)), np.zeros(2), slope, np.full(1, start), 0.1, compiled=compiled
-        )
+        last, _ = sgd_pass(np.ones((2, 1)), np.zeros(2), slope, np.full(1, start), 0.1)
         assert last[0] == start
     assert np.isnan(smoothed_slope(slope, [3.0, -3.0], [0.0, 0.0])).all()
 
@@ -443,10 +444,9 @@ def test_numbers_whose_squares_are_none_are_refused(name, value):
         )
 
 
-def test_rows_of_the_other_byte_order():
+def test_rows_of_the_other_byte_order(compiled):
     X = np.arange(6.0).reshape(3, 2)
     slope = Slope(two_argument(lambda margin, label: margin - label))
-    for compiled in (False, True):
-        found = sgd_pass(X.astype(">f8"), np.ones(3), slope, np.zeros(2), 0.01, compiled=compiled)
-        right = sgd_pass(X, np.ones(3), slope, np.zeros(2), 0.01, compiled=compiled)
-        np.testing.assert_array_equal(found[0], right[0])
+    found = sgd_pass(X.astype(">f8"), np.ones(3), slope, np.zeros(2), 0.01)
+    right = sgd_pass(X, np.ones(3), slope, np.zeros(2), 0.01)
+    np.testing.assert_array_equal(found[0], right[0])

@@ -1,4 +1,4 @@
-"""Clipped sums: compiled loops, twins and a sum in plain Python; the bound in exact arithmetic."""
+"""Clipped sums: compiled, NumPy references and plain Python; the bound in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -40,13 +40,6 @@ SLOPES = {
     "user": Slope(two_argument(users_branches)),
     "user, smoothed": Slope(two_argument(users_branches), smoothing=2.0, bound=1.0),
 }
-
-
-@pytest.fixture(params=[False, True], ids=["twin", "compiled"])
-def compiled(request) -> bool:
-    if request.param:
-        pytest.importorskip("numba")
-    return request.param
 
 
 def sparse_rows(X: np.ndarray) -> SparseRows:
@@ -100,9 +93,9 @@ def test_one_and_two_points(name, form, dtype, compiled):
     rows, slope = (X if form == "dense" else sparse_rows(X)), SLOPES[name]
     for clip in (0.0, 0.4, 100.0, math.inf):
         bound = min(clip, 1e4) * 67
-        found = slope_sum(rows, y, norms, slope, w, clip, compiled=compiled)
+        found = slope_sum(rows, y, norms, slope, w, clip)
         assert_close(found, plain_sum(X, y, norms, slope, [(w, 1.0)], clip), bound)
-        found = slope_difference_sum(rows, y, norms, slope, w, v, 1.5, 0.7, clip, compiled=compiled)
+        found = slope_difference_sum(rows, y, norms, slope, w, v, 1.5, 0.7, clip)
         points = [(w, 1.5), (v, -0.7)]
         assert_close(found, plain_sum(X, y, norms, slope, points, clip), bound)
 
@@ -117,9 +110,9 @@ def test_sizes(n, d, dtype, form, compiled):
     w, c = rng.standard_normal(d), rng.standard_normal(n)
     rows = X if form == "dense" else sparse_rows(X)
     wide = X.astype(np.float64)
-    assert_close(margins(rows, w, compiled=compiled), wide @ w, 10.0)
-    assert_close(coefficients_sum(rows, c, compiled=compiled), c @ wide, n + 1.0)
-    found = slope_sum(rows, y, norms, SLOPES["logistic"], w, 0.5, compiled=compiled)
+    assert_close(margins(rows, w), wide @ w, 10.0)
+    assert_close(coefficients_sum(rows, c), c @ wide, n + 1.0)
+    found = slope_sum(rows, y, norms, SLOPES["logistic"], w, 0.5)
     assert_close(found, plain_sum(X, y, norms, SLOPES["logistic"], [(w, 1.0)], 0.5), n + 1.0)
 
 
@@ -131,7 +124,7 @@ def test_a_slice_of_rows_and_read_only_arrays(form, compiled):
         array.flags.writeable = False
     rows = X[20:45] if form == "dense" else sparse_rows(X)[20:45]
     part = slice(20, 45)
-    found = slope_sum(rows, y[part], norms[part], SLOPES["cube"], w, 1.0, compiled=compiled)
+    found = slope_sum(rows, y[part], norms[part], SLOPES["cube"], w, 1.0)
     expected = plain_sum(X[part], y[part], norms[part], SLOPES["cube"], [(w, 1.0)], 1.0)
     assert_close(found, expected, 25.0)
 
@@ -139,16 +132,14 @@ def test_a_slice_of_rows_and_read_only_arrays(form, compiled):
 def test_rows_in_another_order_of_memory(compiled):
     X, y, norms, rng = problem(30, 6)
     w = rng.standard_normal(6)
-    found = slope_sum(np.asfortranarray(X), y, norms, SLOPES["cube"], w, 1.0, compiled=compiled)
-    np.testing.assert_array_equal(
-        found, slope_sum(X, y, norms, SLOPES["cube"], w, 1.0, compiled=compiled)
-    )
+    found = slope_sum(np.asfortranarray(X), y, norms, SLOPES["cube"], w, 1.0)
+    np.testing.assert_array_equal(found, slope_sum(X, y, norms, SLOPES["cube"], w, 1.0))
 
 
 def test_float32_rows_are_summed_in_float64(compiled):
     """A single-precision accumulator would be off by a row's whole contribution."""
     X = np.full((4096, 3), np.float32(0.1))
-    found = coefficients_sum(X, np.ones(4096), compiled=compiled)
+    found = coefficients_sum(X, np.ones(4096))
     np.testing.assert_allclose(found, 4096 * float(np.float32(0.1)), rtol=1e-15)
 
 
@@ -162,7 +153,7 @@ def test_long_sums_combine_leaves_pairwise(monkeypatch, compiled):
 
     monkeypatch.setattr(sums, "PairwiseSum", Spy)
     X = np.ones((4 * sums.SUM_LEAF + 1, 1))
-    total = coefficients_sum(X, np.ones(len(X)), compiled=compiled)
+    total = coefficients_sum(X, np.ones(len(X)))
     assert total[0] == len(X)
     assert leaves == [sums.SUM_LEAF] * 4 + [1]
 
@@ -170,9 +161,9 @@ def test_long_sums_combine_leaves_pairwise(monkeypatch, compiled):
 def test_stages_do_not_change_the_sum(monkeypatch, compiled):
     X, y, norms, rng = problem(1000, 3)
     w = rng.standard_normal(3)
-    whole = slope_sum(X, y, norms, SLOPES["cube"], w, 0.5, compiled=compiled)
+    whole = slope_sum(X, y, norms, SLOPES["cube"], w, 0.5)
     monkeypatch.setattr(sums, "_STAGE", 1)  # blocks of 64 rows
-    staged = slope_sum(X, y, norms, SLOPES["cube"], w, 0.5, compiled=compiled)
+    staged = slope_sum(X, y, norms, SLOPES["cube"], w, 0.5)
     assert_close(staged, whole, 500.0)
 
 
@@ -250,9 +241,7 @@ def test_non_finite_slopes_count_as_nothing(compiled):
         assert found[3] == min(1.0, limits(np.ones(1), clip)[0])
     X = np.array([[1.0, 0.0], [0.0, 1.0]])
     for weights in ([1e308, 0.0], [math.inf, 0.0], [math.nan, 0.0]):
-        total = slope_sum(
-            X, np.ones(2), np.ones(2), SLOPES["cube"], np.array(weights), 0.5, compiled=compiled
-        )
+        total = slope_sum(X, np.ones(2), np.ones(2), SLOPES["cube"], np.array(weights), 0.5)
         if math.isfinite(weights[0]):  # otherwise 0 * inf spoils every margin
             assert abs(total[1]) == pytest.approx(0.5)
         assert total[0] == 0.0
@@ -261,7 +250,6 @@ def test_non_finite_slopes_count_as_nothing(compiled):
 def test_smoothing_keeps_the_rule_for_margins_that_are_not_finite(compiled):
     total = slope_sum(
         np.ones((1, 1)), np.ones(1), np.ones(1), SLOPES["smoothed"], np.array([np.nan]), 1.0,
-        compiled=compiled,
     )  # fmt: skip
     assert total[0] == 0.0
 
@@ -269,9 +257,7 @@ def test_smoothing_keeps_the_rule_for_margins_that_are_not_finite(compiled):
 def test_no_warning_tells_of_a_row(compiled):
     X = np.array([[1e300, 1e300], [1.0, 0.0]])
     norms = np.array([2e300, 1.0])
-    total = slope_sum(
-        X, np.ones(2), norms, SLOPES["cube"], np.array([1e10, 1e10]), 1.0, compiled=compiled
-    )
+    total = slope_sum(X, np.ones(2), norms, SLOPES["cube"], np.array([1e10, 1e10]), 1.0)
     assert np.all(np.isfinite(total))
 
 

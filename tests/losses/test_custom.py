@@ -234,21 +234,23 @@ def test_bad_arguments(changes, word):
 
 
 @pytest.mark.parametrize("loss", [make(), make(cosh_value, cosh_slope)], ids=["numbers", "arrays"])
-def test_compiled_and_twin_agree(loss):
+def test_compiled_loops_and_references_agree(loss):
     assert isinstance(loss.kernel().function, TwoArgument)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(400, 4)), rng.normal(size=400)
     norms, weights = np.linalg.norm(X, axis=1), rng.normal(size=4)
-    twin = slope_sum(X, y, norms, loss.kernel(), weights, 1.5, compiled=False)
+    with compiler.implementation(compiled=False):
+        reference = slope_sum(X, y, norms, loss.kernel(), weights, 1.5)
+        two, _ = sgd_pass(X, y, loss.kernel(), weights, 0.1)
     slopes = loss.slope(X @ weights, y)
     cut = slopes * np.minimum(1, 1.5 / np.maximum(np.abs(slopes) * norms, 1e-300))
-    np.testing.assert_allclose(twin, X.T @ cut, rtol=1e-11)
+    np.testing.assert_allclose(reference, X.T @ cut, rtol=1e-11)
     if compiler.available():
         assert compiler.scalar_function(loss.kernel().function) is not None
-        fast = slope_sum(X, y, norms, loss.kernel(), weights, 1.5, compiled=True)
-        np.testing.assert_allclose(fast, twin, rtol=1e-12)
-        one, _ = sgd_pass(X, y, loss.kernel(), weights, 0.1, compiled=True)
-        two, _ = sgd_pass(X, y, loss.kernel(), weights, 0.1, compiled=False)
+        with compiler.implementation(compiled=True):
+            fast = slope_sum(X, y, norms, loss.kernel(), weights, 1.5)
+            one, _ = sgd_pass(X, y, loss.kernel(), weights, 0.1)
+        np.testing.assert_allclose(fast, reference, rtol=1e-12)
         np.testing.assert_allclose(one, two, rtol=1e-12)
 
 
@@ -275,7 +277,8 @@ def test_a_failing_row_counts_for_nothing_and_raises_nothing():
     loss = make(lambda u, y: math.log(math.cosh(u)), fails_far_out)
     X, y = np.array([[1.0], [500.0], [2.0]]), np.zeros(3)
     for compiled in (False, True) if compiler.available() else (False,):
-        total = slope_sum(X, y, np.abs(X[:, 0]), loss.kernel(), np.ones(1), 9.0, compiled=compiled)
+        with compiler.implementation(compiled=compiled):
+            total = slope_sum(X, y, np.abs(X[:, 0]), loss.kernel(), np.ones(1), 9.0)
         np.testing.assert_allclose(total, math.tanh(1) + 2 * math.tanh(2), rtol=1e-12)
 
 

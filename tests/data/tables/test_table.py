@@ -47,7 +47,7 @@ def test_duplicates_are_found_whatever_scipy_remembers(norm):
     X.indices[:] = 0
     source = from_arrays(X, np.ones(1)).bounded(Bounds(1.0, label=1.0, norm=norm), order="stream")
     np.testing.assert_allclose(dense(source.rows())[0], [1.0] + [0.0] * 15, rtol=1e-13)
-    total = source.sum(ClippedGradient(Absolute(), np.zeros(16), 1.0, norm), compiled=False)
+    total = source.sum(ClippedGradient(Absolute(), np.zeros(16), 1.0, norm))
     assert norm(total) <= 1.0
     assert X.nnz == 16  # the caller's matrix is as it was
     assert X.indices.tolist() == [0] * 16
@@ -77,13 +77,12 @@ def test_columns_are_looked_at_before_they_are_narrowed(bad):
     assert rows_of(X).present.tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 def test_sums_over_rows_with_wrong_columns_stay_in_their_arrays(compiled):
     X = sp.csr_matrix(np.ones((1000, 3)))
     assert X.has_canonical_format
     X.indices[5] = 100_000
     source = from_arrays(X, np.ones(1000)).bounded(Bounds(1.0, label=1.0), order="stream")
-    total = source.sum(ClippedGradient(Absolute(), np.zeros(3), 1.0), compiled=compiled)
+    total = source.sum(ClippedGradient(Absolute(), np.zeros(3), 1.0))
     np.testing.assert_allclose(total, np.full(3, -999 / 3**0.5), rtol=1e-12)
 
 
