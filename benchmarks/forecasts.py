@@ -130,7 +130,7 @@ def measure(number: int, case: Case, repeats: int) -> Iterator[Measured]:
                         dp.run(
                             plan,
                             table,
-                            order="stream",
+                            order="given",
                             randomness=dp.Randomness.seeded(1000 * number + repeat),
                         ).weights
                     )

@@ -62,7 +62,7 @@ def streamed(X: Any, y: Any, chunk: int = CHUNK) -> Source:
             yield X[start : start + chunk], y[start : start + chunk]
 
     made = from_batches(chunks(), n=len(X), d=X.shape[1], dtype=X.dtype)
-    return made.bounded(BOUNDS, order="stream")
+    return made.bounded(BOUNDS, order="given")
 
 
 def products(X: Any) -> None:
@@ -115,7 +115,7 @@ def main() -> int:
         },
         ROUNDS,
     )
-    inside = from_arrays(X, y).bounded(BOUNDS, order="stream")
+    inside = from_arrays(X, y).bounded(BOUNDS, order="given")
     times["in memory, clipped before"] = measure({"": lambda: one_pass(inside)}, ROUNDS)[""]
     return 0 if report(times, n) else 1
 

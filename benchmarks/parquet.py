@@ -66,7 +66,7 @@ def _source(path: str):
     from dpsco.data.tables.parquet import from_parquet
 
     bounds = Bounds(feature_norm=4.0, label="sign")  # two rows in three are longer
-    return from_parquet(path, label="y").bounded(bounds, order="stream")
+    return from_parquet(path, label="y").bounded(bounds, order="given")
 
 
 def blocks(path: str) -> int:

@@ -68,7 +68,7 @@ def flipped(row):
 
 
 def test_a_recording_is_the_run(recording):
-    run = dp.run(make(), (X, Y), order="stream", randomness=dp.Randomness.seeded(5))
+    run = dp.run(make(), (X, Y), order="given", randomness=dp.Randomness.seeded(5))
     assert np.array_equal(run.weights, recording.weights)
     assert [event.release.kind for event in recording.events] == ["gaussian"] * 3
     assert recording.rounds == ((1, 3), (2, 3), (3, 3))

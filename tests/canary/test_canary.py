@@ -166,7 +166,7 @@ def framed(X, y):
 
 def batched(X, y):
     table = dp.data.from_batches([(X, y)], n=N, d=D, labels="text")
-    return repr(table.bounded(PROBLEM.bounds, order="stream").rows())
+    return repr(table.bounded(PROBLEM.bounds, order="given").rows())
 
 
 def encoded(X, y):

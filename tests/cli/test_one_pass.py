@@ -43,18 +43,18 @@ def test_the_files_order_is_kept(command, dpsco, home, tmp_path, monkeypatch):
         options={"rounds": 8, "population_smoothness": 0.1},
     )
     table = dp.data.from_csv(home / "people.csv", encoder=encoder)
-    result = dp.run(plan, table, order="stream", randomness=dp.Randomness.seeded(3))
+    result = dp.run(plan, table, order="given", randomness=dp.Randomness.seeded(3))
     wanted = setup.model(result.weights).coef
     more = [*ONE_PASS, "--option", "population_smoothness=0.1", "--seed", 3, "--no-count-rows"]
     shuffled = tmp_path / "shuffled.json"
     assert dpsco(*command, *more, "-o", shuffled)[0] == 0
     assert not np.array_equal(SavedModel.load(shuffled).model.coef, wanted)
-    code, out, _ = dpsco(*command, *more, "--order", "stream", "--json")
-    assert (code, json.loads(out)["order"]) == (0, "stream")
+    code, out, _ = dpsco(*command, *more, "--order", "given", "--json")
+    assert (code, json.loads(out)["order"]) == (0, "given")
     assert np.array_equal(SavedModel.load(command[5]).model.coef, wanted)
     monkeypatch.setattr(tables, "IN_MEMORY", 100)
     monkeypatch.setattr(tables, "_check_room", lambda *_: pytest.fail("nothing is shuffled"))
-    assert dpsco(*command, *more, "--order", "stream", "--force")[0] == 0
+    assert dpsco(*command, *more, "--order", "given", "--force")[0] == 0
     assert np.array_equal(SavedModel.load(command[5]).model.coef, wanted)
 
 
@@ -84,7 +84,7 @@ def as_parquet(home, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["stream", "secret"])
+@pytest.mark.parametrize("order", ["given", "shuffled"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("large", [False, True])
 def test_a_finished_fit_reads_nothing_and_speaks_for_its_own_file_only(
@@ -131,7 +131,7 @@ def test_a_finished_fit_reads_nothing_and_speaks_for_its_own_file_only(
 def test_a_stream_of_one_pass_stays_on_disk(command, dpsco, home, tmp_path, monkeypatch, kind):
     if kind == "parquet":
         command[1] = as_parquet(home, tmp_path / "people.parquet")
-    stream = ["--order", "stream", "--seed", 3]
+    stream = ["--order", "given", "--seed", 3]
     with monkeypatch.context() as patch:
         patch.setattr(tables, "encoded", lambda *_: pytest.fail("the table is loaded"))
         for more in ([], ["--checkpoint", tmp_path / "run.checkpoint"]):
@@ -141,7 +141,7 @@ def test_a_stream_of_one_pass_stays_on_disk(command, dpsco, home, tmp_path, monk
     monkeypatch.setattr(tables, "from_arrays", lambda *_: pytest.fail("the table is loaded"))
     with pytest.raises(pytest.fail.Exception):  # rows that are read again and again
         dpsco(*command, "--solver", "noisy_gd", *stream, "--force")
-    result = dp.run(on_disk.plan, table, order="stream", randomness=dp.Randomness.seeded(3))
+    result = dp.run(on_disk.plan, table, order="given", randomness=dp.Randomness.seeded(3))
     assert np.array_equal(on_disk.model.coef.ravel(), result.weights[: on_disk.model.coef.size])
 
 
@@ -256,7 +256,7 @@ def test_an_interrupt_says_how_to_go_on(command, refused, dpsco, tmp_path, monke
     assert not command[5].exists()
     other = refused(*again, "--option", "beta=3")  # another plan
     assert "checkpoint" in other
-    assert "secret" in refused(*again, "--order", "stream")
+    assert "shuffled" in refused(*again, "--order", "given")
     assert "mismatched noise state" in refused(*again, "--seed", 1)
     assert dpsco(*again)[0] == 0
 
@@ -282,7 +282,7 @@ def test_a_plan_for_other_rows_or_without_labels_is_refused(
     plan = tmp_path / "plan.json"
     facts = ["--schema", home / "schema.json", "--n", 900, "--epsilon", 1]
     assert dpsco("plan", *facts, *ONE_PASS, "-o", plan)[0] == 0
-    stream = ["--order", "stream", "--checkpoint", tmp_path / "run.checkpoint"]
+    stream = ["--order", "given", "--checkpoint", tmp_path / "run.checkpoint"]
     assert "plan is for 900 rows" in refused(*command[:-2], "--plan", plan, *stream)
     table = csv.read_csv(home / "people.csv").drop_columns(["ill"])
     command[1] = tmp_path / "bare.parquet"

@@ -18,7 +18,7 @@ def make(sparse, n=50, seed=0):
     y = rng.normal(size=n)
     bounds = Bounds(1.5, label=1.0, intercept=1.0)
     raw = scipy.sparse.csr_array(X) if sparse else X
-    return from_arrays(raw, y).bounded(bounds, order="stream").rows()
+    return from_arrays(raw, y).bounded(bounds, order="given").rows()
 
 
 def dense(block):

@@ -194,7 +194,7 @@ def test_the_compiled_passes_are_for_the_l2_norm(monkeypatch):
     assert served
 
 
-@pytest.mark.parametrize("order", ["stream", "secret"])
+@pytest.mark.parametrize("order", ["given", "shuffled"])
 def test_the_size_of_the_whole_table_decides(monkeypatch, order):
     sizes = []
     monkeypatch.setattr("dpsco.data.bounds.use_compiled", lambda *size: sizes.append(size))
@@ -248,7 +248,7 @@ def test_exact_in_fractions_in_every_norm(name, intercept, dtype, sparse):
         X[60:120] = X[60:120].astype(float) * (c / size[60:120])[:, None]
     bounds = Bounds(c, norm=norm, intercept=intercept)
     table = from_arrays(scipy.sparse.csr_array(X) if sparse else X)
-    block = table.bounded(bounds, order="stream").rows()
+    block = table.bounded(bounds, order="given").rows()
     rows = block.rows.matrix().toarray() if sparse else block.rows
     assert rows.dtype == dtype
     for row, upper in zip(rows, block.norms, strict=True):
@@ -328,7 +328,7 @@ rows_of_floats = arrays(
 def test_any_floats_are_bounded(X, c, norm):
     dense = Bounds(c, norm=norm).apply(X)
     table = from_arrays(scipy.sparse.csr_matrix(X))
-    sparse = table.bounded(Bounds(c, norm=norm), order="stream").rows()
+    sparse = table.bounded(Bounds(c, norm=norm), order="given").rows()
     for row, upper in zip(dense.rows, dense.norms, strict=True):
         assert obeys(row, norm, c)
         assert obeys(row, norm, upper)
@@ -371,7 +371,7 @@ def test_the_rows_given_are_not_changed():
     assert not np.shares_memory(block.rows, X)
     assert np.array_equal(X, before, equal_nan=True)
     matrix = scipy.sparse.csr_array(before)
-    rows = from_arrays(matrix).bounded(Bounds(1.0), order="stream").rows().rows
+    rows = from_arrays(matrix).bounded(Bounds(1.0), order="given").rows().rows
     assert not np.shares_memory(rows.values, matrix.data)
     assert np.array_equal(matrix.toarray(), before, equal_nan=True)
 
@@ -380,7 +380,7 @@ def test_sparse_duplicates_order_and_zeros():
     columns = np.array([2, 0, 2, 1, 1])
     values = np.array([1.0, 2.0, 4.0, 0.0, np.inf])
     matrix = scipy.sparse.csr_matrix((values, columns, np.array([0, 3, 4, 5])), shape=(3, 3))
-    block = from_arrays(matrix).bounded(Bounds(100.0, intercept=3.0), order="stream").rows()
+    block = from_arrays(matrix).bounded(Bounds(100.0, intercept=3.0), order="given").rows()
     found = block.rows.matrix().toarray()
     assert found.tolist() == [[2.0, 0.0, 5.0, 3.0], [0.0, 0.0, 0.0, 3.0], [0.0] * 4]
     assert block.present.tolist() == [True, True, False]
@@ -388,7 +388,7 @@ def test_sparse_duplicates_order_and_zeros():
     clash = scipy.sparse.csr_matrix(
         (np.array([MAX, MAX]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1)
     )
-    null = from_arrays(clash).bounded(Bounds(1.0), order="stream").rows()
+    null = from_arrays(clash).bounded(Bounds(1.0), order="given").rows()
     assert null.present.tolist() == [False]
 
 

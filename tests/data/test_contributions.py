@@ -34,7 +34,7 @@ def source(label, n=200, *, sparse=False, dtype=float):
     y = rng.integers(0, 3, size=n).astype(float)
     y = np.where(y > 1, 1.0, -1.0) if label == "sign" else y
     raw = scipy.sparse.csr_array(X) if sparse else X
-    return table(raw, y).bounded(Bounds(1.0, label=label, intercept=0.5), order="stream")
+    return table(raw, y).bounded(Bounds(1.0, label=label, intercept=0.5), order="given")
 
 
 def queries(loss, rows, clip, norm=None):

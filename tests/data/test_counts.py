@@ -87,7 +87,7 @@ def test_neighbours_are_within_the_diameter(X, row, slots, compressed):
     found = []
     for last in (X[4], row, np.full(4, np.nan)):
         rows = np.vstack([X[:4], last])
-        found.append(from_arrays(shape(rows)).bounded(Bounds(1.0), order="stream").sum(query))
+        found.append(from_arrays(shape(rows)).bounded(Bounds(1.0), order="given").sum(query))
     for one in found:
         for other in found:
             assert np.linalg.norm(one - other) <= query.diameter

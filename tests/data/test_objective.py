@@ -24,7 +24,7 @@ def source(n=500, d=4, label=2.0, sparse=False, dtype=float, seed=0):
         y = rng.normal(size=n) if label != "sign" else np.where(rng.random(n) < 0.5, -1, 1)
     raw = scipy.sparse.csr_array(X) if sparse else X
     bounds = Bounds(3.0, label=label, intercept=1.0)
-    return from_arrays(raw, y).bounded(bounds, order="stream")
+    return from_arrays(raw, y).bounded(bounds, order="given")
 
 
 def dense(block):
@@ -95,7 +95,7 @@ def test_leaves_and_the_whole_agree():
 
 def test_null_rows_count_in_the_divisor_only():
     X = np.array([[np.nan], [1.0], [1.0], [np.inf]])
-    rows = from_arrays(X, np.full(4, 3.0)).bounded(Bounds(2.0, label=4.0), order="stream")
+    rows = from_arrays(X, np.full(4, 3.0)).bounded(Bounds(2.0, label=4.0), order="given")
     for loss, value in ((Squared(), 2 * 4.5 / 4), (SquaredDistance(), 2 * 0.5 / 4)):
         objective = rows.objective(loss)
         assert objective.value([0.0]) == pytest.approx(value)
@@ -149,7 +149,7 @@ def test_a_row_without_a_slope_spoils_no_other():
         lambda u, y: np.log(np.cosh(u - y)), slope, slope_bound=1.0, convex=False, labels="real"
     )
     X, y = np.eye(3), np.array([0.5, 0.625, -0.5])
-    rows = from_arrays(X, y).bounded(Bounds(2.0, label=2.0), order="stream")
+    rows = from_arrays(X, y).bounded(Bounds(2.0, label=2.0), order="given")
     gradient = rows.objective(loss).gradient(np.zeros(3))
     assert gradient[1] == 0.0
     np.testing.assert_allclose(3 * gradient[[0, 2]], [-np.tanh(0.5), np.tanh(0.5)])

@@ -25,8 +25,8 @@ def sources():
     cuts = [0, 1, 5000, 5000, 20_000, N]
     parts = [(X[a:b], Y[a:b]) for a, b in itertools.pairwise(cuts)]
     return {
-        "memory": from_arrays(X, Y).bounded(BOUNDS, order="stream"),
-        "batches": from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream"),
+        "memory": from_arrays(X, Y).bounded(BOUNDS, order="given"),
+        "batches": from_batches(parts, n=N, d=D).bounded(BOUNDS, order="given"),
     }
 
 
@@ -54,7 +54,7 @@ def test_several_threads_do_work(monkeypatch):
 
     monkeypatch.setattr(leaves, "_threads", lambda *_: 2)
     rows = np.tile(X, (2, 1))[: 2 * WHOLE], np.tile(Y, 2)[: 2 * WHOLE]
-    source = from_arrays(*rows).bounded(BOUNDS, order="stream")
+    source = from_arrays(*rows).bounded(BOUNDS, order="given")
     source.sum(Watched(Logistic(), np.zeros(D), 1.0))
     assert len(seen) == 2
 
@@ -84,7 +84,7 @@ def test_when_several_threads_sum(asked, count, compiled, several, monkeypatch):
 
 def test_errors_of_threads_are_raised_and_rows_are_counted(monkeypatch):
     monkeypatch.setattr(leaves, "_threads", lambda *_: 3)
-    short = from_batches([(X[:50_00], Y[:50_00])], n=N, d=D).bounded(BOUNDS, order="stream")
+    short = from_batches([(X[:50_00], Y[:50_00])], n=N, d=D).bounded(BOUNDS, order="given")
     with pytest.raises(DataError, match="ended after 5000 rows"):
         short.sum(GRADIENT, 0, N)
 
@@ -107,9 +107,9 @@ def test_runs_of_leaves_are_aligned_to_all_rows_not_to_their_chunk(threads, comp
     for count in (1, threads):
         monkeypatch.setattr(leaves, "_threads", lambda *_, count=count: count)
         parts = [(rows[a:b], labels[a:b]) for a, b in itertools.pairwise([*cuts, n])]
-        source = from_batches(parts, n=n, d=D).bounded(BOUNDS, order="stream")
+        source = from_batches(parts, n=n, d=D).bounded(BOUNDS, order="given")
         found.append(source.sum(GRADIENT, 0, n).tobytes())
-    whole = from_arrays(rows, labels).bounded(BOUNDS, order="stream")
+    whole = from_arrays(rows, labels).bounded(BOUNDS, order="given")
     assert set(found) == {whole.sum(GRADIENT, 0, n).tobytes()}
 
 
@@ -132,7 +132,7 @@ def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monke
     strict = Strict(query.loss, query.weights, query.clip)
     with np.errstate(all="raise"):
         for parts in ([(rows, Y)], [(rows[:9999], Y[:9999]), (rows[9999:], Y[9999:])]):
-            source = from_batches(parts, n=N, d=D).bounded(BOUNDS, order="stream")
+            source = from_batches(parts, n=N, d=D).bounded(BOUNDS, order="given")
             assert np.isfinite(source.sum(strict, 0, N)).all()
     assert len(asked) >= 4
     assert all(set(found.values()) == {"ignore"} for found in asked)

@@ -216,8 +216,8 @@ def test_neighbours_are_two_bounds_apart_at_most(loss, label):
             ClippedGradient(loss, first, clip),
             ClippedDifference(loss, first, second, 1.0, 0.5, clip),
         ):
-            one = from_arrays(X, y).bounded(bounds, order="stream").sum(query)
-            two = from_arrays(other, labels).bounded(bounds, order="stream").sum(query)
+            one = from_arrays(X, y).bounded(bounds, order="given").sum(query)
+            two = from_arrays(other, labels).bounded(bounds, order="given").sum(query)
             move = [Fraction(float(a)) - Fraction(float(b)) for a, b in zip(one, two, strict=True)]
             distance = sum(m * m for m in move)
             allowed = Fraction(2.0 * query.bound) * (1 + Fraction(rounding_slack(n)))
@@ -231,14 +231,14 @@ def test_null_rows_contribute_nothing():
     for loss in (Squared(), SquaredDistance(), Ripple()):
         size = 3 if isinstance(loss, Ripple) else 2
         query = ClippedGradient(loss, np.full(size, 3.0), 1.0)
-        rows = from_arrays(X, np.ones(2)).bounded(Bounds(1.0, label=2.0), order="stream")
+        rows = from_arrays(X, np.ones(2)).bounded(Bounds(1.0, label=2.0), order="given")
         assert rows.sum(query, 0, 1).tolist() == [0.0] * size
         assert np.any(rows.sum(query, 1, 2))
 
 
 def test_overflowing_gradients_count_as_zero():
     rows = from_arrays(np.array([[1.0], [1e-8]]), np.zeros(2)).bounded(
-        Bounds(1.0, label=1.0), order="stream"
+        Bounds(1.0, label=1.0), order="given"
     )
     found = rows.sum(ClippedGradient(Squared(), np.array([1e308]), 0.5))
     assert np.isfinite(found).all()

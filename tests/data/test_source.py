@@ -118,9 +118,9 @@ def test_bounded_refuses_other_arguments():
 def test_every_sparse_format_is_read_without_making_it_dense(form):
     X, y = data(400, sparse=False)
     X[:, 1] = 0.0
-    wanted = from_arrays(X, y).bounded(BOUNDS, order="stream").rows()
+    wanted = from_arrays(X, y).bounded(BOUNDS, order="given").rows()
     sparse = getattr(scipy.sparse, form)(X)
-    block = from_arrays(sparse, y).bounded(BOUNDS, order="stream").rows()
+    block = from_arrays(sparse, y).bounded(BOUNDS, order="given").rows()
     np.testing.assert_allclose(dense(block), wanted.rows, rtol=1e-15)
     np.testing.assert_allclose(block.norms, wanted.norms, rtol=1e-14)
     assert np.array_equal(block.present, wanted.present)
@@ -135,7 +135,7 @@ def test_every_sparse_format_is_read_without_making_it_dense(form):
 def test_the_secret_order_is_a_fresh_permutation_of_all_rows(sparse):
     X, y = data(9000, sparse=sparse)
     table = from_arrays(X, y)
-    stream = table.bounded(BOUNDS, order="stream").rows()
+    stream = table.bounded(BOUNDS, order="given").rows()
     plain = np.column_stack([dense(stream), stream.labels, stream.norms, stream.present])
     orders = []
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_the_order_comes_from_the_randomness_that_was_given():
     assert np.array_equal(table.bounded(BOUNDS, randomness=root).rows().rows, first.rows)
     assert not np.array_equal(table.bounded(BOUNDS, randomness=root).rows().rows, first.rows)
     order = Randomness.seeded(3).child("order of the rows").permutation(5000)
-    wanted = table.bounded(BOUNDS, order="stream").rows().take(order)
+    wanted = table.bounded(BOUNDS, order="given").rows().take(order)
     assert np.array_equal(first.rows, wanted.rows)
     assert np.array_equal(first.labels, wanted.labels)
 
@@ -167,13 +167,13 @@ def test_the_order_comes_from_the_randomness_that_was_given():
 def test_stream_order_uses_no_randomness():
     root = Randomness.seeded(1)
     X, y = data(100)
-    from_arrays(X, y).bounded(BOUNDS, order="stream", randomness=root)
+    from_arrays(X, y).bounded(BOUNDS, order="given", randomness=root)
     assert np.array_equal(root.child("x").words(4), Randomness.seeded(1).child("x").words(4))
 
 
 def test_the_private_copy_does_not_follow_the_caller():
     X, y = data(100)
-    source = from_arrays(X, y).bounded(BOUNDS, order="stream")
+    source = from_arrays(X, y).bounded(BOUNDS, order="given")
     before = source.rows().rows.copy()
     X[:] = 0.0
     y[:] = 0
@@ -187,7 +187,7 @@ def test_the_private_copy_does_not_follow_the_caller():
 @pytest.mark.parametrize("kind", [MemorySource, Leafy])
 def test_ranges_and_choices(kind, sparse):
     X, y = data(9500, sparse=sparse)
-    whole = from_arrays(X, y).bounded(BOUNDS, order="stream").rows()
+    whole = from_arrays(X, y).bounded(BOUNDS, order="given").rows()
     source = kind(whole, BOUNDS)
     assert (source.n, source.d, source.bounds) == (9500, 4, BOUNDS)
     all_rows = dense(whole)
@@ -232,7 +232,7 @@ def test_indices_outside_are_refused(indices):
 
 def test_a_sum_is_that_of_leaves_from_start_combined_pairwise():
     X, y = data(30_000)
-    source = from_arrays(X, y).bounded(BOUNDS, order="stream")
+    source = from_arrays(X, y).bounded(BOUNDS, order="given")
     query = ClippedGradient(Logistic(), np.array([0.3, -1.0, 2.0, 0.1]), 0.5)
     total = PairwiseSum()
     for begin in range(77, 29_001, SUM_LEAF):
@@ -328,5 +328,5 @@ def test_labels_that_are_never_minus_one_are_no_signs(kind):
     table = from_arrays(np.eye(2), np.array([1, 0], dtype=kind))
     with pytest.raises(DataError, match=r"never -1.*Classes"):
         table.bounded(Bounds(1.0, label="sign"))
-    rows = table.bounded(Bounds(1.0, label=Classes(0, 1)), order="stream").rows()
+    rows = table.bounded(Bounds(1.0, label=Classes(0, 1)), order="given").rows()
     assert rows.labels.tolist() == [1.0, -1.0]

@@ -21,7 +21,7 @@ X[4], Y[5] = np.nan, 0.0
 
 
 def bounded(unit, *, rows=X, bounds=UNIT, labels=Y):
-    return from_arrays(rows, labels).bounded(in_units(bounds, unit), order="stream")
+    return from_arrays(rows, labels).bounded(in_units(bounds, unit), order="given")
 
 
 def dense(block):
@@ -64,7 +64,7 @@ def test_what_underflows_is_not_rounded_up(small, exponent):
     unit = 2.0**exponent
     rows = np.array([[unit, *small]], dtype=np.float32)
     bounds = Bounds(1.0)
-    raw = from_arrays(rows).bounded(in_units(bounds, unit), order="stream")
+    raw = from_arrays(rows).bounded(in_units(bounds, unit), order="given")
     (row,) = divided(raw, bounds, unit).rows().rows
     assert row.dtype == np.float32
     assert sum(Fraction(float(v)) ** 2 for v in row) <= 1
@@ -75,7 +75,7 @@ def test_null_rows_have_the_default_label_of_the_new_bounds():
     unit = Bounds(1.0, label=1.0)
     raw = Bounds(4.0, label=Scaled(8.0, 16.0, centred=False))
     rows = from_arrays(np.array([[1.0], [np.nan]]), np.array([12.0, 12.0]))
-    block = divided(rows.bounded(raw, order="stream"), unit, 4.0).rows()
+    block = divided(rows.bounded(raw, order="given"), unit, 4.0).rows()
     assert block.labels.tolist() == [0.75, 0.0]
     assert block.rows.tolist() == [[0.25], [0.0]]
 

@@ -37,7 +37,7 @@ def stream(y=CLASSES, labels="text", n=N, **how):
 
 def test_a_stream_gives_the_model_of_its_rows_in_order():
     model = logistic(**FEW, random_state=3).fit(stream())
-    same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="stream")
+    same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="given")
     assert np.array_equal(model.coef_, same.coef_)
     assert np.array_equal(model.intercept_, same.intercept_)
     shuffled = logistic(**FEW, random_state=3).fit(X, CLASSES)
@@ -81,8 +81,8 @@ def test_a_file_in_its_order_or_shuffled(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(ill=CLASSES)
     frame.to_parquet(path)
     table = dp.data.from_parquet(path, label="ill")
-    model = logistic(**FEW, random_state=3).fit(table, order="stream")
-    same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="stream")
+    model = logistic(**FEW, random_state=3).fit(table, order="given")
+    same = logistic(**FEW, random_state=3).fit(X, CLASSES, order="given")
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-9)
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
@@ -155,14 +155,14 @@ def test_wrong_use_of_tables(tmp_path):
     with pytest.raises(ParameterError, match="noisy_gd reads rows more than once"):
         logistic(solver="noisy_gd").fit(stream())
     with pytest.raises(ParameterError, match="cannot be shuffled"):
-        logistic().fit(stream(), order="secret")
+        logistic().fit(stream(), order="shuffled")
     with pytest.raises(ParameterError, match="order must be one of"):
         logistic().fit(X, CLASSES, order="sorted")
     with pytest.raises(ParameterError, match="noisy_gd cannot keep a checkpoint"):
         logistic(solver="noisy_gd").fit(X, CLASSES, checkpoint=tmp_path / "c")
     with pytest.raises(AssumptionError, match="add_remove"):
         logistic(adjacency="add_remove").fit(stream())
-    for how in ({"order": "stream"}, {"checkpoint": tmp_path / "c"}):
+    for how in ({"order": "given"}, {"checkpoint": tmp_path / "c"}):
         with pytest.raises(ParameterError, match="reads the rows more than once"):
             logistic(bounds="private", feature_norm=None).fit(X, CLASSES, **how)
     assert list(tmp_path.iterdir()) == []

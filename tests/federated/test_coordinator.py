@@ -43,7 +43,7 @@ def finish(setting, coordinator, count=1, **more):
 
 
 def in_one_place(setting, plan):
-    return dp.run(plan, (setting.X, setting.y), order="stream", randomness=seeded())
+    return dp.run(plan, (setting.X, setting.y), order="given", randomness=seeded())
 
 
 # -- the same run ----------------------------------------------------------------------------------
@@ -584,7 +584,7 @@ def test_trust_does_not_change_half_way(setting, tmp_path):
         with pytest.raises(CheckpointError, match=f"another plan: it differs in {names}\\."):
             Coordinator(plan, checkpoint=path, **other)
     with pytest.raises(CheckpointError, match="differs in trust, encoding, helpers"):
-        dp.run(plan, (setting.X, setting.y), order="stream", checkpoint=path)
+        dp.run(plan, (setting.X, setting.y), order="given", checkpoint=path)
     assert Coordinator(plan, encoding=encoding, checkpoint=path).run == first.run
 
 

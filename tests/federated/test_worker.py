@@ -57,7 +57,7 @@ def test_the_answer_is_the_clipped_sum_of_its_rows(setting, round):
     plan = setting.plan(clip=0.5)
     task = task_of(plan, round)
     table = dp.data.from_arrays(*setting.rows(0, 30))
-    source = table.bounded(plan.problem.bounds, order="stream")
+    source = table.bounded(plan.problem.bounds, order="given")
     wanted = source.sum(task.query(plan.loss))
     assert (Worker(table, plan, name="table").answer(task).vector == wanted).all()
     assert (Worker(source, plan, name="source").answer(task).vector == wanted).all()
@@ -151,7 +151,7 @@ def test_a_range_of_rows_is_what_its_copy_would_be(setting, encoded):
     encoding = FixedPoint.choose(plan) if encoded else None
     task = task_of(plan, encoding=encoding)
     table = dp.data.from_arrays(setting.X, setting.y)
-    source = table.bounded(plan.problem.bounds, order="stream")
+    source = table.bounded(plan.problem.bounds, order="given")
     wanted = answers(setting, plan, *setting.rows(50, 80), task, encoding)
     for data in (table, source):
         part = Worker(data, plan, name="w", rows=(50, 80), encoding=encoding)
@@ -198,7 +198,7 @@ def test_a_protected_worker_sends_the_mean_clipped_as_one(setting, encoded):
         found = answers(setting, plan, np.tile(X, (count, 1)), np.tile(y, count), tasked, encoding)
         return found if encoding is None else encoding.decode(found)
 
-    wide = dp.data.from_arrays(*setting.rows(0, 10)).bounded(plan.problem.bounds, order="stream")
+    wide = dp.data.from_arrays(*setting.rows(0, 10)).bounded(plan.problem.bounds, order="given")
     mean = wide.sum(task.query(plan.loss, clip=1e9)) / 10
     step = 0.0 if encoding is None else encoding.step
     np.testing.assert_allclose(vector(1), mean, atol=step + 1e-12)

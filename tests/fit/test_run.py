@@ -102,15 +102,15 @@ def test_run_hands_back_weights_and_their_cost():
 def test_sources_and_tables_give_the_same():
     plan = make()
 
-    def run(data, order="stream"):
+    def run(data, order="given"):
         return dp.run(plan, data, order=order, randomness=dp.Randomness.seeded(4)).weights
 
     table = dp.data.from_arrays(X, Y)
-    source = table.bounded(PROBLEM.bounds, order="stream")
+    source = table.bounded(PROBLEM.bounds, order="given")
     assert np.array_equal(run((X, Y)), run(table))
     assert np.array_equal(run((X, Y)), run(source))
     # The order of the rows moves a full-batch sum by rounding only.
-    assert np.allclose(run((X, Y)), run(table, "secret"), atol=0.2)
+    assert np.allclose(run((X, Y)), run(table, "shuffled"), atol=0.2)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_solve_takes_a_solver_of_one_pass_for_rows_that_come_once(tmp_path):
     problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
     budget = dp.ApproxDP(1.0, 1e-6)
     table = dp.data.from_batches(iter([(X[:200], y[:200]), (X[200:], y[200:])]), n=500, d=3)
-    assert dp.solve(problem, table, budget, order="stream").solver == "acc_srgd"
+    assert dp.solve(problem, table, budget, order="given").solver == "acc_srgd"
     kept = dp.solve(problem, (X, y), budget, checkpoint=tmp_path / "run.checkpoint")
     assert kept.solver == "acc_srgd"
 
@@ -385,12 +385,12 @@ def test_the_certificate_says_that_the_order_of_a_stream_is_trusted(checkpoint, 
     plan = dp.plan(
         problem, n=100, d=3, budget=dp.ApproxDP(1.0, 1e-6), solver="dp_ftrl", options=options
     )
-    source = dp.data.from_arrays(X, y).bounded(problem.bounds, order="stream")
+    source = dp.data.from_arrays(X, y).bounded(problem.bounds, order="given")
     for name, data, order, said in (
-        ("a", (X, y), "secret", 0),
-        ("b", (X, y), "stream", 1),
-        ("c", dp.data.from_batches([(X, y)], n=100, d=3), "stream", 1),
-        ("d", source, "stream", 1),  # nobody here knows who chose it
+        ("a", (X, y), "shuffled", 0),
+        ("b", (X, y), "given", 1),
+        ("c", dp.data.from_batches([(X, y)], n=100, d=3), "given", 1),
+        ("d", source, "given", 1),  # nobody here knows who chose it
     ):
         more = {"checkpoint": tmp_path / name} if checkpoint else {}
         certificate = dp.run(plan, data, order=order, **more).certificate

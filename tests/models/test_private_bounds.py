@@ -407,7 +407,7 @@ def test_files_are_divided_as_they_are_read(tmp_path):
     parquet.write_table(pa.table({**columns, "y": y}), tmp_path / "rows.parquet")
     made = plan(options={"rounds": 4})
     found = [
-        run_with_bounds(made, table, order="stream", randomness=seeded())
+        run_with_bounds(made, table, order="given", randomness=seeded())
         for table in (from_arrays(X, y), dp.data.from_parquet(tmp_path / "rows.parquet", label="y"))
     ]
     assert found[0][1] == found[1][1] == Scales(2.0**15)
@@ -477,7 +477,7 @@ def test_what_is_no_plan_or_table_is_refused():
 def test_a_ledger_that_is_open_for_the_plan_runs_it_on_its_own_rows_only():
     made = plan().fit
     ledger = dp.Ledger(made.releases(), BUDGET, randomness=seeded())
-    source = from_arrays(*rows()).bounded(SIGNS.bounds, order="stream")
+    source = from_arrays(*rows()).bounded(SIGNS.bounds, order="given")
     with pytest.raises(DataError, match="the source's rows are within"):
         api.execute(
             made, from_arrays(*rows()).bounded(dp.Bounds(2.0, label="sign", intercept=0.5)), ledger
@@ -529,7 +529,7 @@ def record(joint, data, script=None, seed=0):
         joint,
         from_arrays(*data),
         ledger,
-        order="stream",
+        order="given",
         progress=lambda done, total: rounds.append((done, total)),
     )
     return Recording(
@@ -654,7 +654,7 @@ def test_noise_has_the_planned_size():
     for seed in range(40):
         ledger = RecordingLedger(joint.releases(), joint.bounds.budget, randomness=seeded(0))
         ledger = ledger.reopened(seed, None)
-        source = from_arrays(*data).bounded(joint.bounds.bounds(NUMBERS.bounds), order="stream")
+        source = from_arrays(*data).bounded(joint.bounds.bounds(NUMBERS.bounds), order="given")
         estimate(joint.bounds, source, ledger)
         drawn.append(noise(dataclasses.replace(first, events=tuple(ledger.events))))
     values = np.concatenate(drawn)
@@ -727,7 +727,7 @@ def test_a_hidden_number_of_rows_is_refused():
 
 def test_the_certificate_says_that_the_order_of_a_stream_is_trusted():
     joint = plan()
-    for order, said in (("secret", False), ("stream", True)):
+    for order, said in (("shuffled", False), ("given", True)):
         result, _ = run_with_bounds(joint, rows(), order=order, randomness=seeded())
         trusted = " ".join(result.certificate.trusted)
         assert ("not chosen by looking at them" in trusted) is said

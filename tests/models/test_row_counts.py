@@ -156,7 +156,7 @@ def record(made, data, script=None):
     ledger = RecordingLedger(
         made.releases(), made.count.budget, randomness=dp.Randomness.seeded(0)
     ).reopened(0, script)
-    source = from_arrays(*data).bounded(PROBLEM.bounds, order="stream")
+    source = from_arrays(*data).bounded(PROBLEM.bounds, order="given")
     found = made.count.run(source, ledger)
     result = dp.fit.run.execute(made.fit, source, ledger)
     events = tuple(ledger.events)
@@ -232,7 +232,7 @@ def test_rows_that_come_once_are_not_counted():
     batches = dp.data.from_batches([(ROWS, LABELS)], n=N, d=D)
     made = counted("acc_srgd")
     with pytest.raises(ParameterError, match="come once"):
-        run_with_count(made, batches, order="stream")
+        run_with_count(made, batches, order="given")
 
 
 def model(**more):

@@ -40,7 +40,7 @@ def make(key, n=8, d=2, radius=5.0, budget=None, **options):
 
 
 def opened(plan, X=X8, y=Y8):
-    return dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
+    return dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="given")
 
 
 def begun(plan, seed=3):
@@ -86,7 +86,7 @@ def test_known_runs_through_a_ledger(key, options, expected):
     assert run.weights() == pytest.approx(expected, abs=1e-5)
     ledger.close()
     random = Randomness.seeded(3)
-    again = dp.run(plan, (X8, Y8), order="stream", randomness=random).weights
+    again = dp.run(plan, (X8, Y8), order="given", randomness=random).weights
     assert again.tobytes() == run.weights().tobytes()
 
 

@@ -115,7 +115,7 @@ def test_one_label_does_not_decide_the_work(monkeypatch):
         y = np.zeros(n)
         y[n // 4 : n // 2] = label
         calls[0] = 0
-        dp.run(plan, (X, y), order="stream", randomness=dp.Randomness.seeded(0))
+        dp.run(plan, (X, y), order="given", randomness=dp.Randomness.seeded(0))
         seen.add(calls[0])
     assert len(seen) == 1
 
@@ -233,7 +233,7 @@ def test_ridge_and_units():
 
 def exact(plan, X, y):
     """Return the first phase's minimiser, twenty times as near as the plan asks."""
-    source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
+    source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="given")
     ridge = 2 / (plan.steps[0] * plan.sizes[0])
     near = plan.distances[0] / 20
     return phased_erm._minimiser(plan, source, plan.rows[0], plan.task.start, ridge, near)
@@ -322,7 +322,7 @@ def test_huge_budget_reaches_the_optimum(domain):
 
 def test_progress_and_trace():
     plan, seen = make(n=64, d=3), []
-    result = dp.run(plan, draw(64, 3, 0), progress=lambda *at: seen.append(at), order="stream")
+    result = dp.run(plan, draw(64, 3, 0), progress=lambda *at: seen.append(at), order="given")
     assert seen == [(i + 1, 6) for i in range(6)]
     assert [line.rows for line in result.trace] == list(plan.rows)
     assert [line.sigma for line in result.trace] == list(plan.sigmas)
@@ -334,7 +334,7 @@ def test_phases_start_at_the_last_release():
     plan = make(n=16, d=3, budget=GDP(1e9))
     X, y = draw(16, 3, 0)
     X[8:] = np.nan
-    weights = dp.run(plan, (X, y), order="stream").weights
+    weights = dp.run(plan, (X, y), order="given").weights
     assert np.allclose(weights, exact(plan, X, y), rtol=0.0, atol=3 * plan.distances[0])
     assert np.linalg.norm(weights) > 10 * plan.distances[0]
 

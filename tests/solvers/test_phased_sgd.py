@@ -68,7 +68,7 @@ class Tape:
 def replay(plan, X, y, tape):
     """Run the plan on rows in their order; nothing random."""
     source = dp.data.from_arrays(X, y).bounded(
-        plan.problem.bounds, order="stream", randomness=dp.Randomness.seeded(1)
+        plan.problem.bounds, order="given", randomness=dp.Randomness.seeded(1)
     )
     return get(plan.solver).run(plan, source, tape, lambda done, total: None)
 
@@ -621,7 +621,7 @@ def test_the_step_condition_is_sharp_on_an_envelope(kappa):
     for label in (100.0, -100.0):
         y = np.concatenate([[label], np.zeros(m)])
         source = dp.data.from_arrays(X, y).bounded(
-            dp.Bounds(1.0, label=100.0), order="stream", randomness=dp.Randomness.seeded(1)
+            dp.Bounds(1.0, label=100.0), order="given", randomness=dp.Randomness.seeded(1)
         )
         ends.append(Pass(Smoothed(Absolute(), beta), WHOLE, 1.0).run(source, np.zeros(m), step)[0])
     ratio = float(np.linalg.norm(ends[0] - ends[1])) / (2 * step)
@@ -653,7 +653,7 @@ def test_the_step_condition_is_sharp_on_a_huber_loss(kappa, wanted):
     for label in (1e3, -1e3):
         y[0] = label
         source = dp.data.from_arrays(X, y).bounded(
-            dp.Bounds(1.0, label=1e3), order="stream", randomness=dp.Randomness.seeded(1)
+            dp.Bounds(1.0, label=1e3), order="given", randomness=dp.Randomness.seeded(1)
         )
         ends.append(Pass(Huber(1.0), WHOLE, 1.0).run(source, np.zeros(d), step)[0])
     ratio = float(np.linalg.norm(ends[0] - ends[1])) / (2 * step)

@@ -37,7 +37,7 @@ def make(key, problem=None, n=8, d=2, budget=SILENT, **options):
 
 
 def fit(plan, data=(X8, Y8), seed=0):
-    return dp.run(plan, data, order="stream", randomness=dp.Randomness.seeded(seed)).weights
+    return dp.run(plan, data, order="given", randomness=dp.Randomness.seeded(seed)).weights
 
 
 # -- known runs (Choquette-Choo, Ganesh, Thakurta 2025, eight rows in four batches) ----------------

@@ -82,7 +82,7 @@ def check_rows(plan: BasePlan, data: Data) -> list[str]:
     """Check that what a solver reads obeys the plan's bounds, by measuring it again."""
     bounds = plan.problem.bounds
     table = from_arrays(*data) if isinstance(data, tuple) else data
-    block = table.bounded(bounds, order="stream").rows()
+    block = table.bounded(bounds, order="given").rows()
     rows = block.rows.matrix().toarray() if isinstance(block.rows, SparseRows) else block.rows
     largest = float(np.max(bounds.norm(np.asarray(rows, dtype=float)), initial=0.0))
     found = []

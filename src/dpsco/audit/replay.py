@@ -200,7 +200,7 @@ def _run(plan: BasePlan, data: Data, seed: int, script: Sequence[Event] | None) 
     """Run a plan through a ledger that remembers, and answers by a script if there is one."""
     table = from_arrays(*data) if isinstance(data, tuple) else data
     ledger = _opened(plan).reopened(seed, script)
-    source = table.bounded(plan.problem.bounds, order="stream")
+    source = table.bounded(plan.problem.bounds, order="given")
     rounds: list[tuple[int, int]] = []
     with np.errstate(all="ignore"):
         weights = get(plan.solver).run(

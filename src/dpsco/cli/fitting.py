@@ -44,7 +44,7 @@ dpsco fit private.parquet --schema schema.json --epsilon 1 -o model.json \\
     --certificate certificate.json --report report.html --test-public public.csv
 dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.ledger -o model.json
 dpsco fit private.parquet --schema schema.json --epsilon 1 --solver acc_srgd --option rounds=16 \\
-    --order stream --checkpoint run.checkpoint -o model.json"""
+    --order given --checkpoint run.checkpoint -o model.json"""
 
 
 def add(commands: Any) -> None:
@@ -76,9 +76,9 @@ def add(commands: Any) -> None:
     )
     fit.add_argument(
         "--order",
-        choices=("secret", "stream"),
-        default="secret",
-        help="shuffle the rows in secret (default), or keep the file's order, which must not have "
+        choices=("shuffled", "given"),
+        default="shuffled",
+        help="shuffle the rows (default), or keep the file's given order, which must not have "
         "been chosen by looking at them",
     )
     fit.add_argument(

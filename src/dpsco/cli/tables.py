@@ -144,7 +144,7 @@ def private_table(
     encoder: TableEncoder,
     spill: Path | None,
     *,
-    order: Order = "secret",
+    order: Order = "shuffled",
     once: bool = False,
 ) -> Table:
     """Return the table of a fit: in memory, or where it is large from disk.
@@ -154,9 +154,9 @@ def private_table(
     disk.
     """
     large = _is_large(file.rows, encoder)
-    stays = order == "stream" and once
+    stays = order == "given" and once
     folder = None
-    if large and order == "secret":
+    if large and order == "shuffled":
         folder = Path(tempfile.gettempdir()) if spill is None else spill
         _check_room(folder, 2 * file.rows * (_numbers(encoder) + 4) * 8)
     table = StreamTable(str(file.path), file.files, EncodedColumns(encoder), folder)
@@ -200,13 +200,13 @@ class UnreadTable(Table):
     @property
     def shuffle(self) -> str:
         """How `private_table` has its rows shuffled."""
-        return f"secret, shuffled on disk as {self.dtype}" if self._large else super().shuffle
+        return f"shuffled on disk as {self.dtype}" if self._large else super().shuffle
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         file = open_file(self._path, self._encoder.schema, label=True)
         if file.rows != self.n:
             raise DataError(f"{self._path} has {file.rows} rows in the place of {self.n}.")
-        order: Order = "stream" if shuffle is None else "secret"
+        order: Order = "given" if shuffle is None else "shuffled"
         table = private_table(file, self._encoder, self._spill, order=order)
         return table.bounded(bounds, order=order, randomness=shuffle)
 

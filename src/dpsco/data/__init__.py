@@ -10,7 +10,7 @@
 | parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
 | origin            | which files a table's rows lie in, to know them again              |
 | batches, chunks   | `from_batches`: rows from an iterator, seen once; what a chunk is  |
-| shuffle, stream   | rows on disk in a secret order, or in the given one                |
+| shuffle, stream   | rows on disk, shuffled or in the given order                       |
 | schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |
 | arrow, csvfile    | Arrow columns as arrays; `from_csv`                                |
 | draft             | `draft_schema`: a schema from public rows                          |

@@ -176,7 +176,7 @@ class PrivateLinearModel(PrivateEstimator):
                 such as that of `from_batches`, whose rows are seen once, or of `from_parquet`.
             y: one label a row, unless X is a table. A class that was not declared makes its row
                 count as nothing; a number outside ``label_range`` is clipped.
-            order: "secret" shuffles the rows; "stream" keeps their order, which must then not have
+            order: "shuffled" shuffles the rows; "given" keeps their order, which must then not have
                 been chosen by looking at them. Rows of `from_batches` come in their order, all
                 others are shuffled by default.
             checkpoint: a file from which a fit that was killed goes on, on the same rows; for
@@ -199,7 +199,7 @@ class PrivateLinearModel(PrivateEstimator):
         self._forget_estimates()
         table = given_table(self, X, y) if given else training_table(self, X, y)
         if order is None:
-            order = "stream" if isinstance(table, BatchTable) else "secret"
+            order = "given" if isinstance(table, BatchTable) else "shuffled"
         model, result = self._fit(table, order, checkpoint)
         self.model_: LinearModel = model
         self.certificate_, self.plan_ = result.certificate, result.plan
@@ -225,9 +225,9 @@ class PrivateLinearModel(PrivateEstimator):
         _validate.choice("bounds", self.bounds, ("declared", "private"))
         _validate.flag("count_rows", self.count_rows)
         if self.bounds == "private":
-            if order != "secret" or checkpoint is not None:
+            if order != "shuffled" or checkpoint is not None:
                 raise ParameterError(
-                    'bounds="private" reads the rows more than once, in a secret order. Declare '
+                    'bounds="private" reads the rows more than once, shuffled. Declare '
                     "the bounds of a stream, and of a fit with a checkpoint."
                 )
             return self._fit_with_private_bounds(table)

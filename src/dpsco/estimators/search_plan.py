@@ -88,7 +88,7 @@ class Search:
 
         def part(bounds: Bounds, begin: int, end: int) -> MemorySource:
             if (bounds, begin) not in parts:
-                whole = table.bounded(bounds, order="stream")
+                whole = table.bounded(bounds, order="given")
                 parts[bounds, begin] = MemorySource(whole.take(order[begin:end]), bounds)
             return parts[bounds, begin]
 

@@ -165,7 +165,7 @@ class Worker(NonCopyable):
         """Return the contribution: a sum over rows, or their mean clipped as one vector."""
         source = self._rows
         if isinstance(source, Table):  # which rows come first does not matter: all are added up
-            source = source.bounded(self.plan.problem.bounds, order="stream")
+            source = source.bounded(self.plan.problem.bounds, order="given")
         source.expect(self.plan.n, points=2)  # as a run in one place: sums are the same bits
         if self._protects == WORKER:
             return self._mean(task, source)
@@ -206,7 +206,7 @@ def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
     if data.d != width:
         raise DataError(f"the plan is for rows of {width} columns, the worker's have {data.d}.")
     if isinstance(data, Table):
-        data.check(bounds, order="stream")
+        data.check(bounds, order="given")
     elif data.bounds != bounds:
         raise DataError(f"the plan is for {bounds}, the worker's rows are within {data.bounds}.")
     return data

@@ -82,7 +82,7 @@ def run(
     plan: BasePlan,
     data: Table | Source | tuple[Any, ...],
     *,
-    order: Order = "secret",
+    order: Order = "shuffled",
     randomness: Randomness | None = None,
     odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
@@ -93,7 +93,7 @@ def run(
     Args:
         plan: from `plan`.
         data: a table of `dpsco.data`, a pair (X, y), or a source with the plan's bounds.
-        order: "secret" shuffles the rows of a table; "stream" keeps the given order, which must
+        order: "shuffled" shuffles the rows of a table; "given" keeps the given order, which must
             not have been chosen by looking at the rows: the certificate lists it as trusted.
         randomness: secure by default; a seeded one marks the certificate as reproducible.
         odometer: pays for the run out of a shared budget.
@@ -141,7 +141,7 @@ def prepare(
     plan: BasePlan,
     data: Table | Source | tuple[Any, ...],
     *,
-    order: Order = "secret",
+    order: Order = "shuffled",
     odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
 ) -> Table | Source:
@@ -155,7 +155,7 @@ def prepare(
     table: Table | Source = as_table(data)
     _check_plan(plan)
     _check_shape(plan, table)
-    _validate.choice("order", order, ("secret", "stream"))
+    _validate.choice("order", order, ("shuffled", "given"))
     if isinstance(table, Table):
         if table.once and get(plan.solver).single_epoch is None:
             raise ParameterError(
@@ -220,7 +220,7 @@ def solve(
     solver: str = "auto",
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
-    order: Order = "secret",
+    order: Order = "shuffled",
     randomness: Randomness | None = None,
     odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
@@ -333,7 +333,7 @@ def check_helpers(odometer: Any, progress: Any) -> None:
 
 def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
     """Return what is taken on trust about the order; a source has one that nobody here knows."""
-    return trusted_order("stream" if isinstance(table, Source) else order)
+    return trusted_order("given" if isinstance(table, Source) else order)
 
 
 def _check_resumable(
@@ -346,11 +346,11 @@ def _check_resumable(
             f"{plan.solver} cannot keep a checkpoint: it does not take one noisy sum a batch, so "
             f"there is nothing to keep between its releases. Solvers that can: {_one_pass()}."
         )
-    if isinstance(table, Source) and order != "stream":
+    if isinstance(table, Source) and order != "given":
         raise ParameterError(
             "a source has an order of its own, which a later process could not find again, and "
             "rows would count twice. Pass the table that it was made from; or, if its rows always "
-            "come in the same order, say order='stream'."
+            "come in the same order, say order='given'."
         )
     return stepper
 

@@ -648,13 +648,13 @@ def test_bounds_must_read_labels_as_the_schema_made_them():
         (Classes("no", "yes"), [-1.0, 1.0]),
         (Classes("yes", "no"), [1.0, -1.0]),
     ):
-        block = table.bounded(Bounds(2.0, label=rule), order="stream").rows()
+        block = table.bounded(Bounds(2.0, label=rule), order="given").rows()
         assert block.present.all()
         assert block.labels.tolist() == codes
     assert table.bounded(encoder.bounds()).rows().present.all()
     odd = from_frame(frame.assign(y=pd.array(["x", "yes"], dtype="string")), encoder=encoder)
     for rule in (Classes(0, 1), Classes("no", "yes")):
-        block = odd.bounded(Bounds(2.0, label=rule), order="stream").rows()
+        block = odd.bounded(Bounds(2.0, label=rule), order="given").rows()
         assert block.present.tolist() == [False, True]
     numbers = TableEncoder(Schema((Flag("y"),), label=NumberLabel("a", 0, 3)))
     ranged = from_frame(frame.assign(y=True), encoder=numbers)

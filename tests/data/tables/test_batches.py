@@ -48,7 +48,7 @@ def cut(X, y, sizes):
 
 
 def streamed(chunks, bounds=SIGN, n=N, **facts):
-    return from_batches(chunks, n=n, d=D, **facts).bounded(bounds, order="stream")
+    return from_batches(chunks, n=n, d=D, **facts).bounded(bounds, order="given")
 
 
 def query(width, t=1):
@@ -90,7 +90,7 @@ def test_sums_do_not_depend_on_the_chunks(case, compiled, sizes, ends):
     if compiled and not compiler.available():
         pytest.skip("needs Numba")
     (X, y), bounds, facts = MEMORY[case]
-    inside = from_arrays(X, y).bounded(bounds, order="stream")
+    inside = from_arrays(X, y).bounded(bounds, order="given")
     source = streamed(cut(X, y, sizes), bounds, **facts)
     assert (source.n, source.d) == (inside.n, inside.d)
     for t, (start, stop) in enumerate(itertools.pairwise(sorted([0, *ends, N]))):
@@ -103,7 +103,7 @@ def test_sums_do_not_depend_on_the_chunks(case, compiled, sizes, ends):
 @pytest.mark.parametrize("case", MEMORY)
 def test_rows_of_several_leaves_are_the_same(case):
     (X, y), bounds, facts = MEMORY[case]
-    inside = from_arrays(X, y).bounded(bounds, order="stream").rows()
+    inside = from_arrays(X, y).bounded(bounds, order="given").rows()
     found = streamed(cut(X, y, [5000, 1, 0, 4000]), bounds, **facts).rows()
     if isinstance(inside.rows, np.ndarray):
         assert found.rows.dtype == inside.rows.dtype
@@ -123,7 +123,7 @@ def test_what_from_arrays_takes_is_a_chunk():
         (mixed, y[6:].astype(np.float32)),
     ]
     found = streamed(chunks, n=9).rows()
-    inside = from_arrays(X, y).bounded(SIGN, order="stream").rows()
+    inside = from_arrays(X, y).bounded(SIGN, order="given").rows()
     assert found.rows.tobytes() == inside.rows.tobytes()
     assert np.array_equal(found.labels, inside.labels)
 
@@ -144,7 +144,7 @@ def test_text_that_is_missing_makes_a_null_row_in_any_chunk():
 
 def test_without_labels():
     X, _ = make()
-    inside = from_arrays(X).bounded(Bounds(1.0), order="stream").rows()
+    inside = from_arrays(X).bounded(Bounds(1.0), order="given").rows()
     found = streamed([X[:5], X[5:]], Bounds(1.0), labels="none").rows()
     assert found.rows.tobytes() == inside.rows.tobytes()
 
@@ -154,7 +154,7 @@ def test_features_are_converted_to_the_type_declared():
     X[3, 0] = 1e300  # too large for float32: a null row
     found = streamed(cut(X, y, [999]), dtype="float32").rows()
     with np.errstate(over="ignore"):
-        inside = from_arrays(X.astype(np.float32), y).bounded(SIGN, order="stream").rows()
+        inside = from_arrays(X.astype(np.float32), y).bounded(SIGN, order="given").rows()
     assert found.rows.dtype == np.float32
     assert found.rows.tobytes() == inside.rows.tobytes()
     assert not found.present[3]
@@ -166,7 +166,7 @@ def test_a_run_is_the_same_as_on_arrays():
     plan = dp.plan(problem, n=N, d=D, budget=dp.ApproxDP(1.0, 1e-6), solver="dp_sgd_single_epoch")
     table = from_batches(cut(X, y, [1000, 5000]), n=N, d=D)
     results = [
-        dp.run(plan, data, order="stream", randomness=Randomness.seeded(5))
+        dp.run(plan, data, order="given", randomness=Randomness.seeded(5))
         for data in (table, (X, y))
     ]
     assert results[0].weights.tobytes() == results[1].weights.tobytes()
@@ -187,7 +187,7 @@ def test_a_row_takes_part_once():
 
 def test_rows_before_a_later_range_are_skipped():
     X, y = make()
-    inside = from_arrays(X, y).bounded(SIGN, order="stream")
+    inside = from_arrays(X, y).bounded(SIGN, order="given")
     source = streamed(cut(X, y, [10, 5000]))
     for start, stop in [(3, 20), (6000, 6000 + SUM_LEAF), (N - 1, N)]:
         found = source.sum(query(D), start, stop)
@@ -224,12 +224,12 @@ def test_rows_are_not_fetched_by_number():
 
 def test_an_iterator_serves_one_source():
     table = from_batches(cut(*make(), [10]), n=N, d=D)
-    table.check(SIGN, order="stream")
-    table.bounded(SIGN, order="stream")
+    table.check(SIGN, order="given")
+    table.bounded(SIGN, order="given")
     with pytest.raises(DataError, match="used up"):
-        table.bounded(SIGN, order="stream")
+        table.bounded(SIGN, order="given")
     with pytest.raises(DataError, match="used up"):
-        table.check(SIGN, order="stream")
+        table.check(SIGN, order="given")
 
 
 def test_what_can_begin_anew_serves_several():
@@ -241,15 +241,15 @@ def test_what_can_begin_anew_serves_several():
 
     for again in (list(cut(X, y, [10])), lambda: cut(X, y, [10]), Anew()):
         table = from_batches(again, n=N, d=D)
-        first, second = (table.bounded(SIGN, order="stream").sum(query(D)) for _ in range(2))
+        first, second = (table.bounded(SIGN, order="given").sum(query(D)) for _ in range(2))
         assert first.tobytes() == second.tobytes()
 
 
 def test_a_secret_order_is_refused():
     table = from_batches(cut(*make(), [10]), n=N, d=D)
-    with pytest.raises(ParameterError, match=r"order='stream'.*not chosen by looking"):
+    with pytest.raises(ParameterError, match=r"order='given'.*not chosen by looking"):
         table.bounded(SIGN)
-    table.bounded(SIGN, order="stream")  # the refusal has used nothing up
+    table.bounded(SIGN, order="given")  # the refusal has used nothing up
 
 
 def test_only_the_first_chunk_is_fetched_before_it_is_needed():
@@ -263,7 +263,7 @@ def test_only_the_first_chunk_is_fetched_before_it_is_needed():
 
     table = from_batches(chunks(), n=N, d=D)
     assert read == []
-    source = table.bounded(SIGN, order="stream")
+    source = table.bounded(SIGN, order="given")
     assert len(read) == 1
     source.sum(query(D), 0, 1000)
     assert len(read) == 1
@@ -285,7 +285,7 @@ def test_an_iterator_may_use_its_array_again(size, threads, monkeypatch):
             yield rows[:count], labels[:count]
             rows[:], labels[:] = np.nan, np.nan
 
-    inside = from_arrays(X, y).bounded(SIGN, order="stream")
+    inside = from_arrays(X, y).bounded(SIGN, order="given")
     source = streamed(chunks(), n=len(X))
     for start, stop in itertools.pairwise([0, 10, 3 * SUM_LEAF, len(X)]):
         found = source.sum(query(D), start, stop)
@@ -297,7 +297,7 @@ def test_memory_does_not_grow_with_the_rows():
     rng = np.random.default_rng(0)
     rows, labels = rng.standard_normal((size, d)), np.ones(size)
     made = ((rows, labels) for _ in range(n // size))
-    source = from_batches(made, n=n, d=d).bounded(SIGN, order="stream")
+    source = from_batches(made, n=n, d=d).bounded(SIGN, order="given")
     asked = ClippedGradient(Logistic(), np.zeros(d), 1.0)
     tracemalloc.start()
     try:
@@ -421,7 +421,7 @@ def test_a_single_table_is_no_stream():
     with pytest.raises(DataError, match="got int"):
         from_batches(8, n=8, d=D)
     with pytest.raises(DataError, match=r"must return an iterator.*int"):
-        from_batches(lambda: 8, n=8, d=D).bounded(SIGN, order="stream")
+        from_batches(lambda: 8, n=8, d=D).bounded(SIGN, order="given")
 
 
 @pytest.mark.parametrize(
@@ -446,15 +446,15 @@ def test_the_bounds_must_fit():
     table = from_batches([], n=8, d=D, labels="none")
     assert repr(table) == "<BatchTable: 8 x 3, float64, no labels>"
     with pytest.raises(DataError, match="no labels"):
-        table.bounded(SIGN, order="stream")
+        table.bounded(SIGN, order="given")
     with pytest.raises(DataError, match="label"):
-        from_batches([], n=8, d=D).bounded(Bounds(1.0), order="stream")
+        from_batches([], n=8, d=D).bounded(Bounds(1.0), order="given")
     with pytest.raises(DataError, match=r"reads numbers.*labels='number'\).*of strings"):
-        from_batches([], n=8, d=D, labels="text").bounded(SIGN, order="stream")
+        from_batches([], n=8, d=D, labels="text").bounded(SIGN, order="given")
     classes = Bounds(1.0, label=Classes("no", "yes"))
     with pytest.raises(DataError, match=r"reads strings.*labels='text'\).*of numbers"):
-        from_batches([], n=8, d=D).bounded(classes, order="stream")
-    source = from_batches([GOOD], n=8, d=D).bounded(Bounds(1.0, label=2.0), order="stream")
+        from_batches([], n=8, d=D).bounded(classes, order="given")
+    source = from_batches([GOOD], n=8, d=D).bounded(Bounds(1.0, label=2.0), order="given")
     with pytest.raises(ParameterError, match="weights"):  # before anything is read
         source.sum(ClippedGradient(Squared(), np.zeros(D + 1), 1.0))
 
@@ -466,7 +466,7 @@ def test_solvers_of_several_passes_are_refused_before_anything_is_paid(tmp_path)
     plan = dp.plan(problem, n=100, d=D, budget=budget, solver="noisy_gd", options={"rounds": 2})
     odometer = dp.Odometer(tmp_path / "odometer", budget)
     with pytest.raises(ParameterError, match=r"Solvers of one pass: .*acc_srgd"):
-        dp.run(plan, from_batches([(X, y)], n=100, d=D), order="stream", odometer=odometer)
+        dp.run(plan, from_batches([(X, y)], n=100, d=D), order="given", odometer=odometer)
     assert not odometer.entries()
 
 
@@ -510,7 +510,7 @@ def one_pass(n):
 def test_a_mistake_in_the_first_chunk_costs_nothing(case, checkpoint, tmp_path):
     X, y = make(100)
     plan, odometer = one_pass(100), dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
-    how = {"order": "stream", "odometer": odometer}
+    how = {"order": "given", "odometer": odometer}
     how |= {"checkpoint": tmp_path / "run"} if checkpoint else {}
     made, facts, said = EARLY[case]
     table = from_batches(made(X, y), n=100, d=D, **facts)
@@ -550,12 +550,12 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_looking_loses_no_row(kind):
     X, y = make(100)
-    inside = from_arrays(X, y).bounded(SIGN, order="stream").rows()
+    inside = from_arrays(X, y).bounded(SIGN, order="given").rows()
     table = from_batches(KINDS[kind](X, y), n=100, d=D)
     other = Bounds(1.0, label=3.0)
     for bounds in (SIGN, SIGN, other, SIGN):
-        table.check(bounds, order="stream")
-    found = table.bounded(SIGN, order="stream").rows()
+        table.check(bounds, order="given")
+    found = table.bounded(SIGN, order="given").rows()
     assert found.rows.tobytes() == inside.rows.tobytes()
     assert np.array_equal(found.labels, inside.labels)
 
@@ -571,9 +571,9 @@ def test_a_chunk_is_fetched_once_and_a_function_called_once_a_fit():
     table = from_batches(function, n=100, d=D)
     for fits in (1, 2):
         for _ in range(3):
-            table.check(SIGN, order="stream")
+            table.check(SIGN, order="given")
         assert (len(begun), begun[-1].fetched) == (fits, 2)  # one without rows, one with
-        table.bounded(SIGN, order="stream").sum(query(D))
+        table.bounded(SIGN, order="given").sum(query(D))
         assert [chunks.fetched for chunks in begun] == [4] * fits
 
 
@@ -585,7 +585,7 @@ def test_another_table_of_an_iterator_finds_what_the_first_one_looked_at(kind):
         streamed(chunks, n=100)
     bounds = Bounds(1.0, label=Classes("no", "yes"))
     found = streamed(chunks, bounds, n=100, labels="text").rows()
-    inside = from_arrays(X, words(y)).bounded(bounds, order="stream").rows()
+    inside = from_arrays(X, words(y)).bounded(bounds, order="given").rows()
     assert found.rows.tobytes() == inside.rows.tobytes()
     with pytest.raises(DataError, match="used up"):
         streamed(chunks, bounds, n=100, labels="text")
@@ -595,13 +595,13 @@ def test_a_chunk_that_fits_one_table_and_its_bounds_may_not_fit_others():
     X, y = make(100)
     chunks = cut(X, y > 0, [60])
     table = from_batches(chunks, n=100, d=D)
-    table.check(Bounds(1.0, label=1.0), order="stream")
+    table.check(Bounds(1.0, label=1.0), order="given")
     with pytest.raises(DataError, match=r"chunk 0 .*never -1"):
-        table.check(SIGN, order="stream")
+        table.check(SIGN, order="given")
     for facts, said in (({"d": D + 1}, "columns"), ({"n": 59}, "60 rows, but n = 59")):
         other = from_batches(chunks, **{"n": 100, "d": D, **facts})
         with pytest.raises(DataError, match=said):
-            other.check(Bounds(1.0, label=1.0), order="stream")
+            other.check(Bounds(1.0, label=1.0), order="given")
 
 
 def test_an_iterator_in_use_is_not_read_from_its_middle():
@@ -609,7 +609,7 @@ def test_an_iterator_in_use_is_not_read_from_its_middle():
     chunks = cut(X, y, [10, 10, 10])
     streamed(chunks, n=100).sum(query(D), 0, 15)
     with pytest.raises(DataError, match="used up"):
-        from_batches(chunks, n=80, d=D).check(SIGN, order="stream")
+        from_batches(chunks, n=80, d=D).check(SIGN, order="given")
 
 
 def test_iterators_are_not_kept_alive():
@@ -617,7 +617,7 @@ def test_iterators_are_not_kept_alive():
     chunks = cut(X, y, [10])
     gone = weakref.ref(chunks)
     table = from_batches(chunks, n=100, d=D)
-    table.check(SIGN, order="stream")
+    table.check(SIGN, order="given")
     del chunks, table
     gc.collect()
     assert gone() is None
@@ -633,27 +633,27 @@ def test_an_array_that_is_used_again_is_not_looked_at_too_late():
             yield rows, labels
 
     table = from_batches(chunks(), n=100, d=D)
-    table.check(SIGN, order="stream")
-    inside = from_arrays(X, y).bounded(SIGN, order="stream")
-    found = table.bounded(SIGN, order="stream").sum(query(D))
+    table.check(SIGN, order="given")
+    inside = from_arrays(X, y).bounded(SIGN, order="given")
+    found = table.bounded(SIGN, order="given").sum(query(D))
     assert found.tobytes() == inside.sum(query(D)).tobytes()
 
 
 def test_a_run_goes_on_with_the_rows_of_a_table_that_was_checked(tmp_path):
     X, y = make(100)
     plan = one_pass(100)
-    whole = dp.run(plan, (X, y), order="stream", randomness=Randomness.seeded(5))
+    whole = dp.run(plan, (X, y), order="given", randomness=Randomness.seeded(5))
 
     def stop(done, total):
         if done == 2:
             raise KeyboardInterrupt
 
-    kept = {"order": "stream", "checkpoint": tmp_path / "run"}
+    kept = {"order": "given", "checkpoint": tmp_path / "run"}
     first = from_batches(cut(X, y, [7]), n=100, d=D)
     with pytest.raises(KeyboardInterrupt):
         dp.run(plan, first, randomness=Randomness.seeded(5), progress=stop, **kept)
     again = from_batches(cut(X, y, [0, 7]), n=100, d=D)
-    again.check(SIGN, order="stream")
+    again.check(SIGN, order="given")
     assert dp.run(plan, again, **kept).weights.tobytes() == whole.weights.tobytes()
 
 
@@ -668,7 +668,7 @@ def test_what_the_first_fetch_raises_costs_nothing(tmp_path):
         dp.run(
             one_pass(100),
             from_batches(chunks(), n=100, d=D),
-            order="stream",
+            order="given",
             odometer=odometer,
         )
     assert not odometer.entries()
@@ -702,7 +702,7 @@ def test_text_of_an_iterator_that_uses_its_arrays_again():
 
     asked = query(D)
     found = streamed(chunks(), bounds, n=n, labels="text").sum(asked)
-    inside = from_arrays(X, text).bounded(bounds, order="stream")
+    inside = from_arrays(X, text).bounded(bounds, order="given")
     assert found.tobytes() == inside.sum(asked).tobytes()
 
 
@@ -719,7 +719,7 @@ def test_a_wrong_stream_says_what_it_has_cost_and_a_checkpoint_goes_on(wrong, tm
         "long": [(X[:50], y[:50]), (X[50:], y[50:]), (X[:1], y[:1])],
         "unfit": [(X[:50], y[:50]), (X[50:, :2], y[50:])],
     }[wrong]
-    kept = {"order": "stream", "checkpoint": tmp_path / "run", "odometer": odometer}
+    kept = {"order": "given", "checkpoint": tmp_path / "run", "odometer": odometer}
     rounds = []
     with pytest.raises(DataError, match=r"stays paid for; with a checkpoint it goes on") as found:
         dp.run(
@@ -732,7 +732,7 @@ def test_a_wrong_stream_says_what_it_has_cost_and_a_checkpoint_goes_on(wrong, tm
     assert "Nothing is returned" in str(found.value)
     assert len(odometer.entries()) == 1
     last = dp.run(plan, from_batches(cut(X, y, [30]), n=100, d=D), **kept)
-    whole = dp.run(plan, (X, y), order="stream", randomness=Randomness.seeded(5))
+    whole = dp.run(plan, (X, y), order="given", randomness=Randomness.seeded(5))
     assert rounds == ([1, 2] if wrong != "long" else [1, 2, 3, 4])
     assert last.weights.tobytes() == whole.weights.tobytes()
     assert len(odometer.entries()) == 1

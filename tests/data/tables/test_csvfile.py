@@ -27,7 +27,7 @@ def test_a_missing_entry_in_a_file_of_one_column_is_a_row(tmp_path, monkeypatch,
     path.write_bytes((end.join(lines) + end).encode())
     table = from_csv(path, encoder=ONE)
     assert table.n == 300
-    rows = table.bounded(Bounds(9.0), order="stream").rows().rows
+    rows = table.bounded(Bounds(9.0), order="given").rows().rows
     assert rows.ravel().tolist() == np.where(empty, 0.0, 1.0).tolist()
 
 
@@ -111,4 +111,4 @@ def test_the_index_that_pandas_writes_can_be_ignored(tmp_path):
         from_csv(path, encoder=ONE)
     table = from_csv(path, encoder=TableEncoder(Schema((Ignore(""), Number("x", 0, 4)))))
     assert table.n == 3
-    assert table.bounded(Bounds(9.0), order="stream").rows().rows.ravel().tolist() == [1, -1, 0]
+    assert table.bounded(Bounds(9.0), order="given").rows().rows.ravel().tolist() == [1, -1, 0]

@@ -54,7 +54,7 @@ KINDS = [as_pandas, as_nullable, as_pandas_arrow, as_polars, as_arrow, as_chunks
 
 
 def rows_of(table, **bounds):
-    return table.bounded(Bounds(2.0, **bounds), order="stream").rows()
+    return table.bounded(Bounds(2.0, **bounds), order="given").rows()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,7 +182,7 @@ def test_a_column_of_objects_is_read_as_declared_and_the_rest_is_missing():
     frame = pd.DataFrame({"x": np.ones(5), "y": pd.Series(labels, dtype=object)})
     table = from_frame(frame, label="y")
     assert table.labels == "list"
-    block = table.bounded(Bounds(2.0, label=Classes("no", "yes")), order="stream").rows()
+    block = table.bounded(Bounds(2.0, label=Classes("no", "yes")), order="given").rows()
     assert block.present.tolist() == [True, True, False, False, True]
     assert block.labels[block.present].tolist() == [-1.0, 1.0, 1.0]
     block = rows_of(table, label=Classes(0, 98765))
@@ -421,8 +421,8 @@ def test_an_encoder_says_what_is_feature_and_label():
     table = from_frame(frame, encoder=encoder)
     X, y = encoder.encode(frame)
     bounds = encoder.bounds()
-    wanted = from_arrays(X, y).bounded(bounds, order="stream").rows()
-    found = table.bounded(bounds, order="stream").rows()
+    wanted = from_arrays(X, y).bounded(bounds, order="given").rows()
+    found = table.bounded(bounds, order="given").rows()
     assert np.array_equal(found.rows, wanted.rows)
     assert found.labels.tolist()[0] == 1.0
     assert found.present.tolist() == [True, False]

@@ -77,7 +77,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def memory():
-    return from_arrays(*make()).bounded(BOUNDS, order="stream")
+    return from_arrays(*make()).bounded(BOUNDS, order="given")
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_shape_and_type_come_from_the_footer(file):
 def test_all_rows_as_in_memory(tmp_path, small_batches, options, dtype):
     X, y = make(dtype=dtype)
     path = write(tmp_path / "a.parquet", X, y, row_group_size=7001, **options)
-    source = from_parquet(path, label="y").bounded(BOUNDS, order="stream")
-    expected = from_arrays(X, y).bounded(BOUNDS, order="stream")
+    source = from_parquet(path, label="y").bounded(BOUNDS, order="given")
+    expected = from_arrays(X, y).bounded(BOUNDS, order="given")
     assert [len(block) for block in source.blocks()] == [len(block) for block in expected.blocks()]
     found = source.rows()
     assert found.rows.dtype == dtype
@@ -125,12 +125,12 @@ def test_all_rows_as_in_memory(tmp_path, small_batches, options, dtype):
     ],
 )
 def test_any_range(file, memory, small_batches, start, stop):
-    source = from_parquet(file, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(file, label="y").bounded(BOUNDS, order="given")
     same(source.rows(start, stop), memory.rows(start, stop))
 
 
 def test_sums_are_the_same_bits(file, memory, small_batches):
-    source = from_parquet(file, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(file, label="y").bounded(BOUNDS, order="given")
     query = ClippedGradient(Logistic(), np.linspace(-1, 1, D + 1), 0.7)
     for start, stop in ((0, N), (100, 15_000)):
         assert np.array_equal(source.sum(query, start, stop), memory.sum(query, start, stop))
@@ -148,8 +148,8 @@ def test_a_folder_is_its_files_by_name(tmp_path, small_batches):
     (tmp_path / "_notes.parquet").write_text("not a table")
     (tmp_path / ".hidden.parquet").write_text("not a table")
     (tmp_path / "readme.txt").write_text("not a table")
-    source = from_parquet(tmp_path, label="y").bounded(BOUNDS, order="stream")
-    expected = from_arrays(X, y).bounded(BOUNDS, order="stream")
+    source = from_parquet(tmp_path, label="y").bounded(BOUNDS, order="given")
+    expected = from_arrays(X, y).bounded(BOUNDS, order="given")
     same(source.rows(), expected.rows())
     same(source.rows(250, 9500), expected.rows(250, 9500))
 
@@ -157,7 +157,7 @@ def test_a_folder_is_its_files_by_name(tmp_path, small_batches):
 def test_row_groups_outside_the_range_are_not_read(tmp_path):
     X, y = make()
     path = write(tmp_path / "a.parquet", X, y, row_group_size=3000, compression="none")
-    source = from_parquet(path, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(path, label="y").bounded(BOUNDS, order="given")
     expected = source.rows(9000, 12_000)
     column = pq.ParquetFile(path).metadata.row_group(2).column(0)
     before = path.stat()
@@ -208,8 +208,8 @@ def test_ranges_in_order_make_one_pass(tmp_path, kind, monkeypatch):
     else:
         table = from_parquet(path, encoder=encoder)
     counting = table._files = Counting(table._files)
-    whole = table.bounded(BOUNDS, order="stream").rows()
-    source, counting.decoded = table.bounded(BOUNDS, order="stream"), 0
+    whole = table.bounded(BOUNDS, order="given").rows()
+    source, counting.decoded = table.bounded(BOUNDS, order="given"), 0
     ends = [0, 1, 50, 699, 700, 1999, 2000, 2001, 4000, 8999, 9000]
     for start, stop in itertools.pairwise(ends):
         same(source.rows(start, stop), whole[start:stop])
@@ -238,7 +238,7 @@ def test_a_file_that_changes_between_two_ranges_is_refused(tmp_path, kind, monke
         table, bounds = from_csv(path, encoder=TableEncoder(schema)), Bounds(2.0)
     else:
         table, bounds = from_parquet(path, label="y"), BOUNDS
-    source = table.bounded(bounds, order="stream")
+    source = table.bounded(bounds, order="given")
     assert len(source.rows(0, 1000)) == 1000
     os.utime(path, ns=(1, 1))
     with pytest.raises(DataError, match=r"a\.(parquet|csv) changed"):
@@ -280,8 +280,8 @@ def test_numbers_of_all_types(tmp_path, array, expected):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": array}), path)
     bounds = Bounds(1e30)
-    block = from_parquet(path).bounded(bounds, order="stream").rows()
-    other = from_arrays(np.array(expected)[:, None]).bounded(bounds, order="stream").rows()
+    block = from_parquet(path).bounded(bounds, order="given").rows()
+    other = from_arrays(np.array(expected)[:, None]).bounded(bounds, order="given").rows()
     np.testing.assert_array_equal(block.rows, other.rows)
     assert block.present.tolist() == [True, False, True]
 
@@ -291,7 +291,7 @@ def test_one_long_column_makes_all_long(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     found = from_parquet(tmp_path)
     assert found.dtype == np.float64
-    rows = found.bounded(Bounds(1.0), order="stream").rows().rows
+    rows = found.bounded(Bounds(1.0), order="given").rows().rows
     assert rows.tolist() == [[float(np.float32(0.1)), 0.1]]
 
 
@@ -302,19 +302,19 @@ def test_text_labels(tmp_path):
         pq.write_table(pa.table({"a": np.arange(5.0), "y": column}), path)
         table = from_parquet(path, label="y")
         assert table.labels == "text"
-        block = table.bounded(Bounds(9.0, label=Classes("no", "yes")), order="stream").rows()
+        block = table.bounded(Bounds(9.0, label=Classes("no", "yes")), order="given").rows()
         assert block.present.tolist() == [True, True, False, False, True]
         assert block.labels[block.present].tolist() == [-1, 1, -1]
         with pytest.raises(DataError, match="numbers"):
-            table.bounded(BOUNDS, order="stream")
+            table.bounded(BOUNDS, order="given")
 
 
 def test_a_wide_table_is_read_in_small_batches(tmp_path):
     X = np.random.default_rng(0).standard_normal((600, 700))
     pq.write_table(pa.table({f"x{k}": X[:, k] for k in range(700)}), tmp_path / "a.parquet")
-    source = from_parquet(tmp_path / "a.parquet").bounded(Bounds(5.0), order="stream")
+    source = from_parquet(tmp_path / "a.parquet").bounded(Bounds(5.0), order="given")
     assert source._size == 1123
-    same(source.rows(), from_arrays(X).bounded(Bounds(5.0), order="stream").rows())
+    same(source.rows(), from_arrays(X).bounded(Bounds(5.0), order="given").rows())
 
 
 # -- encoded columns, CSV ------------------------------------------------------------------------
@@ -352,8 +352,8 @@ def test_encoded_files_as_in_memory(tmp_path, monkeypatch, sparse):
     bounds = encoder.bounds(feature_norm=1.2, intercept=1.0)
     found = from_parquet(tmp_path, encoder=encoder)
     assert (found.n, found.d, found.labels) == (9000, encoder.width, "number")
-    block = found.bounded(bounds, order="stream").rows()
-    expected = from_arrays(*encoder.encode(table)).bounded(bounds, order="stream").rows()
+    block = found.bounded(bounds, order="given").rows()
+    expected = from_arrays(*encoder.encode(table)).bounded(bounds, order="given").rows()
     if sparse:
         assert abs(block.rows.matrix() - expected.rows.matrix()).max() == 0
         np.testing.assert_array_equal(block.norms, expected.norms)
@@ -374,8 +374,8 @@ def test_csv_gives_the_same_rows_as_parquet(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "a.parquet")
     encoder = TableEncoder(SCHEMA)
     bounds = encoder.bounds()
-    one = from_csv(tmp_path / "a.csv", encoder=encoder).bounded(bounds, order="stream")
-    two = from_parquet(tmp_path / "a.parquet", encoder=encoder).bounded(bounds, order="stream")
+    one = from_csv(tmp_path / "a.csv", encoder=encoder).bounded(bounds, order="given")
+    two = from_parquet(tmp_path / "a.parquet", encoder=encoder).bounded(bounds, order="given")
     same(one.rows(), two.rows())
     for start, stop in ((4000, 8111), (10, 20), (0, 1), (8999, 9000)):
         same(one.rows(start, stop), two.rows(start, stop))
@@ -394,7 +394,7 @@ def test_csv_lines_may_be_broken_inside_quotes(tmp_path, monkeypatch):
     encoder = TableEncoder(Schema((Number("k", 0, 3000), Hashed("text", 3))))
     table = from_csv(tmp_path / "a.csv", encoder=encoder)
     assert table.n == 3000
-    rows = table.bounded(Bounds(9.0), order="stream").rows().rows
+    rows = table.bounded(Bounds(9.0), order="given").rows().rows
     np.testing.assert_allclose(rows[:, 0], np.arange(3000) / 1500 - 1, atol=1e-15)
 
 
@@ -417,7 +417,7 @@ def test_csv_entries_that_cannot_be_read_are_missing(tmp_path):
     encoder = TableEncoder(schema)
     table = from_csv(path, encoder=encoder)
     assert table.n == 10
-    block = table.bounded(encoder.bounds(), order="stream").rows()
+    block = table.bounded(encoder.bounds(), order="given").rows()
     # Clipping may take a unit in the last place from a row as long as the bound.
     np.testing.assert_allclose(block.rows[:, 1], [1, 1, 1, 0, 0, 0, 0, 0, 0, 1], rtol=1e-14)
     np.testing.assert_allclose(block.rows[block.present, 0], [-0.5, 0.5, 1, -0.5], rtol=1e-14)
@@ -479,7 +479,7 @@ def test_damage_inside_is_noticed_midway(tmp_path, small_batches, start):
     begin = column.dictionary_page_offset or column.data_page_offset
     content[begin : begin + 200] = b"\xff" * 200
     path.write_bytes(bytes(content))
-    source = from_parquet(path, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(path, label="y").bounded(BOUNDS, order="given")
     seen = []
     with pytest.raises(DataError, match=r"cannot read .*a\.parquet"):
         seen.extend(len(block) for block in source.blocks(start))
@@ -489,7 +489,7 @@ def test_damage_inside_is_noticed_midway(tmp_path, small_batches, start):
 def test_a_file_that_changes_is_noticed(tmp_path):
     X, y = make()
     path = write(tmp_path / "a.parquet", X, y)
-    source = from_parquet(path, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(path, label="y").bounded(BOUNDS, order="given")
     write(path, X[:500], y[:500])
     with pytest.raises(DataError, match=r"a\.parquet changed after its footer was read"):
         source.rows()
@@ -502,7 +502,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "_BATCH_BYTES", 1)
     X, y = make()
     path = write(tmp_path / "a.parquet", X, y, row_group_size=1000)
-    blocks = from_parquet(path, label="y").bounded(BOUNDS, order="stream").blocks()
+    blocks = from_parquet(path, label="y").bounded(BOUNDS, order="given").blocks()
     next(blocks)
     os.utime(path, ns=(1, 1))
     with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
@@ -596,7 +596,7 @@ def test_wrong_use(tmp_path, file):
 
 
 def test_a_pass_that_is_given_up_ends_its_thread(file, small_batches):
-    blocks = from_parquet(file, label="y").bounded(BOUNDS, order="stream").blocks()
+    blocks = from_parquet(file, label="y").bounded(BOUNDS, order="given").blocks()
     next(blocks)
     assert reading()
     blocks.close()
@@ -649,7 +649,7 @@ def test_compiled_streams_are_the_same_bits(tmp_path, monkeypatch, dtype):
     X, y = make()
     path = write(tmp_path / "a.parquet", X.astype(dtype), y, row_group_size=6000)
     table = from_parquet(path, label="y")
-    source, calls = table.bounded(BOUNDS, order="stream"), []
+    source, calls = table.bounded(BOUNDS, order="given"), []
     loop = rescale._loop
     monkeypatch.setattr(rescale, "_loop", lambda *names: calls.append(names) or loop(*names))
     monkeypatch.setenv("DPSCO_COMPILED", "0")
@@ -660,13 +660,13 @@ def test_compiled_streams_are_the_same_bits(tmp_path, monkeypatch, dtype):
     assert calls
     same(source.rows(5000, 12345), reference[5000:12345])
     same(source.rows(77, 78), reference[77:78])
-    same(from_arrays(X.astype(dtype), y).bounded(BOUNDS, order="stream").rows(), reference)
+    same(from_arrays(X.astype(dtype), y).bounded(BOUNDS, order="given").rows(), reference)
 
 
 def test_the_size_of_the_whole_table_decides_about_compiled_passes(file, monkeypatch):
     sizes = []
     monkeypatch.setattr("dpsco.data.bounds.use_compiled", lambda *size: sizes.append(size))
-    source = from_parquet(file, label="y").bounded(BOUNDS, order="stream")
+    source = from_parquet(file, label="y").bounded(BOUNDS, order="given")
     source.rows(0, 10)
     assert set(sizes) == {(N, source.d - (BOUNDS.intercept is not None))}
 
@@ -678,10 +678,10 @@ def test_what_a_row_stores_is_public_and_decides_about_compiled_sums(tmp_path):
         encoder = TableEncoder(SCHEMA, sparse=sparse)
         found = from_parquet(tmp_path, encoder=encoder, spill=tmp_path)
         bounds = encoder.bounds(feature_norm=1.2, intercept=1.0)
-        source = found.bounded(bounds, order="stream")
+        source = found.bounded(bounds, order="given")
         stored = encoder.slots + 1 if sparse else source.d
         assert source._entries() == stored
-        with found.bounded(bounds, order="secret") as shuffled:
+        with found.bounded(bounds, order="shuffled") as shuffled:
             assert shuffled._entries() == stored
     assert stored < source.d
 
@@ -701,7 +701,7 @@ import resource
 from dpsco.data.tables.parquet import from_parquet
 from dpsco.data.bounds import Bounds
 import pyarrow.parquet, numpy
-source = from_parquet({str(path)!r}, label="y").bounded(Bounds(1.0, label=5.0), order="stream")
+source = from_parquet({str(path)!r}, label="y").bounded(Bounds(1.0, label=5.0), order="given")
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 source.rows(0, 1)
 before = peak()

@@ -28,7 +28,7 @@ def source_of(n, d=2):
     """Return rows whose first entry is their number."""
     X = np.zeros((n, d))
     X[:, 0] = np.arange(n)
-    return from_arrays(X, np.arange(n)).bounded(Bounds(1e9, label=1e9), order="stream")
+    return from_arrays(X, np.arange(n)).bounded(Bounds(1e9, label=1e9), order="given")
 
 
 def order_of(source):
@@ -94,11 +94,11 @@ def file(tmp_path):
 def test_a_file_in_secret_order(file, tmp_path):
     bounds = Bounds(1e5, label="sign", intercept=1.0)
     table = from_parquet(file, label="y", spill=tmp_path)
-    stream = table.bounded(bounds, order="stream").rows()
+    stream = table.bounded(bounds, order="given").rows()
     orders = []
     for seed in (1, 1, 2, None):
         root = None if seed is None else Randomness.seeded(seed)
-        with table.bounded(bounds, order="secret", randomness=root) as source:
+        with table.bounded(bounds, order="shuffled", randomness=root) as source:
             block = source.rows()
         assert block.rows.dtype == np.float32
         assert np.count_nonzero(~block.present) == 50
@@ -131,8 +131,8 @@ def test_sparse_rows(tmp_path):
     assert encoder.sparse
     bounds = encoder.bounds(feature_norm=1.0, intercept=1.0)
     raw = from_parquet(tmp_path / "a.parquet", encoder=encoder, spill=tmp_path)
-    expected = raw.bounded(bounds, order="stream").rows()
-    with raw.bounded(bounds, order="secret") as source:
+    expected = raw.bounded(bounds, order="given").rows()
+    with raw.bounded(bounds, order="shuffled") as source:
         found = source.rows()
         part = source.take([3, 1])
     assert np.array_equal(part.rows.matrix().toarray(), found.rows.matrix()[[3, 1]].toarray())

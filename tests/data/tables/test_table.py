@@ -24,7 +24,7 @@ WORDS = Classes("no", "yes")
 
 def rows_of(X, y=None, norm=L2, feature_norm=100.0, **bounds):
     table = from_arrays(X, y)
-    return table.bounded(Bounds(feature_norm, norm=norm, **bounds), order="stream").rows()
+    return table.bounded(Bounds(feature_norm, norm=norm, **bounds), order="given").rows()
 
 
 def dense(block):
@@ -45,7 +45,7 @@ def test_duplicates_are_found_whatever_scipy_remembers(norm):
     X = sp.csr_matrix(np.full((1, 16), 0.25))
     assert X.has_canonical_format  # which SciPy remembers, and no longer holds then
     X.indices[:] = 0
-    source = from_arrays(X, np.ones(1)).bounded(Bounds(1.0, label=1.0, norm=norm), order="stream")
+    source = from_arrays(X, np.ones(1)).bounded(Bounds(1.0, label=1.0, norm=norm), order="given")
     np.testing.assert_allclose(dense(source.rows())[0], [1.0] + [0.0] * 15, rtol=1e-13)
     total = source.sum(ClippedGradient(Absolute(), np.zeros(16), 1.0, norm))
     assert norm(total) <= 1.0
@@ -81,7 +81,7 @@ def test_sums_over_rows_with_wrong_columns_stay_in_their_arrays(compiled):
     X = sp.csr_matrix(np.ones((1000, 3)))
     assert X.has_canonical_format
     X.indices[5] = 100_000
-    source = from_arrays(X, np.ones(1000)).bounded(Bounds(1.0, label=1.0), order="stream")
+    source = from_arrays(X, np.ones(1000)).bounded(Bounds(1.0, label=1.0), order="given")
     total = source.sum(ClippedGradient(Absolute(), np.zeros(3), 1.0))
     np.testing.assert_allclose(total, np.full(3, -999 / 3**0.5), rtol=1e-12)
 
@@ -151,7 +151,7 @@ def test_a_table_does_not_follow_later_changes_of_columns():
     table = from_arrays(X)
     X.indices[:] = 99
     X.indptr[:] = [0, 6, 6, 6]
-    block = table.bounded(Bounds(100.0), order="stream").rows()
+    block = table.bounded(Bounds(100.0), order="given").rows()
     assert dense(block).tolist() == [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0], [0.0, 5.0, 6.0]]
 
 
@@ -166,8 +166,8 @@ def test_room_that_scipy_has_not_used_is_cut():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
 def test_all_formats_agree(form, dtype):
     X = (sp.random(40, 6, density=0.3, random_state=1) * 9).astype(dtype)
-    found = from_arrays(X.asformat(form)).bounded(Bounds(7.0, intercept=1.0), order="stream")
-    wanted = from_arrays(X.toarray()).bounded(Bounds(7.0, intercept=1.0), order="stream")
+    found = from_arrays(X.asformat(form)).bounded(Bounds(7.0, intercept=1.0), order="given")
+    wanted = from_arrays(X.toarray()).bounded(Bounds(7.0, intercept=1.0), order="given")
     np.testing.assert_allclose(dense(found.rows()), wanted.rows().rows, rtol=1e-6, atol=1e-30)
     assert found.rows().rows.dtype == (np.float32 if dtype == np.float32 else np.float64)
 
@@ -258,7 +258,7 @@ def test_a_list_of_labels_is_read_by_the_rule(rule, bad):
     table = from_arrays(X, [bad, *good])
     assert repr(table) == repr(from_arrays(X, [good[0], *good]))
     assert table.labels == "list"
-    block = table.bounded(Bounds(2.0, label=rule), order="stream").rows()
+    block = table.bounded(Bounds(2.0, label=rule), order="given").rows()
     first, second = (1.0, -1.0) if rule not in (WORDS, Classes(1, -1)) else (-1.0, 1.0)
     assert block.labels[1:].tolist() == [first, second, first]
     clipped = type(bad) is int and bad == 2**70 and rule in (5.0, (-5.0, 5.0))

@@ -169,7 +169,7 @@ LABELS = [0.0, 1.0, 1.0, np.nan, np.nan]
 
 
 def check(table):
-    block = table.bounded(TableEncoder(SCHEMA).bounds(), order="stream").rows()
+    block = table.bounded(TableEncoder(SCHEMA).bounds(), order="given").rows()
     kept = ~np.isnan(LABELS)
     assert block.present.tolist() == kept.tolist()
     assert block.labels[kept].tolist() == [-1.0, 1.0, 1.0]  # two classes

@@ -128,7 +128,7 @@ PLANS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("order", ["stream", "secret"])
+@pytest.mark.parametrize("order", ["given", "shuffled"])
 @pytest.mark.parametrize("name", PLANS)
 def test_resumed_runs_end_at_the_same_bits(name, order, tmp_path):
     plan, path = PLANS[name](), tmp_path / "run"
@@ -163,16 +163,16 @@ def as_batches(folder):
 
 
 def as_source(folder):
-    return dp.data.from_arrays(X, Y).bounded(PROBLEM.bounds, order="stream")
+    return dp.data.from_arrays(X, Y).bounded(PROBLEM.bounds, order="given")
 
 
 @pytest.mark.parametrize(
     ("table", "order"),
     [
-        (as_parquet, "stream"),
-        (as_parquet, "secret"),
-        (as_batches, "stream"),
-        (as_source, "stream"),
+        (as_parquet, "given"),
+        (as_parquet, "shuffled"),
+        (as_batches, "given"),
+        (as_source, "given"),
     ],
 )
 def test_rows_may_come_from_anywhere(table, order, tmp_path):
@@ -191,16 +191,16 @@ def test_rows_may_come_from_anywhere(table, order, tmp_path):
     assert last.weights.tobytes() == whole.weights.tobytes()
 
 
-def test_a_secret_order_is_found_again_by_the_same_kind_of_table_only(tmp_path):
+def test_a_shuffled_order_is_found_again_by_the_same_kind_of_table_only(tmp_path):
     plan, path, parquet = make(), tmp_path / "run", as_parquet(tmp_path)
     bounds, orders = PROBLEM.bounds, []
     for table in (parquet, dp.data.from_arrays(X, Y)):
-        source = table.bounded(bounds, order="secret", randomness=dp.Randomness.seeded(8))
+        source = table.bounded(bounds, order="shuffled", randomness=dp.Randomness.seeded(8))
         orders.append(source.rows().rows)
     assert not np.array_equal(*orders)  # rows would take part twice
     for first, second in ((parquet, (X, Y)), ((X, Y), parquet)):
         interrupted(plan, first, 2, checkpoint=path)
-        with pytest.raises(CheckpointError, match=r"begun with order='secret.* would come twice"):
+        with pytest.raises(CheckpointError, match=r"begun with order='shuffled.* would come twice"):
             dp.run(plan, second, checkpoint=path)
         path.unlink()
 
@@ -223,7 +223,7 @@ def test_secure_runs_find_their_noise_again(tmp_path):
 
 
 def test_solve_takes_order_and_checkpoint(tmp_path):
-    settings = {"solver": "dp_ftrl", "options": {"rounds": ROUNDS}, "order": "stream"}
+    settings = {"solver": "dp_ftrl", "options": {"rounds": ROUNDS}, "order": "given"}
     whole = dp.solve(PROBLEM, (X, Y), BUDGET, randomness=dp.Randomness.seeded(1), **settings)
     for rounds in (2, None):
         try:
@@ -315,7 +315,7 @@ def file_table(path, rows=X, labels=("y",)):
 def test_rows_of_other_files_are_refused(over, tmp_path):
     plan, path, january = make(), tmp_path / "run", tmp_path / "jan.parquet"
     odometer = dp.Odometer(tmp_path / "o", BUDGET)
-    how = {"order": "stream", "checkpoint": path, "odometer": odometer}
+    how = {"order": "given", "checkpoint": path, "odometer": odometer}
     if over:
         dp.run(plan, file_table(january), **how)
     else:
@@ -347,22 +347,22 @@ def test_rows_of_other_files_are_refused(over, tmp_path):
 
 def test_rows_of_memory_do_not_become_those_of_a_file(tmp_path):
     plan, path = make(), tmp_path / "run"
-    interrupted(plan, (X, Y), 2, checkpoint=path, order="stream")
+    interrupted(plan, (X, Y), 2, checkpoint=path, order="given")
     table = file_table(tmp_path / "jan.parquet")
     with pytest.raises(CheckpointError, match=r"begun on rows of no file.*this is .*jan.parquet"):
-        dp.run(plan, table, checkpoint=path, order="stream")
+        dp.run(plan, table, checkpoint=path, order="given")
 
 
 def test_what_stays_of_a_finished_run_does_not_tell_how_large_its_files_are(tmp_path):
     plan, path, table = make(), tmp_path / "run", file_table(tmp_path / "jan.parquet")
     size = str((tmp_path / "jan.parquet").stat().st_size).encode()
-    interrupted(plan, table, 2, checkpoint=path, order="stream")
+    interrupted(plan, table, 2, checkpoint=path, order="given")
     assert b", %s, " % size in path.read_bytes()
-    dp.run(plan, table, checkpoint=path, order="stream")
+    dp.run(plan, table, checkpoint=path, order="given")
     assert b", %s, " % size not in path.read_bytes()
     change(path, "UPDATE about SET origin = '?'")
     with pytest.raises(CheckpointError, match="where its rows lie cannot be read"):
-        dp.run(plan, table, checkpoint=path, order="stream")
+        dp.run(plan, table, checkpoint=path, order="given")
 
 
 def test_the_key_is_erased_when_the_run_is_over(tmp_path):
@@ -394,7 +394,7 @@ def test_the_journal_keeps_no_key_when_the_process_dies_at_the_end(tmp_path):
     key = ask(path, "SELECT secret FROM root")[0][0][1:33]
     child = os.fork()
     if not child:
-        kept = Checkpoint(path, plan, order="secret")
+        kept = Checkpoint(path, plan, order="shuffled")
         ledger = kept.open_ledger()
         kept.randomness.child("order of the rows")
         going = Engine(plan, get(plan.solver).stepper(plan), ledger)
@@ -473,7 +473,7 @@ KILLS = """
         result = dp.run(
             plans[solver],
             dp.data.from_batches(chunks(), n=n, d=d),
-            order="stream",
+            order="given",
             checkpoint=f"{folder}/{name}",
             odometer=dp.Odometer(f"{folder}/{odometer}", budget),
             randomness=None if seed is None else dp.Randomness.seeded(seed),
@@ -638,9 +638,9 @@ def test_a_digest_that_a_crash_left_out_is_recorded_on_resuming(tmp_path):
 def copied(tmp_path, plan, rounds, more, odometer):
     """Return an old copy of a checkpoint whose run has gone on."""
     path, copy = tmp_path / "run", tmp_path / "copy"
-    interrupted(plan, (X, Y), rounds, checkpoint=path, odometer=odometer, order="stream")
+    interrupted(plan, (X, Y), rounds, checkpoint=path, odometer=odometer, order="given")
     shutil.copy(path, copy)
-    interrupted(plan, (X, Y), more, checkpoint=path, odometer=odometer, order="stream")
+    interrupted(plan, (X, Y), more, checkpoint=path, odometer=odometer, order="given")
     return path, copy
 
 
@@ -656,13 +656,13 @@ def test_an_old_copy_on_other_rows_is_refused_and_on_the_same_rows_harmless(solv
                 OTHER,
                 checkpoint=copy,
                 odometer=odometer,
-                order="stream",
+                order="given",
                 progress=lambda done, total: seen.append(done),
             )
     assert seen == []
     assert copy.read_bytes() == before  # not even the file has seen the second answer
-    same = dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="stream")
-    last = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
+    same = dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="given")
+    last = dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="given")
     assert same.weights.tobytes() == last.weights.tobytes()
     assert len(odometer.entries()) == 1
 
@@ -715,7 +715,7 @@ def test_a_copy_does_not_go_on_behind_the_back_of_its_odometer(rounds, tmp_path)
     if rounds:
         interrupted(plan, (X, Y), rounds, checkpoint=path, odometer=odometer)
     else:
-        with Checkpoint(path, plan, order="secret", odometer=odometer) as kept:
+        with Checkpoint(path, plan, order="shuffled", odometer=odometer) as kept:
             kept.open_ledger()
     before = path.read_bytes()
     for wrong, words in ((None, "has an odometer"), (other, "does not know the run")):
@@ -751,12 +751,12 @@ def test_an_odometer_may_join_a_run(tmp_path):
 def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
     plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
     path, copy, done = tmp_path / "run", tmp_path / "copy", []
-    interrupted(plan, (X, Y), 1, checkpoint=path, odometer=odometer, order="stream")
+    interrupted(plan, (X, Y), 1, checkpoint=path, odometer=odometer, order="given")
     shutil.copy(path, copy)
 
     def chunks():  # while the copy waits for its rows, the run itself goes on
         yield OTHER[0][:1], OTHER[1][:1]
-        dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="stream")
+        dp.run(plan, (X, Y), checkpoint=path, odometer=odometer, order="given")
         yield OTHER[0][1:], OTHER[1][1:]
 
     def progress(number, total):
@@ -764,10 +764,10 @@ def test_of_two_copies_that_run_at_once_one_is_refused(tmp_path):
 
     table = dp.data.from_batches(chunks(), n=N, d=D)
     with pytest.raises(LedgerError, match="already used on other rows: round 2"):
-        dp.run(plan, table, checkpoint=copy, odometer=odometer, order="stream", progress=progress)
+        dp.run(plan, table, checkpoint=copy, odometer=odometer, order="given", progress=progress)
     assert done == []
     with pytest.raises(LedgerError, match="already used on other rows: round 2"):
-        dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="stream")
+        dp.run(plan, (X, Y), checkpoint=copy, odometer=odometer, order="given")
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -809,7 +809,7 @@ def used_root():
         ({"plan": make(step=0.25)}, CheckpointError, "another plan: it differs in step"),
         ({"plan": make(rounds=5)}, CheckpointError, "it differs in rounds, .*mechanism"),
         ({"plan": make("dp_sgd_single_epoch")}, CheckpointError, "it differs in solver"),
-        ({"order": "stream"}, CheckpointError, "begun with order='secret', not 'stream'"),
+        ({"order": "given"}, CheckpointError, "begun with order='shuffled', not 'given'"),
         ({"randomness": dp.Randomness.seeded(5)}, CheckpointError, "mismatched noise state"),
         ({"randomness": dp.Randomness.secure()}, CheckpointError, "mismatched noise state"),
         ({"randomness": used_root()}, RandomnessError, "has been used"),
@@ -997,10 +997,10 @@ def test_without_such_locks_those_of_sqlite_are_left(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint_lock, name, value)
             plan, path = make(), tmp_path / name
-            with Checkpoint(path, plan, order="secret") as kept:
+            with Checkpoint(path, plan, order="shuffled") as kept:
                 for _ in range(2):
                     with pytest.raises(CheckpointError, match="is in use"):
-                        Checkpoint(path, plan, order="secret")
+                        Checkpoint(path, plan, order="shuffled")
                 assert ask_elsewhere(path) == "in use"
                 kept.open_ledger()
             dp.run(plan, (X, Y), checkpoint=path)
@@ -1097,7 +1097,7 @@ def test_of_two_runs_that_begin_at_once_neither_takes_the_others_file(tmp_path, 
 
     def overtaken(*arguments, **settings):  # another run begins between making the file and locking
         monkeypatch.setattr(checkpoint_file, "FileLock", FileLock)
-        first.append(Checkpoint(path, plan, order="secret"))
+        first.append(Checkpoint(path, plan, order="shuffled"))
         return FileLock(*arguments, **settings)
 
     monkeypatch.setattr(checkpoint_file, "FileLock", overtaken)
@@ -1136,7 +1136,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path, monkeypatch):
 
 def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     plan, path = make(), tmp_path / "run"
-    with Checkpoint(path, plan, order="stream") as kept:
+    with Checkpoint(path, plan, order="given") as kept:
         ledger = kept.open_ledger()
         going = Engine(plan, get(plan.solver).stepper(plan), ledger)
         going.commit(np.zeros(D + 1))
@@ -1154,7 +1154,7 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
             kept.__reduce_ex__(4)
         assert ask_elsewhere(path) == "in use"  # the child has not let go of it
         with pytest.raises(CheckpointError, match="is in use"):
-            Checkpoint(path, plan, order="stream")
+            Checkpoint(path, plan, order="given")
         assert Path(f"{path}-journal").exists()  # nor has it cleared up beside the file
         kept.commit(going)
     assert not Path(f"{path}-journal").exists()
@@ -1206,7 +1206,7 @@ def test_a_disk_that_fills_up_costs_no_round(tmp_path):
 
 def opened(path, plan, odometer=None):
     """Return a checkpoint of a run in the order of a stream, its ledger, and its run."""
-    kept = Checkpoint(path, plan, order="stream", odometer=odometer)
+    kept = Checkpoint(path, plan, order="given", odometer=odometer)
     ledger = kept.open_ledger()
     going = Engine(plan, get(plan.solver).stepper(plan), ledger)
     kept.resume(going)
@@ -1215,7 +1215,7 @@ def opened(path, plan, odometer=None):
 
 def test_a_checkpoint_opens_one_ledger(tmp_path):
     plan, odometer = make(), dp.Odometer(tmp_path / "o", BUDGET)
-    with Checkpoint(tmp_path / "run", plan, order="stream", odometer=odometer) as kept:
+    with Checkpoint(tmp_path / "run", plan, order="given", odometer=odometer) as kept:
         kept.open_ledger()
         with pytest.raises(LedgerError, match=r"opened before.*draw its noise again"):
             kept.open_ledger()
@@ -1243,7 +1243,7 @@ def test_rounds_are_committed_in_order_and_once(tmp_path):
 
 def test_a_commit_that_fails_leaves_the_round_before(tmp_path, monkeypatch):
     plan, path = make(), tmp_path / "run"
-    interrupted(plan, (X, Y), 2, checkpoint=path, order="stream")
+    interrupted(plan, (X, Y), 2, checkpoint=path, order="given")
     before = [ask(path, f"SELECT * FROM {table}") for table in ("progress", "vectors")]
 
     def broken(database, state):
@@ -1253,9 +1253,9 @@ def test_a_commit_that_fails_leaves_the_round_before(tmp_path, monkeypatch):
     with monkeypatch.context() as disk:
         disk.setattr(checkpoint_file, "write", broken)
         with pytest.raises(CheckpointError, match="the disk is broken"):
-            dp.run(plan, (X, Y), checkpoint=path, order="stream")
+            dp.run(plan, (X, Y), checkpoint=path, order="given")
     assert [ask(path, f"SELECT * FROM {table}") for table in ("progress", "vectors")] == before
-    assert dp.run(plan, (X, Y), checkpoint=path, order="stream").weights.shape == (D + 1,)
+    assert dp.run(plan, (X, Y), checkpoint=path, order="given").weights.shape == (D + 1,)
 
 
 def test_a_run_with_releases_left_is_not_finished_and_keeps_its_key(tmp_path):

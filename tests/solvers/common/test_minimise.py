@@ -266,7 +266,7 @@ def test_no_table_stops_the_search(seed):
     """Flat rows, equal rows, rows at a kink: neither an error nor a number that is none."""
     rng = np.random.default_rng(seed)
     X = np.repeat(rng.normal(size=(3, 2)), 20, axis=0) * rng.choice([0.0, 1e-8, 1.0], size=(60, 1))
-    source = from_arrays(X, np.zeros(60)).bounded(Bounds(1.0, label=1.0), order="stream")
+    source = from_arrays(X, np.zeros(60)).bounded(Bounds(1.0, label=1.0), order="given")
     loss = losses.Smoothed(losses.Absolute(), 1e5)
     for domain in (domains.WholeSpace(), domains.L2Ball(1e-3)):
         objective = glm(source, loss, 1.0, 1e-3, curvature=1e5)
@@ -289,7 +289,7 @@ def table(n=300, d=4, label="sign", seed=0, sparse=False, dtype=float):
         y = y * label
     raw = scipy.sparse.csr_array(X) if sparse else X
     bounds = Bounds(2.0, label=label, intercept=0.5)
-    return from_arrays(raw, y).bounded(bounds, order="stream")
+    return from_arrays(raw, y).bounded(bounds, order="given")
 
 
 def glm(source, loss, clip=1.0, ridge=0.1, linear=None, centre=None, curvature=None):
@@ -426,7 +426,7 @@ def test_rounding_of_slopes_that_are_cut_hard():
     )
     loss, clip = losses.Smoothed(mine, 10.0), 1e-6
     labels = np.random.default_rng(0).uniform(-1e-8, 1e-8, size=100)
-    source = from_arrays(np.ones((100, 1)), labels).bounded(Bounds(1.0, label=1.0), order="stream")
+    source = from_arrays(np.ones((100, 1)), labels).bounded(Bounds(1.0, label=1.0), order="given")
     terms = {"linear": np.zeros(1), "ridge": 1e-9, "centre": np.zeros(1), "clip": clip}
     steep = steepness(loss, feature=1.0, label=1.0)
     objective = GlmObjective(source, loss, curvature=10.0, **terms, steepness=steep)
@@ -480,7 +480,7 @@ def test_order_of_rows_does_not_matter():
     y = np.sign(X[:, 0])
     made = []
     for rows in (slice(None), order):
-        source = from_arrays(X[rows], y[rows]).bounded(Bounds(2.0, label="sign"), order="stream")
+        source = from_arrays(X[rows], y[rows]).bounded(Bounds(2.0, label="sign"), order="given")
         objective = glm(source, losses.Logistic(), 2.0, 1e-3)
         made.append(
             minimise(

@@ -135,7 +135,7 @@ def test_everything_scales_with_the_rows():
     for feature, label in ((1.0, 1.0), (100.0, 7.0)):
         problem = dp.Problem(loss=losses.Squared(), bounds=dp.Bounds(feature, label=label))
         plan = make(problem, n=500, d=4, budget=ApproxDP(4.0, 1e-6))
-        result = dp.run(plan, (X * feature, y * label), order="stream", randomness=seeded())
+        result = dp.run(plan, (X * feature, y * label), order="given", randomness=seeded())
         found.append(result.weights * feature / label)
         assert plan.clip == pytest.approx(feature * label)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
@@ -175,7 +175,7 @@ def test_privacy_loss_of_real_rows(labels, sharp):
     plan = make(problem, n=1, d=1, budget=budget, clip=1.0, ridge="c_frac")
     twins = ramps(labels, 1.0, plan.ridge)
     for label, twin in zip(labels, twins, strict=True):  # the twin is what a run minimises
-        source = from_arrays([[1.0]], [label]).bounded(bounds, order="stream")
+        source = from_arrays([[1.0]], [label]).bounded(bounds, order="given")
         objective = module._objective(plan, source, np.zeros(1))
         for w in (-3.0, 0.4, 50.0):
             assert objective.gradient(np.array([w]))[0] == pytest.approx(twin(w), abs=1e-9)
@@ -213,9 +213,7 @@ def test_neighbours_move_gradients_and_volumes_as_planned():
             flipped = y.copy()
             flipped[0] = label
             pair = [
-                module._objective(
-                    plan, from_arrays(a, b).bounded(SIGN, order="stream"), np.zeros(3)
-                )
+                module._objective(plan, from_arrays(a, b).bounded(SIGN, order="given"), np.zeros(3))
                 for a, b in ((X, y), (other, flipped))
             ]
             for w in rng.normal(size=(5, 3)) * 20:
@@ -276,7 +274,7 @@ def test_huge_budget_finds_the_optimum(loss):
         y, label = np.where(rng.random(20_000) < 1 / (1 + np.exp(-9 * y)), 1.0, -1.0), "sign"
     problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.5, label=label), scale=3.0)
     result = dp.solve(problem, (X, y), HUGE, solver=PLAIN, randomness=seeded())
-    rows = from_arrays(X, y).bounded(problem.bounds, order="stream").rows()
+    rows = from_arrays(X, y).bounded(problem.bounds, order="given").rows()
     best = reference(loss, np.asarray(rows.rows), rows.labels, 0.0)
     assert np.linalg.norm(result.weights - best) <= 0.02 * np.linalg.norm(best)
     assert result.certificate.epsilon(1e-3) <= 50.0
@@ -335,7 +333,7 @@ def test_linear_losses_agree_with_constant_hessians():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)) / 4, np.sign(rng.normal(size=40))
     plan = make(problem, n=40, d=3, ridge=1.0)
-    source = from_arrays(X, y).bounded(SIGN, order="stream")
+    source = from_arrays(X, y).bounded(SIGN, order="given")
     tilt = rng.normal(size=3)
     objective = module._objective(plan, source, tilt / 40)
     found = module.minimise(
@@ -525,7 +523,7 @@ def test_mean_experiment():
 
 
 def test_objective_is_the_clipped_one():
-    source = from_arrays(np.eye(2), [1.0, -1.0]).bounded(SIGN, order="stream")
+    source = from_arrays(np.eye(2), [1.0, -1.0]).bounded(SIGN, order="given")
     plan = make(n=2, d=2, clip=0.1)
     assert isinstance(module._objective(plan, source, np.zeros(2)), GlmObjective)
     gradient = module._objective(plan, source, np.zeros(2)).gradient(np.zeros(2))

@@ -482,7 +482,7 @@ def table(n, d, seed=0, noise=0.3):
 
 def exact(plan, X, y, indices=None):
     """Return what the solver would release without noise, rows in the given order."""
-    source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
+    source = dp.data.from_arrays(X, y).bounded(plan.problem.bounds, order="given")
     ledger, calls = Silent(indices), []
     run(plan, source, ledger, lambda done, total: calls.append((done, total)))
     assert calls == [(k + 1, plan.passes) for k in range(plan.passes)]

@@ -65,7 +65,7 @@ def make(key, problem=None, n=40, d=2, budget=BUDGET, calibration="tight", **opt
 
 
 def fit(plan, data, seed=0):
-    return dp.run(plan, data, order="stream", randomness=dp.Randomness.seeded(seed)).weights
+    return dp.run(plan, data, order="given", randomness=dp.Randomness.seeded(seed)).weights
 
 
 # -- plans (Choquette-Choo, Ganesh, Thakurta 2025; constants of the default schedule) --------------

@@ -46,7 +46,7 @@ def make(key, problem, n, d, **options):
 
 
 def opened(plan, *data):
-    return dp.data.from_arrays(*data).bounded(plan.problem.bounds, order="stream")
+    return dp.data.from_arrays(*data).bounded(plan.problem.bounds, order="given")
 
 
 def drive(plan, *data, noise=None, look=None):

@@ -65,7 +65,7 @@ class Recorder:
 
 
 def execute(plan, X, y, ledger):
-    source = from_arrays(X, y).bounded(plan.problem.bounds, order="stream")
+    source = from_arrays(X, y).bounded(plan.problem.bounds, order="given")
     return get(plan.solver).run(plan, source, ledger, lambda done, total: None)
 
 

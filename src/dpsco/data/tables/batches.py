@@ -45,7 +45,7 @@ def from_batches(
 ) -> BatchTable:
     """Return a table of rows that an iterator hands out in chunks. Nothing is fetched yet.
 
-    The rows are used in the order in which they come: ``order="stream"``, which must not have been
+    The rows are used in the order in which they come: ``order="given"``, which must not have been
     chosen by looking at the rows. Each takes part once, so this is for solvers of one pass; reading
     a row again is refused.
 
@@ -103,22 +103,22 @@ class BatchTable(Table):
         """Always: each row of a source is handed out once."""
         return True
 
-    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
-        """Refuse as every table does, a secret order, and a first chunk that does not fit.
+    def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
+        """Refuse as every table does, a shuffle, and a first chunk that does not fit.
 
         That chunk is fetched and kept for the source. Its shape and types decide, no value does.
 
         Raises:
             DataError: the bounds or the first chunk do not fit, there is none, or the iterator
                 serves another source.
-            ParameterError: an argument has the wrong type, or the order is secret.
+            ParameterError: an argument has the wrong type, or the rows are to be shuffled.
         """
         self._check_label_kind(bounds)
         super().check(bounds, order=order)
-        if order == "secret":
+        if order == "shuffled":
             raise ParameterError(
                 "rows of an iterator cannot be shuffled: they come once, and are not kept. Use "
-                "order='stream', as in dpsco.run(plan, table, order='stream'), if their order was "
+                "order='given', as in dpsco.run(plan, table, order='given'), if their order was "
                 "not chosen by looking at the rows; otherwise write them to a file, and use "
                 "from_parquet with a folder to shuffle in."
             )
@@ -144,7 +144,7 @@ class BatchTable(Table):
             )
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
-        assert shuffle is None  # `check` has refused a secret order
+        assert shuffle is None  # `check` has refused a shuffle
         assert self._begun is not None  # `check` has looked at the first chunk
         chunks = self._begun.take()
         self._let_go()

@@ -35,7 +35,7 @@ def from_csv(
     Args:
         path: the file.
         encoder: its schema says how each column is read.
-        spill: a folder for ``bounded(order="secret")``, see `from_parquet`.
+        spill: a folder for ``bounded(order="shuffled")``, see `from_parquet`.
 
     Raises:
         DataError: the file cannot be read, its header does not match the schema, a line has too

@@ -64,8 +64,8 @@ def from_parquet(
         features: names of the columns to use, which hold numbers; all but the label if not given.
         label: name of the label's column, which holds numbers or text; None if there is none.
         encoder: reads columns of any kind as its schema says, label included.
-        spill: a folder for ``bounded(order="secret")``: the clipped rows, which are private, are
-            written there in secret order, to a file that vanishes when the source is closed.
+        spill: a folder for ``bounded(order="shuffled")``: the clipped rows, which are private, are
+            written there shuffled, to a file that vanishes when the source is closed.
 
     Raises:
         DataError: a file cannot be read, a column is missing, of the wrong type or of different

@@ -88,7 +88,7 @@ def shuffled(
 
 
 class ShuffledSource(Source):
-    """Clipped rows in secret order, in a file that vanishes with the source.
+    """Clipped rows, shuffled, in a file that vanishes with the source.
 
     Use it as a context manager, or call `close`, to free the disk early.
     """
@@ -267,5 +267,5 @@ def _check_folder(folder: str | Path, needed: int) -> None:
     if free < needed:
         raise DataError(
             f"shuffling needs {needed:,} bytes in {folder}, where {free:,} are free. Choose "
-            "another folder, or order='stream' if the file's order does not depend on the rows."
+            "another folder, or order='given' if the file's order does not depend on the rows."
         )

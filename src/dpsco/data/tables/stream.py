@@ -139,7 +139,7 @@ class EncodedColumns:
 class StreamTable(Table):
     """Rows on disk with a public shape.
 
-    ``order="stream"`` reads them again at each pass; ``order="secret"`` needs the folder ``spill``.
+    ``order="given"`` reads them again at each pass; ``order="shuffled"`` needs a folder ``spill``.
     """
 
     def __init__(self, name: str, files: Files, decoder: Decoder, spill: str | Path | None) -> None:
@@ -157,18 +157,18 @@ class StreamTable(Table):
     @property
     def shuffle(self) -> str:
         """How rows are shuffled through a folder; their type says which ones go together."""
-        return f"secret, shuffled on disk as {self.dtype}"
+        return f"shuffled on disk as {self.dtype}"
 
-    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
-        """Refuse as every table does, and a secret order without a folder to shuffle in."""
+    def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
+        """Refuse as every table does, and a shuffle without a folder for it."""
         super().check(bounds, order=order)
         if isinstance(self._decoder, PlainColumns) and self._decoder.boolean:
             check_type(bounds.label, np.dtype(np.bool_))
-        if order == "secret" and self._spill is None:
+        if order == "shuffled" and self._spill is None:
             raise ParameterError(
-                f"order='secret' for {self._name} needs a folder for the shuffled rows: the "
+                f"order='shuffled' for {self._name} needs a folder for the shuffled rows: the "
                 "clipped rows, which are private, are written there, and vanish when the source "
-                "is closed. Make the table with spill=folder, or use order='stream' if the order "
+                "is closed. Make the table with spill=folder, or use order='given' if the order "
                 "in the file does not depend on the rows."
             )
 

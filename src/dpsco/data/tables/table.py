@@ -40,7 +40,7 @@ from .arrays import (
     words_of,
 )
 
-Order = Literal["secret", "stream"]
+Order = Literal["shuffled", "given"]
 LabelKind = Literal["none", "number", "text", "list"]
 
 UNCHOSEN = (
@@ -53,7 +53,7 @@ _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the
 
 def trusted_order(order: Order) -> tuple[str, ...]:
     """Return what a run takes on trust about the order of the rows, for its certificate."""
-    return (UNCHOSEN,) if order == "stream" else ()
+    return (UNCHOSEN,) if order == "given" else ()
 
 
 class Table(ABC):
@@ -120,8 +120,8 @@ class Table(ABC):
 
     @property
     def shuffle(self) -> str:
-        """How ``order="secret"`` shuffles; from one key, two ways make two different orders."""
-        return "secret"
+        """How ``order="shuffled"`` shuffles; from one key, two ways make two different orders."""
+        return "shuffled"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -137,14 +137,14 @@ class Table(ABC):
         self,
         bounds: Bounds,
         *,
-        order: Order = "secret",
+        order: Order = "shuffled",
         randomness: Randomness | None = None,
     ) -> Source:
         """Return the rows clipped to ``bounds``, in an order that does not depend on them.
 
         Args:
             bounds: public bounds on a row.
-            order: "secret" shuffles uniformly; "stream" keeps the given order, which must then not
+            order: "shuffled" shuffles uniformly; "given" keeps the given order, which must then not
                 have been chosen by looking at the rows.
             randomness: where the shuffle comes from; by default a secure root of its own.
 
@@ -158,11 +158,11 @@ class Table(ABC):
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
                 "Randomness.secure(), or leave it out."
             )
-        if order == "stream":
+        if order == "given":
             return self._source(bounds, None)
         return self._source(bounds, randomness or Randomness.secure())
 
-    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+    def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse bounds that do not fit, and unknown orders, from public facts: no row is read.
 
         Raises:
@@ -173,7 +173,7 @@ class Table(ABC):
             raise ParameterError(
                 f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
             )
-        choice("order", order, ("secret", "stream"))
+        choice("order", order, ("shuffled", "given"))
         if self._encoded is not None:
             check_declared(bounds.label, self._encoded)
         listed = "text" if reads_text(bounds.label) else "number"
@@ -208,7 +208,7 @@ class MemoryTable(Table):
         self._X, self._y, self._missing = X, y, missing
         self._label_type = label_type if label_type is not None else getattr(y, "dtype", None)
 
-    def check(self, bounds: Bounds, *, order: Order = "secret") -> None:
+    def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse as every table does, and labels whose type cannot hold the declared classes."""
         super().check(bounds, order=order)
         check_type(bounds.label, self._label_type)

@@ -306,7 +306,7 @@ def _longest(plan: BasePlan) -> int:
 
 def sequence(table: Table | Source, order: Order) -> str:
     """Return how the rows come, in a word; one key gives two kinds of shuffle different orders."""
-    return table.shuffle if order == "secret" and isinstance(table, Table) else order
+    return table.shuffle if order == "shuffled" and isinstance(table, Table) else order
 
 
 def peek(path: str | Path) -> Standing | None:

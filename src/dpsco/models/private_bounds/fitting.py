@@ -60,14 +60,14 @@ def execute(
     table: Table,
     ledger: Ledger,
     *,
-    order: Order = "secret",
+    order: Order = "shuffled",
     randomness: Randomness | None = None,
     progress: Progress | None = None,
 ) -> tuple[Result, Scales]:
     """Release the histograms and fit, on an open ledger; it is closed afterwards."""
     unit = plan.fit.problem.bounds
     # Counts do not depend on the order, so none is drawn.
-    scales = estimate(plan.bounds, table.bounded(plan.bounds.bounds(unit), order="stream"), ledger)
+    scales = estimate(plan.bounds, table.bounded(plan.bounds.bounds(unit), order="given"), ledger)
     raw = table.bounded(scales.bounds(unit), order=order, randomness=randomness)
     source = divided(raw, unit, scales.feature)
     return api.execute(plan.fit, source, ledger, progress=progress), scales
@@ -77,7 +77,7 @@ def run_with_bounds(
     plan: JointPlan,
     data: Table | tuple[Any, ...],
     *,
-    order: Order = "secret",
+    order: Order = "shuffled",
     randomness: Randomness | None = None,
     odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
