@@ -94,7 +94,7 @@ def share_of_a_fit(n: int = 40_000, d: int = 100) -> float:
         return noisy
 
     model = dp.PrivateLogisticRegression(
-        1.0, feature_norm=2.0, classes=[-1, 1], solver="noisy_gd", delta=1e-9
+        epsilon=1.0, feature_norm=2.0, classes=[-1, 1], solver="noisy_gd", delta=1e-9
     )
     model.fit(X, y)  # compile before the clock runs
     with mock.patch.object(ledgers, "with_gaussian", timed):

@@ -35,7 +35,7 @@ autodoc_class_signature = "mixed"
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 napoleon_google_docstring = True
-napoleon_numpy_docstring = False
+napoleon_numpy_docstring = True  # estimators, as in scikit-learn
 add_module_names = True
 toc_object_entries_show_parents = "hide"
 

@@ -124,7 +124,7 @@ epsilons = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 
 def accuracy(epsilon):
     """Fit with fresh noise, and return the accuracy on held-back rows."""
-    return dp.PrivateLogisticRegression(epsilon, **public).fit(X, y).score(X_test, y_test)
+    return dp.PrivateLogisticRegression(epsilon=epsilon, **public).fit(X, y).score(X_test, y_test)
 
 
 scores = np.array([[accuracy(epsilon) for _ in range(3)] for epsilon in epsilons])

@@ -68,7 +68,7 @@ line = 5_000.0 + X_test @ TRUTH
 
 def error(kind, epsilon):
     """Fit with fresh noise, and return the mean error of the line."""
-    fitted = kind(epsilon, bounds="private").fit(X, y)
+    fitted = kind(epsilon=epsilon, bounds="private").fit(X, y)
     return np.abs(fitted.predict(X_test) - line).mean()
 
 
@@ -104,7 +104,7 @@ declared = {"feature_norm": 500.0, "label_range": (-5_000.0, 15_000.0)}
 for epsilon in epsilons:
     known = [
         np.abs(
-            dp.PrivateHuberRegressor(epsilon, **declared).fit(X, y).predict(X_test) - line
+            dp.PrivateHuberRegressor(epsilon=epsilon, **declared).fit(X, y).predict(X_test) - line
         ).mean()
         for _ in range(2)
     ]

@@ -132,22 +132,22 @@ ENCODER = TableEncoder(
 
 def classifier():
     return dp.PrivateLogisticRegression(
-        1.0, delta=1e-6, feature_norm=1.0, classes=["no", "yes"], **QUICK
+        epsilon=1.0, delta=1e-6, feature_norm=1.0, classes=["no", "yes"], **QUICK
     )
 
 
 def regressor():
     return dp.PrivateLinearRegression(
-        1.0, delta=1e-6, feature_norm=1.0, label_range=(-1, 1), **QUICK
+        epsilon=1.0, delta=1e-6, feature_norm=1.0, label_range=(-1, 1), **QUICK
     )
 
 
 def mean():
-    return dp.PrivateMean(1.0, delta=1e-6, feature_norm=1.0, centre=0.5)
+    return dp.PrivateMean(epsilon=1.0, delta=1e-6, feature_norm=1.0, centre=0.5)
 
 
 def estimating():
-    return dp.PrivateSVC(1e4, delta=1e-6, bounds="private", classes=["no", "yes"], **QUICK)
+    return dp.PrivateSVC(epsilon=1e4, delta=1e-6, bounds="private", classes=["no", "yes"], **QUICK)
 
 
 FITTED, LINE = classifier().fit(CLEAN / SECRET, WORDS), regressor().fit(CLEAN / SECRET, NUMBERS)

@@ -158,7 +158,9 @@ def test_readers_name_types_and_no_entry(tmp_path, column, kind, capsys):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                fitted = dp.PrivateLogisticRegression(1.0, feature_norm=2.0, **model).fit(read())
+                fitted = dp.PrivateLogisticRegression(epsilon=1.0, feature_norm=2.0, **model).fit(
+                    read()
+                )
             assert silent(repr(fitted))
         except dp.errors.DpscoError as error:
             assert_no_error_quotes(error)

@@ -41,14 +41,14 @@ QUICK = {"solver": "noisy_gd", "options": {"rounds": 60}}
 CLASSIFIER = {**PUBLIC, **QUICK, "feature_norm": 10.0}
 REGRESSOR = {**PUBLIC, **QUICK, "feature_norm": 8.0, "label_range": (-5, 5)}
 ESTIMATORS = [
-    DeclaringLogisticRegression(1000.0, **CLASSIFIER),
-    DeclaringSVC(1000.0, **CLASSIFIER),
-    PrivateLinearRegression(1000.0, **REGRESSOR),
-    PrivateHuberRegressor(1000.0, **REGRESSOR),
-    PrivateQuantileRegressor(1000.0, **REGRESSOR),
-    PrivateAbsoluteRegressor(1000.0, **REGRESSOR),
-    PrivateSVR(1000.0, **REGRESSOR),
-    PrivateMean(1000.0, **PUBLIC, feature_norm=20.0),
+    DeclaringLogisticRegression(epsilon=1000.0, **CLASSIFIER),
+    DeclaringSVC(epsilon=1000.0, **CLASSIFIER),
+    PrivateLinearRegression(epsilon=1000.0, **REGRESSOR),
+    PrivateHuberRegressor(epsilon=1000.0, **REGRESSOR),
+    PrivateQuantileRegressor(epsilon=1000.0, **REGRESSOR),
+    PrivateAbsoluteRegressor(epsilon=1000.0, **REGRESSOR),
+    PrivateSVR(epsilon=1000.0, **REGRESSOR),
+    PrivateMean(epsilon=1000.0, **PUBLIC, feature_norm=20.0),
     PrivateGridSearch(
         PrivateLinearRegression(**QUICK, feature_norm=8.0, label_range=(-5, 5)),
         {"alpha": [0.0, 1e-3]},

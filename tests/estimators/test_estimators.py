@@ -46,7 +46,7 @@ def quick(**others):
 
 @pytest.mark.parametrize("kind", REGRESSORS, ids=lambda kind: kind.__name__)
 def test_regressors_recover_a_line_in_its_own_units(kind):
-    model = kind(1.0, feature_norm=NORM, label_range=(0, 70)).fit(X, NUMBERS)
+    model = kind(epsilon=1.0, feature_norm=NORM, label_range=(0, 70)).fit(X, NUMBERS)
     assert np.abs(model.coef_ - [20.0, -10.0, 0.0]).max() < 4.0
     assert abs(model.intercept_ - 35.0) < 2.0
     assert model.score(X, NUMBERS) > 0.95
@@ -56,32 +56,32 @@ def test_regressors_recover_a_line_in_its_own_units(kind):
 
 def test_a_quantile_lies_above_its_part_of_the_labels():
     model = dp.PrivateQuantileRegressor(
-        8.0, quantile=0.9, feature_norm=NORM, label_range=(0, 70)
+        epsilon=8.0, quantile=0.9, feature_norm=NORM, label_range=(0, 70)
     ).fit(X, NUMBERS)
     assert 0.87 < np.mean(model.predict(X) >= NUMBERS) < 0.95
 
 
 @pytest.mark.parametrize("kind", [dp.PrivateLogisticRegression, dp.PrivateSVC])
 def test_classifiers_of_two_and_of_three_classes(kind):
-    two = kind(1.0, feature_norm=NORM, classes=["no", "yes"]).fit(X, CLASSES)
+    two = kind(epsilon=1.0, feature_norm=NORM, classes=["no", "yes"]).fit(X, CLASSES)
     assert two.score(X, CLASSES) > 0.88
     assert two.coef_.shape == (1, 3)
     assert two.classes_.tolist() == ["no", "yes"]
-    three = kind(1.0, feature_norm=NORM, classes=[0, 1, 2]).fit(X, THREE)
+    three = kind(epsilon=1.0, feature_norm=NORM, classes=[0, 1, 2]).fit(X, THREE)
     assert three.score(X, THREE) > 0.7
     assert three.coef_.shape == (3, 3)
     assert three.certificate_.epsilon(1.0 / N**2) <= 1.0
 
 
 def test_the_mean_of_rows():
-    model = dp.PrivateMean(1.0, feature_norm=2.0, centre=[0.5, 0.0, 0.0]).fit(X + 0.5)
+    model = dp.PrivateMean(epsilon=1.0, feature_norm=2.0, centre=[0.5, 0.0, 0.0]).fit(X + 0.5)
     assert np.abs(model.mean_ - 0.5).max() < 0.05
     assert len(model.certificate_.releases) == 1
-    far = dp.PrivateMean(1.0, feature_norm=1.0).fit(np.full((N, 1), 1e6))
+    far = dp.PrivateMean(epsilon=1.0, feature_norm=1.0).fit(np.full((N, 1), 1e6))
     assert abs(far.mean_[0] - 1.0) < 0.1  # rows are moved to the bound
     holes = np.full((N, 1), 1.0)
     holes[: N // 2] = np.nan
-    assert abs(dp.PrivateMean(1.0, feature_norm=1.0).fit(holes).mean_[0] - 0.5) < 0.1
+    assert abs(dp.PrivateMean(epsilon=1.0, feature_norm=1.0).fit(holes).mean_[0] - 0.5) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_nothing_that_a_row_holds_raises_an_error():
     labels[3], labels[4], labels[5] = np.nan, -np.inf, 1e300
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = dp.PrivateLinearRegression(1.0, feature_norm=NORM, label_range=(0, 70))
+        model = dp.PrivateLinearRegression(epsilon=1.0, feature_norm=NORM, label_range=(0, 70))
         assert model.fit(rows, labels).score(X, NUMBERS) > 0.9
     odd = CLASSES.astype(object)
     odd[0], odd[1], odd[2] = None, 5, "perhaps"

@@ -41,17 +41,19 @@ def fitted(model, rows, labels):
 
 
 def mean():
-    return dp.PrivateMean(1.0, feature_norm=1.0, centre=0.5, random_state=0)
+    return dp.PrivateMean(epsilon=1.0, feature_norm=1.0, centre=0.5, random_state=0)
 
 
 def classifier():
     quick = {"solver": "noisy_gd", "options": {"rounds": 2}, "random_state": 0}
-    return dp.PrivateLogisticRegression(1.0, feature_norm=1.0, classes=["no", "yes"], **quick)
+    return dp.PrivateLogisticRegression(
+        epsilon=1.0, feature_norm=1.0, classes=["no", "yes"], **quick
+    )
 
 
 def regressor():
     quick = {"solver": "noisy_gd", "options": {"rounds": 2}, "random_state": 0}
-    return dp.PrivateLinearRegression(1.0, feature_norm=1.0, label_range=(-1, 1), **quick)
+    return dp.PrivateLinearRegression(epsilon=1.0, feature_norm=1.0, label_range=(-1, 1), **quick)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
@@ -111,7 +113,7 @@ def test_the_table_of_a_fit_is_what_was_given():
     table = training_table(classifier(), pd.DataFrame(X), pd.Series(LABELS, dtype="string"))
     assert (table.n, table.d, table.labels) == (N, 3, "text")
     with pytest.raises(ValueError, match="centre must be a number, or one for each of 3"):
-        dp.PrivateMean(1.0, feature_norm=1.0, centre=[0.0, 1.0]).fit(X)
+        dp.PrivateMean(epsilon=1.0, feature_norm=1.0, centre=[0.0, 1.0]).fit(X)
 
 
 SECRET = 918273.4655
@@ -275,7 +277,7 @@ def test_the_classes_of_a_schema_are_those_of_a_classifier(tmp_path):
         models = []
         for classes in (["no", "yes"], [0, 1], ["yes", "no"]):
             table = list(encoded_tables(tmp_path))[k]
-            model = dp.PrivateLogisticRegression(1e4, classes=classes, **TWO).fit(table)
+            model = dp.PrivateLogisticRegression(epsilon=1e4, classes=classes, **TWO).fit(table)
             assert model.classes_.tolist() == classes
             models.append(model)
         assert np.array_equal(models[0].coef_, models[1].coef_)
@@ -289,26 +291,26 @@ def test_other_labels_than_the_schema_s_are_refused_in_the_estimator_s_words(tmp
     for table in encoded_tables(tmp_path):
         for classes in (["no", "maybe"], ["no", "yes", "x"], [0, 1, 2], [-1, 1]):
             with pytest.raises(DataError, match=remedy):
-                dp.PrivateLogisticRegression(1.0, classes=classes, **TWO).fit(table)
+                dp.PrivateLogisticRegression(epsilon=1.0, classes=classes, **TWO).fit(table)
         with pytest.raises(DataError, match=r"has classes. Use a classifier"):
-            dp.PrivateLinearRegression(1.0, label_range=(0, 1), **TWO).fit(table)
+            dp.PrivateLinearRegression(epsilon=1.0, label_range=(0, 1), **TWO).fit(table)
         with pytest.raises(ParameterError, match="needs classes"):
-            dp.PrivateLogisticRegression(1.0, **TWO).fit(table)
+            dp.PrivateLogisticRegression(epsilon=1.0, **TWO).fit(table)
     number = Schema((Category("job", ("a", "b")),), NumberLabel("age", 0, 100))
     for table in encoded_tables(tmp_path, number, PEOPLE[["job", "age"]]):
         with pytest.raises(DataError, match=r"has none. Use a regressor"):
-            dp.PrivateLogisticRegression(1.0, classes=[0, 1], **TWO).fit(table)
+            dp.PrivateLogisticRegression(epsilon=1.0, classes=[0, 1], **TWO).fit(table)
     turned = Schema((Category("job", ("a", "b")),), ClassLabel("y", (1, 0)))
     for table in encoded_tables(tmp_path, turned, PEOPLE[["job"]].assign(y=[0, 1] * (N // 2))):
         with pytest.raises(DataError, match=r"List them as \[0, 1\]"):
-            dp.PrivateLogisticRegression(1.0, classes=[0, 1], **TWO).fit(table)
+            dp.PrivateLogisticRegression(epsilon=1.0, classes=[0, 1], **TWO).fit(table)
 
 
 @pytest.mark.parametrize("classes", [[-1, 1], [1, -1]])
 def test_signs_are_classes_too(tmp_path, classes):
     signs = PEOPLE[["age"]].assign(y=np.where(PEOPLE["age"] > 50, 1, -1))
     for table in encoded_tables(tmp_path, Schema((Number("age", 0, 100),), SignLabel("y")), signs):
-        model = dp.PrivateLogisticRegression(1e4, classes=classes, **TWO).fit(table)
+        model = dp.PrivateLogisticRegression(epsilon=1e4, classes=classes, **TWO).fit(table)
         assert model.predict([[0.9], [-0.9]]).tolist() == [1, -1]
 
 
@@ -316,23 +318,25 @@ def test_signs_are_classes_too(tmp_path, classes):
 def test_a_type_that_cannot_be_the_declared_classes_is_refused(labels):
     """A dtype is public; that labels are -1 and 1 where 0 and 1 were declared is not."""
     with pytest.raises(DataError, match="type bool are never -1"):
-        dp.PrivateSVC(1.0, classes=[-1, 1], **TWO).fit(X, labels)
-    dp.PrivateSVC(1.0, classes=[0, 1], **TWO).fit(X, labels)
+        dp.PrivateSVC(epsilon=1.0, classes=[-1, 1], **TWO).fit(X, labels)
+    dp.PrivateSVC(epsilon=1.0, classes=[0, 1], **TWO).fit(X, labels)
     with pytest.raises(DataError, match="strings, but the table's labels are numbers"):
-        dp.PrivateSVC(1.0, classes=["no", "yes"], **TWO).fit(X, NUMBERS)
+        dp.PrivateSVC(epsilon=1.0, classes=["no", "yes"], **TWO).fit(X, NUMBERS)
 
 
 def test_the_advice_about_a_column_of_words_leads_to_a_fit():
     frame = PEOPLE[["age", "job"]].astype({"job": "string"})
     with pytest.raises(DataError, match=r"from_frame\(frame, encoder=data.TableEncoder\(schema\)"):
-        dp.PrivateLogisticRegression(1.0, classes=["no", "yes"], **TWO).fit(frame, PEOPLE["ill"])
+        dp.PrivateLogisticRegression(epsilon=1.0, classes=["no", "yes"], **TWO).fit(
+            frame, PEOPLE["ill"]
+        )
     table = dp.data.from_frame(PEOPLE, encoder=TableEncoder(SCHEMA))
-    dp.PrivateLogisticRegression(1.0, classes=["no", "yes"], **TWO).fit(table)
+    dp.PrivateLogisticRegression(epsilon=1.0, classes=["no", "yes"], **TWO).fit(table)
 
 
 def test_half_a_character_is_no_class():
     with pytest.raises(ParameterError, match="half a character"):
-        dp.PrivateLogisticRegression(1.0, classes=["\ud800", "b"], **TWO).fit(X, LABELS)
+        dp.PrivateLogisticRegression(epsilon=1.0, classes=["\ud800", "b"], **TWO).fit(X, LABELS)
     odd = LABELS.tolist()
     odd[0] = "\ud800"
     for given in (odd, np.array(odd, dtype=object), np.array(odd), pd.Series(odd, dtype=object)):

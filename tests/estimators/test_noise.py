@@ -26,7 +26,7 @@ def noise_of(model):
 
 def model_of(kind=dp.PrivateLogisticRegression, **others):
     return kind(
-        1.0,
+        epsilon=1.0,
         feature_norm=1.0,
         classes=range(CLASSES),
         solver="noisy_gd",

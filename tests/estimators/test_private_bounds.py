@@ -15,7 +15,7 @@ CLASSES = np.where(LINE > 0.3, 1, 0)
 
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 3e6])
 def test_the_unit_of_rows_does_not_matter(unit):
-    model = dp.PrivateLogisticRegression(2.0, bounds="private", classes=[0, 1])
+    model = dp.PrivateLogisticRegression(epsilon=2.0, bounds="private", classes=[0, 1])
     model.fit(unit * X, CLASSES)
     assert model.score(unit * X, CLASSES) > 0.9
     assert 1.0 * unit < model.feature_norm_ < 8.0 * unit
@@ -28,7 +28,7 @@ def test_the_unit_of_rows_does_not_matter(unit):
 @pytest.mark.parametrize("unit", [1e-3, 1e4])
 @pytest.mark.parametrize("kind", [dp.PrivateLinearRegression, dp.PrivateAbsoluteRegressor])
 def test_the_range_of_labels_is_estimated_as_well(kind, unit):
-    model = kind(2.0, bounds="private").fit(7 * X, unit * (LINE + 20))
+    model = kind(epsilon=2.0, bounds="private").fit(7 * X, unit * (LINE + 20))
     assert np.abs(model.coef_ * 7 / unit - [2.0, -1.0, 0.0]).max() < 0.5
     assert abs(model.intercept_ / unit - 20) < 1.0
     low, high = model.label_range_
@@ -38,17 +38,19 @@ def test_the_range_of_labels_is_estimated_as_well(kind, unit):
 
 
 def test_what_is_declared_is_not_estimated():
-    model = dp.PrivateLinearRegression(2.0, bounds="private", label_range=(-10, 10)).fit(X, LINE)
+    model = dp.PrivateLinearRegression(epsilon=2.0, bounds="private", label_range=(-10, 10)).fit(
+        X, LINE
+    )
     assert not hasattr(model, "label_range_")
     assert len(model.certificate_.releases) == 1 + len(model.plan_.releases())
-    other = dp.PrivateLinearRegression(2.0, bounds="private", feature_norm=4.0).fit(X, LINE)
+    other = dp.PrivateLinearRegression(epsilon=2.0, bounds="private", feature_norm=4.0).fit(X, LINE)
     assert other.feature_norm_ == 4.0
     assert model.score(X, LINE) > 0.9 < other.score(X, LINE)
 
 
 def test_estimates_do_not_outlive_their_fit():
     quick = {"solver": "noisy_gd", "options": {"rounds": 2}}
-    model = dp.PrivateLinearRegression(2.0, bounds="private", **quick).fit(X, LINE)
+    model = dp.PrivateLinearRegression(epsilon=2.0, bounds="private", **quick).fit(X, LINE)
     assert model.label_range_[0] < model.label_range_[1]
     model.set_params(bounds="declared", feature_norm=4.0, label_range=(-9, 9)).fit(X, LINE)
     assert not hasattr(model, "feature_norm_")
@@ -56,7 +58,7 @@ def test_estimates_do_not_outlive_their_fit():
 
 
 def test_the_mean():
-    model = dp.PrivateMean(1.0, bounds="private", centre=1e4).fit(1e4 + 100 * X)
+    model = dp.PrivateMean(epsilon=1.0, bounds="private", centre=1e4).fit(1e4 + 100 * X)
     assert np.abs(model.mean_ - 1e4).max() < 30
     assert model.certificate_.epsilon(1.0 / N**2) <= 1.0
 

@@ -25,10 +25,10 @@ from dpsco.estimators import (
     PrivateLogisticRegression,
     PrivateMean,
     PrivateSVC,
-    search_plan,
 )
-from dpsco.estimators.held_out import HeldOutErrors, scoring_bounds
 from dpsco.estimators.search import PrivateGridSearch
+from dpsco.estimators.search import plan as search_plan
+from dpsco.estimators.search.held_out import HeldOutErrors, scoring_bounds
 from dpsco.models import SavedModel
 from dpsco.models.linear import LinearModel
 from dpsco.privacy.budget import ApproxDP

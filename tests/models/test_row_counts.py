@@ -236,7 +236,7 @@ def test_rows_that_come_once_are_not_counted():
 
 
 def model(**more):
-    return dp.PrivateLogisticRegression(1.0, classes=["no", "yes"], **more)
+    return dp.PrivateLogisticRegression(epsilon=1.0, classes=["no", "yes"], **more)
 
 
 WORDS = np.where(LABELS > 0, "yes", "no")

@@ -273,7 +273,7 @@ def test_a_hundred_thousand_numbers_lie_on_the_lattice_of_both_neighbours():
 def test_the_mean_of_a_private_estimator_lies_on_the_lattice(value):
     rows = np.zeros((64, 8))
     rows[0] = value / math.sqrt(8)
-    model = dp.PrivateMean(1.0, feature_norm=1.0, delta=1e-6).fit(rows)
+    model = dp.PrivateMean(epsilon=1.0, feature_norm=1.0, delta=1e-6).fit(rows)
     total = model.mean_ * 64
     step = lattice_step(1.0, 8)
     assert np.array_equal(total / step, np.rint(total / step))

@@ -1,18 +1,20 @@
-"""scikit-learn estimators: the same path of a fit, behind habits that everybody has.
+"""scikit-learn estimators: the path of a fit behind `fit`, `predict` and `score`.
 
-| module      | holds                                                                  |
-|-------------|------------------------------------------------------------------------|
-| base        | what all share: parameters, the fit, the certificate                   |
-| classifiers | `PrivateLogisticRegression`, `PrivateSVC`                              |
-| regressors  | `PrivateLinearRegression` and its robust and quantile relatives        |
-| mean        | `PrivateMean`                                                          |
-| search      | `PrivateGridSearch`: tuning within one budget                          |
-| search_plan | what a search decides before data, and its runs                        |
-| held_out    | scores of held-out rows, bounded row by row                            |
-| inputs      | what X and y may be; nothing that a row holds raises an error          |
-| repeated    | the warning of searches and cross-validation, which fit again and again |
+Parameters say what is public and what may be spent; `fit` hands them to `dpsco.fit` and
+`dpsco.models`, where all decisions are made. Read in this order:
 
-Only public names of scikit-learn are used.
+| module      | holds                                                                            |
+|-------------|----------------------------------------------------------------------------------|
+| base        | what all share: storing parameters, the fit of a linear model, the certificate   |
+| classifiers | `PrivateLogisticRegression`, `PrivateSVC`                                        |
+| regressors  | `PrivateLinearRegression`, Huber, quantile and absolute regression, `PrivateSVR` |
+| mean        | `PrivateMean`                                                                    |
+| search      | `PrivateGridSearch`: tuning within one budget                                    |
+| inputs      | what X and y may be; no error depends on what a row contains                     |
+| repeated    | the warning if scikit-learn's own searches fit again and again                   |
+
+Only public names of scikit-learn are used. Constructors take keywords alone, so that nobody takes a
+norm for an epsilon.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
-"""What all estimators share: parameters, the fit, and what it leaves behind.
+"""What all estimators share: the parameters of privacy, and the fit of a linear model.
 
-Constructors only store (they are those of dataclasses), `fit` checks, plans from public facts, and
-carries the plan out.
+Constructors only store. `fit` checks, makes a plan from public facts, and carries it out; whatever
+has to be decided on the way is decided in `dpsco.fit`, `dpsco.models` and `dpsco.privacy`.
 """
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 import warnings
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..data.counts import RowCount
 from ..data.labels import Scaled
-from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
 from ..fit.choose import choose
@@ -32,77 +30,51 @@ from ..models.private_bounds import fit_with_private_bounds
 from ..models.row_counts import plan_with_count, run_with_count
 from ..models.spec import MODELS
 from ..privacy.budget import Budget, fit_budget
+from ..privacy.certificate import Certificate
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..solvers import get, registry
-from ..solvers.base import Result, emit_warnings
+from ..solvers.base import BasePlan, Result, emit_warnings
 from ..task import Task
-from .inputs import given_table, rows_to_predict, training_table
+from .inputs import labelled_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
-Estimator = TypeVar("Estimator", bound="PrivateEstimator")
+if TYPE_CHECKING:
+    from ..data.prediction import PredictionRows
 
-_SHARED = """epsilon: privacy budget of one fit.
-delta: its second part; None means 1/n^2, and 0 pure differential privacy.
-adjacency: what one person may change: "replace_one" (a row), or "zero_out" (its presence, at a
-    public number of rows).
-rows_per_person: how many rows one person may have.
-feature_norm: largest Euclidean length of a row's features; longer rows are shortened. It is
-    declared, never read off the rows.
-bounds: "declared", or "private": a part of the budget is spent on estimating what is not declared.
-bounds_share: which part of the budget that is; the estimates are `feature_norm_`, `label_range_`.
-odometer: an `Odometer`, or its path: pays for the fit out of a shared budget.
-random_state: None for secure noise. An integer makes the fit reproducible, and its certificate
-    says so: whoever knows it can take the noise away, and so can whoever sees a second fit with it
-    on other rows. For tests and made-up rows only.
-"""
-_LINEAR = """radius: bound on the length of the weights; None for none.
-alpha: strength of the penalty ``alpha / 2 ||weights||^2``, intercept included.
-scale: a guess of the length of good weights; privacy does not depend on it.
-fit_intercept: whether the model has one.
-solver: a key of `dpsco.solvers`, or "auto": the best by predicted risk; of one pass for streams
-    and for fits with a checkpoint.
-calibration: "tight", "conjectured" or "paper".
-options: settings of the solver's own, such as {"rounds": 50}.
-count_rows: whether a small part of the budget, 1 % at most, buys a noisy count of the rows that had
-    a usable label and usable entries: `rows_counted_`. See `dpsco.models.row_counts`.
-"""
-_FITTED = """certificate_: what the fit cost, to be handed on with the model.
-plan_: everything that was decided before a row was read.
-"""
+Self = TypeVar("Self", bound="PrivateLinearModel")
 
 
-def described(kind: type[Estimator]) -> type[Estimator]:
-    """Complete a class's text: parameters that all have before its own, attributes at the end."""
-    text = inspect.cleandoc(kind.__doc__ or "")
-    text, example = (*text.split("\n>>> ", 1), "")[:2]
-    head, _, own = text.partition("Args:\n")
-    shared = _SHARED + (_LINEAR if issubclass(kind, PrivateLinearModel) else "")
-    parameters = textwrap.indent(shared + kind._labels_text, "    ") + own.rstrip() + "\n"
-    attributes = textwrap.indent(kind._attributes_text + _FITTED, "    ")
-    parts = [head.rstrip(), "Args:\n" + parameters, "Attributes:\n" + attributes]
-    kind.__doc__ = "\n\n".join(part.rstrip() for part in parts)
-    kind.__doc__ += f"\n\n>>> {example}" if example else ""
-    return kind
-
-
-@dataclass(eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """The parameters and the budget of every estimator."""
+    """The parameters that say what is protected, and how much of it is spent."""
 
-    epsilon: float = 1.0
-    _: KW_ONLY
-    delta: float | None = None
-    adjacency: str = "replace_one"
-    rows_per_person: int = 1
-    feature_norm: float | None = None
-    bounds: str = "declared"
-    bounds_share: float = 0.1
-    odometer: Odometer | str | Path | None = None
-    random_state: int | None = None
+    certificate_: Certificate
+    plan_: BasePlan
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    feature_norm_: float
 
-    _labels_text: ClassVar[str] = ""  # for `described`: the parameters about labels
-    _attributes_text: ClassVar[str] = ""  # and the attributes of a fitted one
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None,
+        epsilon: float,
+        delta: float | None,
+        adjacency: Literal["replace_one", "zero_out"],
+        rows_per_person: int,
+        bounds: Literal["declared", "private"],
+        bounds_share: float,
+        odometer: Odometer | str | Path | None,
+        random_state: int | None,
+    ) -> None:
+        self.feature_norm = feature_norm
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.rows_per_person = rows_per_person
+        self.bounds = bounds
+        self.bounds_share = bounds_share
+        self.odometer = odometer
+        self.random_state = random_state
 
     def _budget(self, n: int) -> Budget:
         """Return the budget of a fit on n rows."""
@@ -115,27 +87,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _randomness(self) -> Randomness:
-        """Return secure randomness, or what the seed says."""
-        if self.random_state is None:
-            return Randomness.secure()
-        try:
-            return Randomness.seeded(self.random_state)
-        except ParameterError:
-            raise ParameterError(
-                "random_state must be None (secure noise) or a non-negative integer, got "
-                f"{self.random_state!r}."
-            ) from None
+        """Return what the noise is drawn from."""
+        return fit_randomness(self.random_state)
+
+    def _odometer(self) -> Odometer | None:
+        """Return what pays for the fit."""
+        return open_odometer(self.odometer)
 
     def _forget_estimates(self) -> None:
         """Remove what an earlier fit estimated: this one may have declared bounds."""
         for name in ("feature_norm_", "label_range_", "rows_counted_"):
             self.__dict__.pop(name, None)
-
-    def _odometer(self) -> Odometer | None:
-        """Return what pays for the fit."""
-        if isinstance(self.odometer, (str, Path)):
-            return Odometer(self.odometer)
-        return self.odometer
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -144,133 +106,188 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLinearModel(PrivateEstimator):
-    """A linear model of one of the kinds of `dpsco.models`."""
+    """A linear model of `dpsco.models`, fitted with a solver of `dpsco.solvers`."""
 
-    radius: float | None = None
-    alpha: float = 0.0
-    scale: float | None = None
-    fit_intercept: bool = True
-    solver: str = "auto"
-    calibration: str = "tight"
-    options: Mapping[str, Any] | None = None
-    count_rows: bool = False
+    model_: LinearModel
+    rows_counted_: RowCount
 
-    _kind: ClassVar[str]
-    _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of the kind
+    _model_name: ClassVar[str]  # a key of `dpsco.models.MODELS`
+    _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of that model
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None,
+        epsilon: float,
+        delta: float | None,
+        adjacency: Literal["replace_one", "zero_out"],
+        rows_per_person: int,
+        fit_intercept: bool,
+        alpha: float,
+        radius: float | None,
+        scale: float | None,
+        bounds: Literal["declared", "private"],
+        bounds_share: float,
+        count_rows: bool,
+        solver: str,
+        calibration: Literal["tight", "conjectured", "paper"],
+        options: Mapping[str, Any] | None,
+        odometer: Odometer | str | Path | None,
+        random_state: int | None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.radius = radius
+        self.scale = scale
+        self.count_rows = count_rows
+        self.solver = solver
+        self.calibration = calibration
+        self.options = options
 
     def fit(
-        self,
+        self: Self,
         X: Any,
         y: Any = None,
         *,
         order: Order | None = None,
         checkpoint: str | Path | None = None,
-    ) -> Any:
+    ) -> Self:
         """Fit the model on private rows.
 
-        Args:
-            X: (rows, features): an array, a list, a sparse matrix, a pandas or Polars frame. A row
-                with a hole counts as nothing. Or a table of `dpsco.data` with its labels inside,
-                such as that of `from_batches`, whose rows are seen once, or of `from_parquet`.
-            y: one label a row, unless X is a table. A class that was not declared makes its row
-                count as nothing; a number outside ``label_range`` is clipped.
-            order: "shuffled" shuffles the rows; "given" keeps their order, which must then not have
-                been chosen by looking at them. Rows of `from_batches` come in their order, all
-                others are shuffled by default.
-            checkpoint: a file from which a fit that was killed goes on, on the same rows; for
-                solvers of one pass. It is secret while the fit lasts.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or Table
+            The rows. Incomplete rows are ignored. A table of `dpsco.data`, such as
+            `from_parquet` or `from_batches` returns, brings its own labels.
+        y : array-like of shape (n_samples,), optional
+            The labels; leave them out if ``X`` is a table. Rows of a class that was not declared
+            are ignored. Numbers outside ``label_range`` are clipped.
+        order : {"shuffled", "given"}, optional
+            ``"shuffled"`` shuffles the rows. ``"given"`` keeps their order, which must not depend
+            on what the rows contain. By default, tables of `from_batches` keep their order and
+            all other rows are shuffled.
+        checkpoint : str or Path, optional
+            A file from which an interrupted fit continues, on the same rows. Keep it secret until
+            the fit is complete. Not every solver can keep one; ``solver="auto"`` takes one
+            that can.
 
-        Returns:
-            The estimator, with `coef_`, `intercept_`, `certificate_` and `plan_`.
+        Returns
+        -------
+        Self
+            The fitted estimator.
 
-        Raises:
-            ParameterError: a bound is missing or a parameter out of range.
-            BudgetError: the odometer does not allow it. Nothing was read or released.
-            DataError: a stream has more or fewer rows than it declared. No model is made.
+        Raises
+        ------
+        ParameterError
+            A bound is missing, or a parameter is out of range.
+        BudgetError
+            The odometer refuses. Nothing was read or released.
+        DataError
+            ``X`` or ``y`` has a shape or type that cannot be used, or a stream has more or fewer
+            rows than it declared. There is no model.
         """
-        given = isinstance(X, Table)
-        if y is None and not given:
-            raise ParameterError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
         warn_if_repeated(self)
         self._forget_estimates()
-        table = given_table(self, X, y) if given else training_table(self, X, y)
+        table = self._table(X, y)
         if order is None:
-            order = "given" if isinstance(table, BatchTable) else "shuffled"
+            order = "given" if table.once else "shuffled"
         model, result = self._fit(table, order, checkpoint)
-        self.model_: LinearModel = model
-        self.certificate_, self.plan_ = result.certificate, result.plan
+        self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write the model with its certificate as a JSON file; `dpsco.models.SavedModel` reads it.
+        """Write the model with its certificate to a JSON file.
 
-        Args:
-            path: of the file, which is replaced if it is there.
+        `dpsco.models.SavedModel.load` reads the file, and so do ``dpsco predict`` and
+        ``dpsco verify``.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced if it exists.
         """
         check_is_fitted(self, "model_")
         names = getattr(self, "feature_names_in_", None)
-        labelled = None if names is None else tuple(map(str, names))
-        counted = getattr(self, "rows_counted_", None)
-        SavedModel(self.model_, self.certificate_, self.plan_, None, labelled, counted).save(path)
+        SavedModel(
+            self.model_,
+            self.certificate_,
+            self.plan_,
+            None,
+            None if names is None else tuple(map(str, names)),
+            getattr(self, "rows_counted_", None),
+        ).save(path)
+
+    def _table(self, X: Any, y: Any) -> Table:
+        """Return the private rows with their labels."""
+        if isinstance(X, Table):
+            return labelled_table(self, X, y)
+        if y is None:
+            raise ParameterError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        return training_table(self, X, y)
 
     def _fit(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
-        """Plan from public facts, and carry the plan out."""
+        """Fit in one of three ways: with declared bounds, with a count of rows, or bounds first."""
         _validate.choice("bounds", self.bounds, ("declared", "private"))
         _validate.flag("count_rows", self.count_rows)
         if self.bounds == "private":
-            if order != "shuffled" or checkpoint is not None:
-                raise ParameterError(
-                    'bounds="private" reads the rows more than once, shuffled. Declare '
-                    "the bounds of a stream, and of a fit with a checkpoint."
-                )
-            return self._fit_with_private_bounds(table)
-        setup = self._setup()
+            return self._fit_with_private_bounds(table, order, checkpoint)
         if self.count_rows:
-            return self._fit_and_count(setup, table, order, checkpoint)
-        facts: Any = {"n": table.n, "d": table.d, "budget": self._budget(table.n)}
-        facts |= {"calibration": self.calibration, "options": self.options}
-        solver, problem = self.solver, setup.problem()
-        once = isinstance(table, BatchTable)
-        if solver == "auto" and (once or checkpoint is not None):
-            task = Task(problem, table.n, table.d, facts["budget"], self.calibration)
-            solver = choose(task, single_epoch=True, options=self.options)
-        made = plan(problem, solver=solver, **facts)
-        if once and get(solver).single_epoch is None:
-            others = [key for key, entry in registry().items() if entry.single_epoch is not None]
-            raise ParameterError(
-                f"{solver} reads rows more than once, and those of an iterator come once. Use "
-                f"solver='auto', or one of {', '.join(others)}."
-            )
-        emit_warnings(made, stacklevel=3)  # whoever called fit
+            return self._fit_and_count(table, order, checkpoint)
+        return self._fit_with_declared_bounds(table, order, checkpoint)
+
+    def _fit_with_declared_bounds(
+        self, table: Table, order: Order, checkpoint: str | Path | None
+    ) -> tuple[LinearModel, Result]:
+        """Plan from public facts, and run the plan."""
+        config = self._config()
+        budget = self._budget(table.n)
+        task = Task(config.problem(), table.n, table.d, budget, self.calibration)
+        solver = self.solver
+        if solver == "auto":
+            once = table.once or checkpoint is not None
+            solver = choose(task, single_epoch=once, options=self.options)
+        fit_plan = plan(task, solver=solver, options=self.options)
+        emit_warnings(fit_plan, stacklevel=4)  # whoever called fit
         result = run(
-            made,
+            fit_plan,
             table,
             order=order,
-            # A fit that goes on takes its secure randomness from the checkpoint.
+            # A fit that continues takes its secure randomness from the checkpoint.
             randomness=None if self.random_state is None else self._randomness(),
             odometer=self._odometer(),
             checkpoint=checkpoint,
         )
-        return setup.model(result.weights), result
+        return config.model(result.weights), result
 
     def _fit_and_count(
-        self, setup: ModelConfig, table: Table, order: Order, checkpoint: str | Path | None
+        self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
-        """Plan the fit with a count of the rows beside it, and carry both out."""
+        """Plan the fit together with a noisy count of the rows, and run both."""
+        config = self._config()
         if checkpoint is not None or table.once:
             raise ParameterError(
                 "count_rows=True reads the rows once more than the fit does, so it goes neither "
                 "with a checkpoint nor with rows that come once. Leave it out."
             )
-        made = plan_with_count(
-            setup.problem(),
+        counted_plan = plan_with_count(
+            config.problem(),
             n=table.n,
             d=table.d,
             budget=self._budget(table.n),
@@ -278,34 +295,31 @@ class PrivateLinearModel(PrivateEstimator):
             calibration=self.calibration,
             options=self.options,
         )
-        emit_warnings(made.fit, stacklevel=4)  # whoever called fit
-        sources: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
-        result, counted = run_with_count(made, table, order=order, **sources)
-        self._note_count(counted, stacklevel=5)
-        return setup.model(result.weights), result
+        emit_warnings(counted_plan.fit, stacklevel=4)  # whoever called fit
+        result, count = run_with_count(
+            counted_plan,
+            table,
+            order=order,
+            randomness=self._randomness(),
+            odometer=self._odometer(),
+        )
+        self._publish_count(count)
+        return config.model(result.weights), result
 
-    def _note_count(self, counted: RowCount | None, *, stacklevel: int) -> None:
-        """Keep what was released about the number of rows, and say so if it is low."""
-        assert counted is not None  # a plan that cannot count is refused before
-        self.rows_counted_ = counted
-        if counted.warning:
-            warnings.warn(counted.warning, AccuracyWarning, stacklevel=stacklevel)
-
-    def _fit_with_private_bounds(self, table: Table) -> tuple[LinearModel, Result]:
+    def _fit_with_private_bounds(
+        self, table: Table, order: Order, checkpoint: str | Path | None
+    ) -> tuple[LinearModel, Result]:
         """Spend a part of the budget on the bounds that are not declared, then fit."""
+        if order != "shuffled" or checkpoint is not None:
+            raise ParameterError(
+                'bounds="private" reads the rows more than once, shuffled. Declare the bounds of a '
+                "stream, and of a fit with a checkpoint."
+            )
         rule = self._label_rule()
         features, labels = self.feature_norm is None, rule.get("label_range", True) is None
-        self._refuse_units(labels)
-        unit = self._setup_at(
-            1.0 if features else self.feature_norm, {"label_range": (-1, 1)} if labels else rule
-        )
-        if not (features or labels):
-            raise ParameterError(
-                "all bounds are declared, so there is nothing to estimate: leave out "
-                'bounds="private".'
-            )
+        config = self._unit_config(features=features, labels=labels)
         result, scales = fit_with_private_bounds(
-            unit.problem(),
+            config.problem(),
             table,
             self._budget(table.n),
             features=features,
@@ -319,35 +333,43 @@ class PrivateLinearModel(PrivateEstimator):
             count_rows=bool(self.count_rows),
         )
         if self.count_rows:
-            self._note_count(scales.counted, stacklevel=5)
-        self.feature_norm_ = scales.feature if features else self.feature_norm
-        if labels:
-            ends = Scaled(*scales.label, centred=self.fit_intercept)  # type: ignore[misc]
-            self.label_range_ = (ends.low, ends.high)
-            unit = replace(unit, bounds=replace(unit.bounds, label=ends))
-        model = unit.model(result.weights)
+            self._publish_count(scales.counted)
+        self.feature_norm_ = scales.feature if self.feature_norm is None else self.feature_norm
+        if scales.label is not None:
+            label = Scaled(*scales.label, centred=self.fit_intercept)
+            self.label_range_ = (label.low, label.high)
+            config = replace(config, bounds=replace(config.bounds, label=label))
+        model = config.model(result.weights)
         return replace(model, coef=model.coef / (scales.feature if features else 1.0)), result
 
-    def _refuse_units(self, labels: bool) -> None:
-        """Refuse what is given in units that are not known yet."""
-        given = [name for name in ("radius", "scale") if getattr(self, name) is not None]
-        if labels:
-            lengths = MODELS[self._kind].lengths
-            given += [name for name in lengths if getattr(self, name) is not None]
-        if given:
+    def _unit_config(self, *, features: bool, labels: bool) -> ModelConfig:
+        """Return the public side of the model, with bounds of 1 for those to be estimated."""
+        lengths = MODELS[self._model_name].lengths if labels else ()
+        for name in ("radius", "scale", *lengths):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f'{name} is in units of features or labels, which bounds="private" has yet to '
+                    f"find. Leave out {name}, or declare the bounds."
+                )
+        rule = {"label_range": (-1, 1)} if labels else self._label_rule()
+        config = self._config_with(1.0 if features else self.feature_norm, rule)
+        if not (features or labels):
             raise ParameterError(
-                f'{given[0]} is in units of features or labels, which bounds="private" has yet to '
-                f"find. Leave out {given[0]}, or declare the bounds."
+                "all bounds are declared, so there is nothing to estimate: leave out "
+                'bounds="private".'
             )
+        return config
 
-    def _setup(self) -> ModelConfig:
+    def _config(self) -> ModelConfig:
         """Return the public side of the model, as declared."""
-        return self._setup_at(self.feature_norm, self._label_rule())
+        return self._config_with(self.feature_norm, self._label_rule())
 
-    def _setup_at(self, feature_norm: float | None, label_rule: Mapping[str, Any]) -> ModelConfig:
+    def _config_with(
+        self, feature_norm: float | None, label_rule: Mapping[str, Any]
+    ) -> ModelConfig:
         """Return the public side of the model with these bounds."""
         return configure(
-            self._kind,
+            self._model_name,
             feature_norm=feature_norm,
             intercept=self.fit_intercept,
             radius=self.radius,
@@ -358,14 +380,21 @@ class PrivateLinearModel(PrivateEstimator):
         )
 
     def _label_rule(self) -> dict[str, Any]:
-        """Return what is declared of labels, as `configure` takes it."""
+        """Return what is declared about labels, as `configure` takes it."""
         raise NotImplementedError
 
     def _publish(self, model: LinearModel) -> None:
-        """Set the attributes that scikit-learn's users look for."""
+        """Set the attributes that users of scikit-learn look for."""
         raise NotImplementedError
 
-    def _rows(self, X: Any) -> Any:
+    def _publish_count(self, count: RowCount | None) -> None:
+        """Keep what was released about the number of rows, and warn if it is low."""
+        assert count is not None  # a plan that cannot count is refused before
+        self.rows_counted_ = count
+        if count.warning:
+            warnings.warn(count.warning, AccuracyWarning, stacklevel=5)  # whoever called fit
+
+    def _rows(self, X: Any) -> PredictionRows:
         """Return rows to predict."""
         check_is_fitted(self, "model_")
         return rows_to_predict(self, X)
@@ -374,3 +403,21 @@ class PrivateLinearModel(PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def fit_randomness(random_state: int | None) -> Randomness:
+    """Return secure randomness, or that of the seed."""
+    if random_state is None:
+        return Randomness.secure()
+    try:
+        return Randomness.seeded(random_state)
+    except ParameterError:
+        raise ParameterError(
+            f"random_state must be None (secure noise) or a non-negative integer, got "
+            f"{random_state!r}."
+        ) from None
+
+
+def open_odometer(odometer: Odometer | str | Path | None) -> Odometer | None:
+    """Return the odometer, opened if it was given by its path."""
+    return Odometer(odometer) if isinstance(odometer, (str, Path)) else odometer

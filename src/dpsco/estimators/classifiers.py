@@ -1,61 +1,91 @@
-"""Classifiers: logistic regression and support vectors, for two classes or many, in one budget."""
+"""Classifiers: logistic regression and support vectors, for two classes or more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from ..models.linear import LinearModel
-from .base import PrivateLinearModel, described
+from ..privacy.odometer.odometer import Odometer
+from .base import PrivateLinearModel
 from .inputs import row_weights, scored_labels
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
     """A linear classifier with declared classes."""
 
-    classes: Sequence[Any] | None = None
-
-    _labels_text: ClassVar[str] = """classes: every label that may occur, two or more; declared,
-    never read off the rows.
-"""
-    _attributes_text: ClassVar[str] = """coef_, intercept_: (1, features) and (1,) for two classes,
-    else one row a class.
-classes_: the declared classes.
-"""
+    classes: Sequence[Any] | NDArray[Any] | None
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return a score a row: (rows,) for two classes, (rows, classes) for more."""
+        """Return the scores of rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score per row, above zero for the second class. For more classes
+            one score per row and class.
+        """
         rows = self._rows(X)
         return self.model_.decision(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the predicted class of each row."""
+        """Return the predicted class of each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            One of the declared classes per row.
+        """
         rows = self._rows(X)
         return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the part of the caller's own rows whose predicted class is their label.
+        """Return the accuracy on rows that are yours to look at.
 
-        A label that is missing or no class counts as one that was not predicted.
+        The result is not private: do not publish it for private rows. A label that is missing or
+        no class counts as a wrong prediction.
 
-        Args:
-            X: rows, as `predict` takes them.
-            y: one label a row.
-            sample_weight: how much each row counts; None for all alike.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+        y : array-like of shape (n_samples,)
+            The labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts. By default all count alike.
 
-        Raises:
-            DataError: a shape or type that cannot be used; no entry is quoted.
+        Returns
+        -------
+        float
+            The part of the rows whose class is predicted correctly.
+
+        Raises
+        ------
+        DataError
+            A shape or type cannot be used. The message quotes no entry.
         """
         predicted = self.predict(X)
         labels = scored_labels(y, len(predicted), text=predicted.dtype.kind == "U")
-        right = np.asarray(predicted == labels, dtype=float)
-        return float(np.average(right, weights=row_weights(sample_weight, len(right))))
+        correct = np.asarray(predicted == labels, dtype=float)
+        return float(np.average(correct, weights=row_weights(sample_weight, len(correct))))
 
     def _label_rule(self) -> dict[str, Any]:
         return {"classes": self.classes}
@@ -65,44 +95,310 @@ classes_: the declared classes.
         self.coef_, self.intercept_ = model.coef, model.intercept
 
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLogisticRegression(PrivateClassifier):
-    """Logistic regression under differential privacy, for two classes or more.
+    """Logistic regression under differential privacy, for two or more classes.
 
-    Many classes are one multinomial model, fitted within one budget.
+    More than two classes are fitted as one multinomial model, within the same budget.
 
-    >>> X, y = np.array([[0.1, 0.9], [0.8, 0.2]] * 500), np.array(["no", "yes"] * 500)
-    >>> model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=["no", "yes"])
-    >>> model.fit(X, y).predict([[0.9, 0.1]]).tolist(), model.certificate_.verify().ok
-    (['yes'], True)
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    classes : sequence of str, int, float or bool
+        Every label that may occur, two or more. Required: classes are declared, never read from the
+        rows. A row with another label is ignored.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        The weights; one row for two classes, otherwise one row per class.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts; zero if ``fit_intercept=False``.
+    classes_ : ndarray of shape (n_classes,)
+        The declared classes.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.array([[0.1, 0.9], [0.8, 0.2]] * 500)
+    >>> y = np.array(["no", "yes"] * 500)
+    >>> model = dp.PrivateLogisticRegression(feature_norm=1.0, classes=["no", "yes"], epsilon=1.0)
+    >>> model.fit(X, y).predict([[0.9, 0.1]]).tolist()
+    ['yes']
+    >>> model.certificate_.verify().ok
+    True
     """
 
-    _kind: ClassVar[str] = "logistic"
+    _model_name: ClassVar[str] = "logistic"
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        classes: Sequence[Any] | NDArray[Any] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.classes = classes
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return each row's probability of each class."""
+        """Return the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities, in the order of ``classes_``.
+        """
         rows = self._rows(X)
         return self.model_.probabilities(rows)
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the logarithms of `predict_proba`."""
+        """Return the logarithm of the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The logarithms of `predict_proba`.
+        """
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateSVC(PrivateClassifier):
     """Linear support vector classification under differential privacy.
 
-    More than two classes are fitted one against the rest, all within one budget.
+    More than two classes are fitted one against the rest, within the same budget.
 
-    Args:
-        power: of the hinge loss, from 1 (the hinge itself) to 2 (its square).
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    classes : sequence of str, int, float or bool
+        Every label that may occur, two or more. Required: classes are declared, never read from the
+        rows. A row with another label is ignored.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    power : float, default=1.0
+        The power of the hinge loss, from 1 (the hinge loss) to 2 (the squared hinge loss).
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        The weights; one row for two classes, otherwise one row per class.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts; zero if ``fit_intercept=False``.
+    classes_ : ndarray of shape (n_classes,)
+        The declared classes.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.array([[0.1, 0.9], [0.8, 0.2]] * 500)
+    >>> y = np.array([0, 1] * 500)
+    >>> model = dp.PrivateSVC(feature_norm=1.0, classes=[0, 1], epsilon=1.0).fit(X, y)
+    >>> model.predict([[0.9, 0.1]]).tolist()
+    [1]
     """
 
-    power: float = 1.0
-
-    _kind: ClassVar[str] = "svc"
+    _model_name: ClassVar[str] = "svc"
     _settings: ClassVar[tuple[str, ...]] = ("power",)
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        classes: Sequence[Any] | NDArray[Any] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        power: float = 1.0,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.classes = classes
+        self.power = power

@@ -1,4 +1,4 @@
-"""What X and y of a fit may be. Shapes and types are checked; what rows hold raises no error."""
+"""What X and y may be. Shapes and types are checked; no error of a fit depends on a row."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def training_table(
 ) -> Table:
     """Return the private table; remember the number and the names of the columns.
 
-    Everything is read and refused here. scikit-learn's own checks would quote rows, so it is asked
-    for the columns' names and number alone, after that.
+    Everything is read and refused here. scikit-learn's own checks would quote rows, so it only sees
+    the columns' names and number, after that.
 
     Args:
         estimator: gets ``n_features_in_`` and ``feature_names_in_``.
         X: an array, a list of rows, a SciPy sparse matrix, a pandas or Polars frame.
-        y: labels, one a row: an array, a list, a column; None where there are none.
+        y: labels, one per row: an array, a list, a column; None if there are none.
         shift: public numbers that are added to every row.
 
     Raises:
@@ -64,11 +64,11 @@ def training_table(
     return labelled_rows(rows, labels)
 
 
-def given_table(estimator: Any, table: Table, y: Any) -> Table:
-    """Return a table of `dpsco.data` that is fitted as it is; remember its columns.
+def labelled_table(estimator: Any, table: Table, y: Any) -> Table:
+    """Return a table of `dpsco.data` with its labels inside; remember its columns.
 
     Raises:
-        ParameterError: there are labels beside it.
+        ParameterError: ``y`` was passed as well.
         DataError: an encoder's schema declares other labels than the estimator.
     """
     if y is not None:
@@ -109,8 +109,8 @@ def _check_encoded(estimator: Any, table: Table) -> None:
             f"the table's schema lists the classes as {list(declared)!r}, whose places are the "
             f"same numbers. List them as {list(places)!r}, so that nobody takes one for the other."
         )
-    given = Classes(*declared_classes(estimator.classes))
-    if given.values != places and set(given.values) != set(declared):
+    values = Classes(*declared_classes(estimator.classes)).values
+    if values != places and set(values) != set(declared):
         raise DataError(
             f"the table's schema declares the classes {list(declared)!r}: pass "
             f"{name}(classes={list(declared)!r})."
@@ -118,7 +118,7 @@ def _check_encoded(estimator: Any, table: Table) -> None:
 
 
 def rows_to_predict(estimator: Any, X: Any) -> PredictionRows:
-    """Return rows as finite numbers; they are the caller's own, so what is wrong with them is said.
+    """Return rows as finite numbers; they are the caller's own, so errors may say what is wrong.
 
     Raises:
         DataError: a shape, type or entry that cannot be used, or other columns than those of the
@@ -132,7 +132,7 @@ def rows_to_predict(estimator: Any, X: Any) -> PredictionRows:
 
 
 def scored_labels(y: Any, count: int, *, text: bool) -> NDArray[Any]:
-    """Return labels to compare ``count`` predictions with; what is no label is equal to none.
+    """Return labels to compare ``count`` predictions with; a missing label equals no prediction.
 
     Args:
         y: labels, as `fit` takes them.
@@ -144,8 +144,8 @@ def scored_labels(y: Any, count: int, *, text: bool) -> NDArray[Any]:
     """
     labels, missing = raw_labels(_labels(y))
     if labels is None or len(labels) != count:
-        found = "none" if labels is None else f"{len(labels)} labels"
-        raise DataError(f"X has {count} rows, but y has {found}.")
+        number = "none" if labels is None else f"{len(labels)} labels"
+        raise DataError(f"X has {count} rows, but y has {number}.")
     if isinstance(labels, tuple):
         labels, missing = words_of(labels) if text else (numbers_of(labels), None)
     if (label_kind(labels) == "text") != text:
@@ -175,16 +175,16 @@ def row_weights(weights: Any, count: int) -> NDArray[np.float64] | None:
     """
     if weights is None:
         return None
-    found = numbers_of(np.ravel(as_array("sample_weight", weights)))
-    if len(found) != count:
+    values = numbers_of(np.ravel(as_array("sample_weight", weights)))
+    if len(values) != count:
         raise DataError(f"sample_weight needs one number for each of {count} rows.")
-    if not (np.isfinite(found).all() and (found >= 0.0).all() and found.any()):
+    if not (np.isfinite(values).all() and (values >= 0.0).all() and values.any()):
         raise DataError("sample_weight needs finite numbers of at least 0, and one above.")
-    return found
+    return values
 
 
 def _labels(y: Any) -> Any:
-    """Return labels in one axis: those of a single column are taken out of it, with a warning."""
+    """Return labels in one axis; a single column is flattened, with a warning."""
     if y is None or isinstance(y, (list, tuple)):
         return y
     if from_library(y):
@@ -204,7 +204,7 @@ def _labels(y: Any) -> Any:
 
 
 def _warn_of_column() -> None:
-    """Say what scikit-learn says of labels in a column; the text tells nothing of them."""
+    """Warn as scikit-learn does about labels in a column; the text tells nothing about them."""
     warnings.warn(
         "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
         DataConversionWarning,

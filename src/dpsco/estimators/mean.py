@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,45 +15,131 @@ from ..errors import ParameterError
 from ..fit.run import plan, run
 from ..losses.vector import SquaredDistance
 from ..models.private_bounds import fit_with_private_bounds
+from ..privacy.odometer.odometer import Odometer
 from ..problem import Problem
-from .base import PrivateEstimator, described
+from ..task import Task
+from .base import PrivateEstimator
 from .inputs import training_table
 from .repeated import warn_if_repeated
 
 Floats = NDArray[np.float64]
+Self = TypeVar("Self", bound="PrivateMean")
 
-_ONE_SUM = {"rounds": 1, "step": 1.0, "momentum": 0.0}  # descent of the squared distance, at once
+_ONE_SUM = {"rounds": 1, "step": 1.0, "momentum": 0.0}  # one exact step on the squared distance
 
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateMean(PrivateEstimator):
-    """The mean of the rows under differential privacy.
+    """The mean of rows under differential privacy.
 
-    Args:
-        centre: a public guess of the mean, a number or one a feature; ``feature_norm`` bounds the
-            distance from it.
+    The mean is one noisy sum. A good guess of it, ``centre``, allows a smaller ``feature_norm``
+    and so less noise.
 
-    >>> model = PrivateMean(1.0, feature_norm=5.0, centre=40.0)
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean distance of a row of ``X`` from ``centre``; rows farther away are
+        moved towards it. Declare it from public knowledge, never from the rows. Required unless
+        ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    centre : float or sequence of float, default=0.0
+        A public guess of the mean: one number for all features, or one per feature.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        The noisy mean.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> model = dp.PrivateMean(feature_norm=5.0, centre=40.0, epsilon=1.0)
     >>> bool(abs(model.fit(np.full((5000, 1), 42.0)).mean_[0] - 42.0) < 0.1)
     True
     """
 
-    centre: float | Sequence[float] = 0.0
+    mean_: Floats
 
-    _attributes_text: ClassVar[str] = "mean_: (features,).\n"
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        centre: float | Sequence[float] | NDArray[Any] = 0.0,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.centre = centre
 
-    def fit(self, X: Any, y: Any = None) -> PrivateMean:
+    def fit(self: Self, X: Any, y: Any = None) -> Self:
         """Estimate the mean of private rows.
 
-        Args:
-            X: (rows, features): an array, a list, a sparse matrix, a pandas or Polars frame. A row
-                with a hole counts as one at the centre.
-            y: ignored.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows. An incomplete row counts as one at the centre.
+        y : object, optional
+            Ignored.
 
-        Raises:
-            ParameterError: a bound is missing or a parameter out of range.
-            BudgetError: the odometer does not allow it. Nothing was read or released.
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ParameterError
+            A bound is missing, or a parameter is out of range.
+        BudgetError
+            The odometer refuses. Nothing was read or released.
+        DataError
+            ``X`` has a shape or type that cannot be used.
         """
         warn_if_repeated(self)
         self._forget_estimates()
@@ -61,16 +147,15 @@ class PrivateMean(PrivateEstimator):
         table = training_table(self, X, shift=-self._centre())
         budget, unit = self._budget(table.n), 1.0
         how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
-        sources: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
+        helpers: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
         if self.bounds == "private":
             result, scales = fit_with_private_bounds(
-                problem, table, budget, share=self.bounds_share, **how, **sources
+                problem, table, budget, share=self.bounds_share, **how, **helpers
             )
             unit = self.feature_norm_ = scales.feature
         else:
-            result = run(
-                plan(problem, n=table.n, d=table.d, budget=budget, **how), table, **sources
-            )
+            task = Task(problem, table.n, table.d, budget)
+            result = run(plan(task, **how), table, **helpers)
         self.mean_ = unit * result.weights + self._centre()
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
@@ -87,11 +172,11 @@ class PrivateMean(PrivateEstimator):
         )
 
     def _centre(self) -> Floats:
-        """Return the centre, one number or one a feature."""
+        """Return the centre: one number, or one per feature."""
         centre = np.atleast_1d(np.asarray(self.centre, dtype=float))
         if centre.ndim > 1 or not np.isfinite(centre).all():
             raise ParameterError(
-                "centre must be a number, or one a feature, all finite; got "
+                "centre must be a number, or one per feature, all finite; got "
                 f"{_validate.shown(self.centre)}."
             )
         return centre

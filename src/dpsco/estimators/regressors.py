@@ -1,9 +1,10 @@
-"""Regressors: least squares, and relatives that outliers disturb less or that aim at a quantile."""
+"""Regressors: least squares, losses that outliers disturb less, and quantiles."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,39 +13,59 @@ from sklearn.metrics import r2_score
 
 from ..errors import DataError
 from ..models.linear import LinearModel
-from .base import PrivateLinearModel, described
+from ..privacy.odometer.odometer import Odometer
+from .base import PrivateLinearModel
 from .inputs import row_weights, scored_labels
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
     """A linear regressor with a declared range of labels."""
 
-    label_range: tuple[float, float] | None = None
+    label_range: tuple[float, float] | None
+    coef_: NDArray[np.float64]
+    intercept_: float
+    label_range_: tuple[float, float]
 
-    _labels_text: ClassVar[str] = """label_range: (low, high) of the labels; others are clipped to
-    it, and so are predictions. Declared, never read off the rows.
-"""
-    _attributes_text: ClassVar[str] = """coef_, intercept_: (features,) and a number, in the label's
-    own units; the plan is in labels scaled to [-1, 1].
-"""
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted label of each row.
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the predicted number of each row, within ``label_range``."""
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            One number per row, within the label range.
+        """
         rows = self._rows(X)
         return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination on rows of the caller's own.
+        """Return the coefficient of determination on rows that are yours to look at.
 
-        Args:
-            X: rows, as `predict` takes them.
-            y: one number a row.
-            sample_weight: how much each row counts; None for all alike.
+        The result is not private: do not publish it for private rows.
 
-        Raises:
-            DataError: a shape or type that cannot be used, or a label that is missing or not
-                finite; no entry is quoted.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows.
+        y : array-like of shape (n_samples,)
+            The labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts. By default all count alike.
+
+        Returns
+        -------
+        float
+            R^2, at most 1; 0 for predictions as good as the mean of the labels.
+
+        Raises
+        ------
+        DataError
+            A shape or type cannot be used, or a label is missing or not finite. The message
+            quotes no entry.
         """
         predicted = self.predict(X)
         labels = scored_labels(y, len(predicted), text=False)
@@ -60,69 +81,696 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         self.coef_, self.intercept_ = model.coef[0], float(model.intercept[0])
 
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLinearRegression(PrivateRegressor):
-    """Least squares under differential privacy.
+    """Least squares regression under differential privacy.
 
+    One row can pull a least squares fit as far as its residual is large, so the noise must hide the
+    largest possible residual. `PrivateHuberRegressor` and `PrivateAbsoluteRegressor` limit that
+    pull and usually predict better.
+
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    label_range_ : tuple of float (low, high)
+        The estimate of ``label_range``; only if it was not declared.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
     >>> import numpy as np
-    >>> X = np.linspace(-1, 1, 2000)[:, None]
-    >>> model = PrivateLinearRegression(1.0, feature_norm=1.0, label_range=(0, 10))
-    >>> bool(abs(model.fit(X, 5 + 3 * X[:, 0]).predict([[1.0]])[0] - 8) < 2)
+    >>> import dpsco as dp
+    >>> X = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 5 + 3 * X[:, 0]
+    >>> model = dp.PrivateLinearRegression(feature_norm=1.0, label_range=(0, 10))
+    >>> bool(abs(model.fit(X, y).predict([[1.0]])[0] - 8) < 2)
     True
     """
 
-    _kind: ClassVar[str] = "linear"
+    _model_name: ClassVar[str] = "linear"
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
 
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateHuberRegressor(PrivateRegressor):
-    """Huber's regression: residuals beyond a threshold pull with a bounded force.
+    """Huber regression under differential privacy.
 
-    Args:
-        threshold: in units of the label; None is a twentieth of the range.
+    The loss is squared for small residuals and absolute for large ones. This limits how far one
+    row can pull the fit, so less noise is needed than for least squares.
+
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    threshold : float, optional
+        The residual where the loss turns from squared to absolute, in units of the label. The
+        default is a twentieth of the label range.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    label_range_ : tuple of float (low, high)
+        The estimate of ``label_range``; only if it was not declared.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 5 + 3 * X[:, 0]
+    >>> model = dp.PrivateHuberRegressor(feature_norm=1.0, label_range=(0, 10))
+    >>> bool(abs(model.fit(X, y).predict([[1.0]])[0] - 8) < 1)
+    True
     """
 
-    threshold: float | None = None
-
-    _kind: ClassVar[str] = "huber"
+    _model_name: ClassVar[str] = "huber"
     _settings: ClassVar[tuple[str, ...]] = ("threshold",)
 
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        threshold: float | None = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+        self.threshold = threshold
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
+
 class PrivateQuantileRegressor(PrivateRegressor):
-    """Regression of a quantile: the prediction lies above that part of the labels.
+    """Quantile regression under differential privacy.
 
-    Args:
-        quantile: between 0 and 1; 0.5 is the median.
+    The prediction lies above the given part of the labels: above half of them for the median.
+
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    quantile : float, default=0.5
+        The quantile to predict, between 0 and 1; 0.5 is the median.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    label_range_ : tuple of float (low, high)
+        The estimate of ``label_range``; only if it was not declared.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 5 + 3 * X[:, 0]
+    >>> model = dp.PrivateQuantileRegressor(feature_norm=1.0, label_range=(0, 10), quantile=0.9)
+    >>> bool(np.mean(y <= model.fit(X, y).predict(X)) > 0.6)
+    True
     """
 
-    quantile: float = 0.5
-
-    _kind: ClassVar[str] = "quantile"
+    _model_name: ClassVar[str] = "quantile"
     _settings: ClassVar[tuple[str, ...]] = ("quantile",)
 
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        quantile: float = 0.5,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+        self.quantile = quantile
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
+
 class PrivateAbsoluteRegressor(PrivateRegressor):
-    """Least absolute residuals: best where the mean absolute error counts."""
+    """Least absolute deviations regression under differential privacy.
 
-    _kind: ClassVar[str] = "absolute"
+    Use it if the mean absolute error matters, or if some labels are far from the others.
 
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
 
-@described
-@dataclass(eq=False, repr=False, kw_only=True)
-class PrivateSVR(PrivateRegressor):
-    """Linear support vector regression: residuals within a width cost nothing.
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    label_range_ : tuple of float (low, high)
+        The estimate of ``label_range``; only if it was not declared.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
 
-    Args:
-        width: in units of the label; None is a fortieth of the range.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 5 + 3 * X[:, 0]
+    >>> model = dp.PrivateAbsoluteRegressor(feature_norm=1.0, label_range=(0, 10))
+    >>> bool(abs(model.fit(X, y).predict([[1.0]])[0] - 8) < 1)
+    True
     """
 
-    width: float | None = None
+    _model_name: ClassVar[str] = "absolute"
 
-    _kind: ClassVar[str] = "epsilon_insensitive"
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+
+
+class PrivateSVR(PrivateRegressor):
+    """Linear support vector regression under differential privacy.
+
+    Residuals below a width cost nothing; larger ones cost their distance from the width.
+
+    Parameters
+    ----------
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    width : float, optional
+        The largest residual that costs nothing, in units of the label. The default is a fortieth of
+        the label range.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float, optional
+        The largest Euclidean norm of the weights. The default is no limit.
+    scale : float, optional
+        A guess of the norm of good weights. It affects accuracy, never privacy.
+    bounds : {"declared", "private"}, default="declared"
+        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
+    bounds_share : float, default=0.1
+        Which part of the budget ``bounds="private"`` spends on the bounds.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_norm_ : float
+        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+    label_range_ : tuple of float (low, high)
+        The estimate of ``label_range``; only if it was not declared.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 5 + 3 * X[:, 0]
+    >>> model = dp.PrivateSVR(feature_norm=1.0, label_range=(0, 10))
+    >>> bool(abs(model.fit(X, y).predict([[1.0]])[0] - 8) < 1)
+    True
+    """
+
+    _model_name: ClassVar[str] = "epsilon_insensitive"
     _settings: ClassVar[tuple[str, ...]] = ("width",)
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        width: float | None = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
+        bounds: Literal["declared", "private"] = "declared",
+        bounds_share: float = 0.1,
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            scale=scale,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+        self.width = width

@@ -1,4 +1,4 @@
-"""Searches and cross-validation of scikit-learn fit again and again; each fit is paid for."""
+"""A warning for scikit-learn's searches and cross-validation: each of their fits is paid for."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SEARCHES = "sklearn.model_selection"
 def warn_if_repeated(estimator: Any) -> None:
     """Warn, with the multiplied cost, if this fit is one of many on rows that overlap.
 
-    The caller is recognised by the public name of its module on the stack, and asked for the number
-    of its fits where it can tell. Nothing is remembered: a frame would keep private rows alive.
+    The caller is recognised by the public name of its module on the stack, and so is the number of
+    its fits where a frame tells it. No frame is kept: it would keep private rows alive.
     """
     frame = _search(sys._getframe(1))
     if frame is None:
         return
-    name, each, count = type(estimator).__name__, estimator.epsilon, _planned(frame)
+    name, each, count = type(estimator).__name__, estimator.epsilon, _planned_fits(frame)
     times, together = f"{count} times", f"together epsilon {(count or 0) * each:g}"
     if count is None:
         times, together = "several times", f"k fits cost k times epsilon {each:g}"
@@ -44,14 +44,14 @@ def _search(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def _planned(frame: FrameType | None) -> int | None:
+def _planned_fits(frame: FrameType | None) -> int | None:
     """Return how many fits the caller is going to make, or None where it does not say."""
     folds = None
     while frame is not None:
         values = frame.f_locals
-        found = [values.get(name) for name in ("n_candidates", "n_splits")]
-        if all(isinstance(number, int) for number in found):
-            return int(found[0]) * int(found[1])  # type: ignore[arg-type]
+        candidates, splits = values.get("n_candidates"), values.get("n_splits")
+        if isinstance(candidates, int) and isinstance(splits, int):
+            return candidates * splits
         if folds is None and hasattr(values.get("cv"), "get_n_splits"):
             try:
                 folds = int(values["cv"].get_n_splits())

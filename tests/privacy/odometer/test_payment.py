@@ -72,12 +72,13 @@ def test_with_a_checkpoint_it_says_how_to_go_on(odometer, tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[-1, 1]),
-        PrivateLogisticRegression(2.0, bounds="private", classes=[-1, 1]),
-        PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[-1, 1], count_rows=True),
-        PrivateMean(1.0, feature_norm=1.0),
+        PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0, classes=[-1, 1]),
+        PrivateLogisticRegression(epsilon=2.0, bounds="private", classes=[-1, 1]),
+        PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0, classes=[-1, 1], count_rows=True),
+        PrivateMean(epsilon=1.0, feature_norm=1.0),
         PrivateGridSearch(
-            PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[-1, 1]), {"alpha": [0.0, 0.1]}
+            PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0, classes=[-1, 1]),
+            {"alpha": [0.0, 0.1]},
         ),
     ],
     ids=["plain", "bounds", "count", "mean", "search"],

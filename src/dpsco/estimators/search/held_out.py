@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ..data.block import Block
-from ..data.bounds import Bounds
-from ..data.labels import Classes, Scaled
-from ..data.queries import Query
-from ..kernels.rows import SparseRows
-from ..models.linear import LinearModel
+from ...data.block import Block
+from ...data.bounds import Bounds
+from ...data.labels import Classes, Scaled
+from ...data.queries import Query
+from ...kernels.rows import SparseRows
+from ...models.linear import LinearModel
 
 if TYPE_CHECKING:
-    from ..data.source import Source
+    from ...data.source import Source
 
 Floats = NDArray[np.float64]
 

@@ -9,26 +9,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ..data.bounds import Bounds
-from ..data.labels import Classes, Scaled
-from ..data.source import MemorySource
-from ..data.tables.table import Table
-from ..errors import AssumptionError
-from ..fit.run import execute, plan
-from ..models.config import ModelConfig
-from ..models.linear import LinearModel
-from ..privacy.accounting import gaussian
-from ..privacy.accounting.calibration import calibrate, gaussian_sigma
-from ..privacy.accounting.composition import cost
-from ..privacy.budget import ApproxDP
-from ..privacy.ledger import Ledger
-from ..privacy.mechanisms.releases import GaussianRelease, RepeatedSelectionRelease, flatten
-from ..privacy.mechanisms.repeated_selection.ledger import Attempt
-from ..privacy.mechanisms.repeated_selection.profile import Runs
-from ..privacy.odometer.odometer import Odometer
-from ..privacy.randomness import Randomness
-from ..solvers.base import BasePlan
-from .base import PrivateLinearModel
+from ...data.bounds import Bounds
+from ...data.labels import Classes, Scaled
+from ...data.source import MemorySource
+from ...data.tables.table import Table
+from ...errors import AssumptionError
+from ...fit.run import execute
+from ...fit.run import plan as make_plan
+from ...models.config import ModelConfig
+from ...models.linear import LinearModel
+from ...privacy.accounting import gaussian
+from ...privacy.accounting.calibration import calibrate, gaussian_sigma
+from ...privacy.accounting.composition import cost
+from ...privacy.budget import ApproxDP
+from ...privacy.ledger import Ledger
+from ...privacy.mechanisms.releases import GaussianRelease, RepeatedSelectionRelease, flatten
+from ...privacy.mechanisms.repeated_selection.ledger import Attempt, Best
+from ...privacy.mechanisms.repeated_selection.profile import Runs
+from ...privacy.odometer.odometer import Odometer
+from ...privacy.randomness import Randomness
+from ...solvers.base import BasePlan
+from ...task import Task
+from ..base import PrivateLinearModel
 from .held_out import HeldOutErrors, scoring_bounds
 
 _ENOUGH = 0.99  # of the budget: a base budget that spends less is raised
@@ -39,7 +41,7 @@ _MOST_ROUNDS = 12  # of looking for the base budget
 class Search:
     """Everything that is decided before a row is read."""
 
-    setups: tuple[ModelConfig, ...]
+    configs: tuple[ModelConfig, ...]
     plans: tuple[BasePlan, ...]
     base: ApproxDP  # of one run, for the same unit as the whole budget
     budget: ApproxDP
@@ -61,13 +63,19 @@ class Search:
     @cached_property
     def release(self) -> RepeatedSelectionRelease:
         """The one release of the search."""
-        alternatives = tuple(flatten([*made.releases(), self.score]) for made in self.plans)
+        alternatives = tuple(flatten([*plan.releases(), self.score]) for plan in self.plans)
         return RepeatedSelectionRelease(alternatives, self.runs, rows=(0, self.n))
+
+    def mean_score(self, best: Best[LinearModel]) -> float:
+        """Return the noisy score of the best run, as scikit-learn would scale it."""
+        error = 0.5 - best.score / self.held_out  # from 0 to 1, but for the noise
+        label = self.plans[best.alternative].problem.bounds.label
+        return float((label.low - label.high) * error if isinstance(label, Scaled) else 1.0 - error)
 
     def ledger(self, randomness: Randomness, odometer: Odometer | None) -> Ledger:
         """Open the ledger of the search, which pays for it."""
-        enforced = [note for made in self.plans for note in made.enforced]
-        trusted = [note for made in self.plans for note in made.trusted]
+        enforced = [note for plan in self.plans for note in plan.enforced]
+        trusted = [note for plan in self.plans for note in plan.trusted]
         query = "a held-out row's error lies between -1/2 and 1/2"
         return Ledger(
             [self.release],
@@ -82,7 +90,7 @@ class Search:
     def attempts(
         self, table: Table, randomness: Randomness
     ) -> Callable[[int, Randomness], Attempt[LinearModel]]:
-        """Split the rows in secret, once; return what makes one run."""
+        """Split the rows in secret, once; return the function that makes one run."""
         order = randomness.child("split of the rows").permutation(self.n)
         parts: dict[tuple[Bounds, int], MemorySource] = {}
 
@@ -93,20 +101,20 @@ class Search:
             return parts[bounds, begin]
 
         def attempt(index: int, randomness: Randomness) -> Attempt[LinearModel]:
-            made, bounds = self.plans[index], self.plans[index].problem.bounds
+            plan, bounds = self.plans[index], self.plans[index].problem.bounds
             label = bounds.label
             assert isinstance(label, (Classes, Scaled))
-            with warnings.catch_warnings():  # one warning a run would tell how many there were
+            with warnings.catch_warnings():  # one warning per run would tell how many there were
                 warnings.simplefilter("ignore")
-                inner = Ledger(made.releases(), made.budget, randomness=randomness)
-                fitted = execute(made, part(bounds, 0, self.fitted), inner)
-                model = self.setups[index].model(fitted.weights)
+                ledger = Ledger(plan.releases(), plan.budget, randomness=randomness)
+                result = execute(plan, part(bounds, 0, self.fitted), ledger)
+                model = self.configs[index].model(result.weights)
                 held_out = part(scoring_bounds(bounds), self.fitted, self.n)
                 errors = held_out.sum(HeldOutErrors(model, label))
-                purse = Ledger([self.score], self.base, randomness=randomness)
+                scoring = Ledger([self.score], self.base, randomness=randomness)
                 score, rows = self.score, self.score.rows
-                noisy = purse.gaussian(errors, bound=score.bound, sigma=score.sigma, rows=rows)
-            return Attempt(-float(noisy[0]), model, (fitted.certificate, purse.close()))
+                noisy = scoring.gaussian(errors, bound=score.bound, sigma=score.sigma, rows=rows)
+            return Attempt(-float(noisy[0]), model, (result.certificate, scoring.close()))
 
         return attempt
 
@@ -122,22 +130,18 @@ def plan_search(
     """Plan every candidate with the largest budget of one run that the whole search can pay for."""
     n, d = shape
     fitted = min(max(n - round(fraction * n), 1), n - 1)
-    setups = tuple(candidate._setup() for candidate in candidates)
+    configs = tuple(candidate._config() for candidate in candidates)
 
     def search(base: ApproxDP, count: int) -> Search:
         plans = tuple(
-            plan(
-                setup.problem(),
-                n=fitted,
-                d=d,
-                budget=base,
+            make_plan(
+                Task(config.problem(), fitted, d, base, candidate.calibration),
                 solver=candidate.solver,
-                calibration=candidate.calibration,
                 options=candidate.options,
             )
-            for candidate, setup in zip(candidates[:count], setups[:count], strict=True)
+            for candidate, config in zip(candidates[:count], configs[:count], strict=True)
         )
-        return Search(setups, plans, base, budget, runs, n, fitted)
+        return Search(configs, plans, base, budget, runs, n, fitted)
 
     # Candidates cost about the same, so that the first one finds the budget for all.
     base = _largest(lambda base: search(base, 1), _gaussian_base(budget, runs, n), budget).base
@@ -164,11 +168,11 @@ def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: Appro
     """Return the search with the largest budget of one run that is within the whole budget."""
     best, low, high = None, 0.0, math.inf
     for _ in range(_MOST_ROUNDS):
-        found = search(base)
-        price = cost([found.release], adjacency=budget.adjacency, unit=budget.unit)
+        candidate = search(base)
+        price = cost([candidate.release], adjacency=budget.adjacency, unit=budget.unit)
         spent, allowed = price.against(budget)
         if spent <= allowed:
-            best, low = found, base.epsilon
+            best, low = candidate, base.epsilon
             if spent >= _ENOUGH * allowed:
                 break
         else:
