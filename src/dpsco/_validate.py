@@ -1,4 +1,7 @@
-"""Argument checks, each with one wording, so that every refusal reads alike."""
+"""Argument checks, each with one wording, so that every refusal reads alike.
+
+Every function takes the parameter's name first, and its refusal carries it (`errors.describe`).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,11 @@ def reason(problem: BaseException | str, *, longest: int = 2 * _LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
+def refusal(name: str, problem: str, hint: str = "") -> ParameterError:
+    """Return the error that says what is wrong with a parameter, or with a part of it: name[0]."""
+    return ParameterError(f"{name} {problem}", parameter=name.partition("[")[0], hint=hint)
+
+
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
     try:
@@ -30,9 +38,9 @@ def real(name: str, value: Any, *, hint: str = "") -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be a number, got {shown(value)}.{_tail(hint)}") from None
+        raise refusal(name, f"must be a number, got {shown(value)}.", hint) from None
     if math.isnan(number):
-        raise ParameterError(f"{name} must be a number, got NaN.{_tail(hint)}")
+        raise refusal(name, "must be a number, got NaN.", hint)
     return number
 
 
@@ -40,7 +48,7 @@ def positive(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a finite float above zero."""
     number = real(name, value, hint=hint)
     if not (0.0 < number < math.inf):
-        raise ParameterError(f"{name} must be positive and finite, got {number!r}.{_tail(hint)}")
+        raise refusal(name, f"must be positive and finite, got {number!r}.", hint)
     return number
 
 
@@ -48,9 +56,7 @@ def non_negative(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a finite float that is zero or above."""
     number = real(name, value, hint=hint)
     if not (0.0 <= number < math.inf):
-        raise ParameterError(
-            f"{name} must be zero or positive and finite, got {number!r}.{_tail(hint)}"
-        )
+        raise refusal(name, f"must be zero or positive and finite, got {number!r}.", hint)
     return number
 
 
@@ -58,9 +64,7 @@ def probability(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float strictly between 0 and 1."""
     number = real(name, value, hint=hint)
     if not (0.0 < number < 1.0):
-        raise ParameterError(
-            f"{name} must lie strictly between 0 and 1, got {number!r}.{_tail(hint)}"
-        )
+        raise refusal(name, f"must lie strictly between 0 and 1, got {number!r}.", hint)
     return number
 
 
@@ -73,17 +77,11 @@ def integer(
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ParameterError(
-            f"{name} must be an integer, got {shown(value)}.{_tail(hint)}"
-        ) from None
+        raise refusal(name, f"must be an integer, got {shown(value)}.", hint) from None
     if number < at_least:
-        raise ParameterError(
-            f"{name} must be at least {at_least}, got {shown(number)}.{_tail(hint)}"
-        )
+        raise refusal(name, f"must be at least {at_least}, got {shown(number)}.", hint)
     if at_most is not None and number > at_most:
-        raise ParameterError(
-            f"{name} must be at most {at_most:,}, got {shown(number)}.{_tail(hint)}"
-        )
+        raise refusal(name, f"must be at most {at_most:,}, got {shown(number)}.", hint)
     return number
 
 
@@ -91,14 +89,14 @@ def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -
     """Return ``value`` if it is one of the ``allowed`` words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in sorted(allowed))
-        raise ParameterError(f"{name} must be one of {words}; got {shown(value)}.{_tail(hint)}")
+        raise refusal(name, f"must be one of {words}; got {shown(value)}.", hint)
     return value
 
 
 def flag(name: str, value: Any) -> bool:
     """Return ``value`` as a bool; refuse anything but True and False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {value!r}.")
+        raise refusal(name, f"must be True or False, got {shown(value)}.")
     return bool(value)
 
 
@@ -109,13 +107,12 @@ def row_range(name: str, value: Any) -> tuple[int, int]:
             raise TypeError  # rows, perhaps, of which two numbers would be shown
         start, stop = value
     except (TypeError, ValueError):
-        raise ParameterError(
-            f"{name} must be a pair (start, stop) of row numbers, got {shown(value)}."
-        ) from None
+        text = f"must be a pair (start, stop) of row numbers, got {shown(value)}."
+        raise refusal(name, text) from None
     start = integer(f"{name}[0]", start, at_least=0, at_most=MOST_ROWS)
     stop = integer(f"{name}[1]", stop, at_least=0, at_most=MOST_ROWS)
     if stop <= start:
-        raise ParameterError(f"{name} must be a non-empty range, got {(start, stop)}.")
+        raise refusal(name, f"must be a non-empty range, got {(start, stop)}.")
     return start, stop
 
 
@@ -143,10 +140,6 @@ def shown(value: Any) -> str:
         return reason(repr(value))
     shape = getattr(value, "shape", None)
     return f"a {kind}" + (f" of shape {shape}" if isinstance(shape, tuple) else "")
-
-
-def _tail(hint: str) -> str:
-    return f" {hint}" if hint else ""
 
 
 def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,20 +2,40 @@
 
 A message has four parts: who needs what, what was given, what to pass, what else would work. It is
 raised before any row is read, or it does not depend on the rows.
+
+A refusal knows which parameter it is about. Its text is for Python; another face (a command line, a
+form) calls parameters by other names, and `describe` puts those in.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 
 class DpscoError(Exception):
     """Base class of all deliberate refusals."""
 
 
-class ParameterError(DpscoError, ValueError):
+class _RefusalError(DpscoError, ValueError):
+    """A refusal that may name a parameter.
+
+    Args:
+        message: what is wrong; where a parameter is named, it begins with that name.
+        parameter: the name of the parameter, as Python spells it.
+        hint: what to do about it, in the words of Python; printed after the message.
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}" if hint else message)
+        self.message, self.parameter, self.hint = message, parameter, hint
+
+
+class ParameterError(_RefusalError):
     """An argument has the wrong type or lies outside its range."""
 
 
-class AssumptionError(DpscoError, ValueError):
+class AssumptionError(_RefusalError):
     """A theorem is asked for something that its conditions do not cover."""
 
 
@@ -57,3 +77,35 @@ class PrivacyCostWarning(UserWarning):
 
 class AccuracyWarning(UserWarning):
     """Public facts say that a fit will hardly learn anything, whatever the rows are."""
+
+
+def describe(
+    error: Exception,
+    name: Callable[[str], str],
+    *,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return what an error says, in the words of a face.
+
+    Args:
+        error: any error; only one that knows its parameter is worded anew.
+        name: how the face calls a parameter: a flag, a keyword, a field of JSON.
+        hints: the face's own advice on a parameter, in place of that for Python.
+
+    >>> def flag(parameter: str) -> str:
+    ...     return "--" + parameter.replace("_", "-")
+    >>> error = ParameterError("feature_norm must be positive, got 0.", parameter="feature_norm")
+    >>> str(error)
+    'feature_norm must be positive, got 0.'
+    >>> describe(error, flag, hints={"feature_norm": "A schema computes it."})
+    '--feature-norm must be positive, got 0. A schema computes it.'
+    """
+    parameter = getattr(error, "parameter", None)
+    if not isinstance(error, _RefusalError) or parameter is None:
+        return str(error)
+    if error.message.startswith(parameter):
+        message = name(parameter) + error.message.removeprefix(parameter)
+    else:
+        message = f"{name(parameter)}: {error.message}"
+    hint = hints.get(parameter, error.hint)
+    return f"{message} {hint}" if hint else message

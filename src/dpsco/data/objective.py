@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import non_negative, shown
+from .._validate import non_negative, refusal, shown
 from ..errors import AssumptionError, ParameterError
 from ..kernels.rows import SparseRows
 from ..kernels.sums import coefficients_sum, margins
@@ -167,9 +167,10 @@ class Objective:
         """Return a vector with one number a weight."""
         found = weight_vector(name, values)
         if len(found) != self._size:
-            raise ParameterError(
-                f"{name} must have {self._size} numbers, as {self._loss.name} needs for rows of "
-                f"{self._source.d} columns; got {len(found)}."
+            raise refusal(
+                name,
+                f"must have {self._size} numbers, as {self._loss.name} needs for rows of "
+                f"{self._source.d} columns; got {len(found)}.",
             )
         return found
 

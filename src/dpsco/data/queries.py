@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import real, shown
+from .._validate import real, refusal, shown
 from ..errors import ParameterError
 from ..geometry.domains import Domain
 from ..geometry.norms import L2, Lp, Norm
@@ -177,7 +177,7 @@ class ClippedDifference(_Clipped):
         for name in ("first_factor", "second_factor"):
             factor = real(name, getattr(self, name))
             if not math.isfinite(factor):
-                raise ParameterError(f"{name} must be finite, got {factor!r}.")
+                raise refusal(name, f"must be finite, got {factor!r}.")
             object.__setattr__(self, name, factor)
         if len(self.first) != len(self.second):
             raise ParameterError(
@@ -381,13 +381,13 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
     try:
         array = np.array(weights, dtype=float)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a vector of numbers.") from None
+        raise refusal(name, "must be a vector of numbers.") from None
     if array.ndim != 1 or array.size == 0:
-        raise ParameterError(
-            f"{name} must be a vector, got shape {array.shape}. Flatten a matrix: W.reshape(-1)."
+        raise refusal(
+            name, f"must be a vector, got shape {array.shape}. Flatten a matrix: W.reshape(-1)."
         )
     if not np.all(np.isfinite(array)):
-        raise ParameterError(f"{name} must be finite: project weights before they are used.")
+        raise refusal(name, "must be finite: project weights before they are used.")
     array.flags.writeable = False
     return array
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import positive
-from ..errors import ParameterError
+from .._validate import positive, refusal
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.rescale import factors, square_sums
 from ..kernels.rows import Rows, SparseRows
@@ -208,8 +207,9 @@ def check_limit(name: str, value: Any, *, hint: str = "") -> float:
     """Return a limit whose square, and quotient by another limit, float64 can hold."""
     number = positive(name, value, hint=hint)
     if not SMALLEST_LIMIT <= number <= LARGEST_LIMIT:
-        raise ParameterError(
-            f"{name} must lie between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}, got {number!r}. "
-            "Use other units."
+        raise refusal(
+            name,
+            f"must lie between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}, got {number!r}. "
+            "Use other units.",
         )
     return number

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import integer, real, shown
+from .._validate import integer, real, refusal, shown
 from ..errors import ParameterError
 
 Groups = tuple[tuple[int, ...], ...]
@@ -18,7 +18,7 @@ def exponent(name: str, value: float) -> float:
     """Return an exponent from 1 to inf."""
     p = real(name, value)
     if p < 1.0:
-        raise ParameterError(f"{name} must be at least 1, got {p!r}: below it is no norm.")
+        raise refusal(name, f"must be at least 1, got {p!r}: below it is no norm.")
     return p
 
 

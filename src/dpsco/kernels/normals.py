@@ -34,6 +34,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import refusal
 from ..errors import ParameterError
 from . import compiler
 
@@ -133,9 +134,10 @@ def _check(words: Words, out: Floats) -> None:
     """Refuse arrays that the loops would misread."""
     for name, array, kind in (("words", words, np.uint64), ("out", out, np.float64)):
         if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
-            raise ParameterError(
-                f"{name} must be a contiguous one-dimensional array of {np.dtype(kind).name}, "
-                f"got {array.ndim} dimensions of {array.dtype}."
+            raise refusal(
+                name,
+                f"must be a contiguous one-dimensional array of {np.dtype(kind).name}, "
+                f"got {array.ndim} dimensions of {array.dtype}.",
             )
     if words.size != out.size or words.size % 2:
         raise ParameterError(

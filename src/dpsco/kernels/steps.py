@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import non_negative, real
+from .._validate import non_negative, real, refusal
 from ..errors import ParameterError
 from . import compiler
 from .clipping import limits
@@ -291,16 +291,14 @@ def vector(name: str, values: Any, size: int) -> Floats:
         return values if values.flags.c_contiguous else values.copy()
     array = np.ascontiguousarray(values, dtype=np.float64)
     if np.ndim(values) != 1 or len(array) != size:
-        raise ParameterError(
-            f"{name} must be a vector of length {size}, got shape {np.shape(values)}."
-        )
+        raise refusal(name, f"must be a vector of length {size}, got shape {np.shape(values)}.")
     return array
 
 
 def _table(name: str, values: Any, count: int, d: int) -> Floats:
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (count, d):
-        raise ParameterError(f"{name} must have shape {(count, d)}, got {array.shape}.")
+        raise refusal(name, f"must have shape {(count, d)}, got {array.shape}.")
     return array
 
 

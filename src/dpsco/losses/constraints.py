@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import integer, positive, real
+from .._validate import integer, positive, real, refusal
 from ..errors import ParameterError
 from ..geometry.norms import L2
 from .penalties import Floats, Indicator, Penalty, Set, as_point
@@ -198,5 +198,5 @@ def _finite(name: str, values: Any, dimensions: int) -> Floats:
         found = np.empty(0)
     if found.ndim != dimensions or found.size == 0 or not np.all(np.isfinite(found)):
         kind = "vector" if dimensions == 1 else "matrix"
-        raise ParameterError(f"{name} must be a non-empty {kind} of finite numbers.")
+        raise refusal(name, f"must be a non-empty {kind} of finite numbers.")
     return found

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import choice, real
+from .._validate import choice, real, refusal
 from ..errors import ParameterError
 from ..kernels.slope import Slope, two_argument
 from .base import Floats, Hoelder, LabelKind, MarginLoss, as_floats
@@ -88,7 +88,7 @@ class CustomLoss(MarginLoss):
     ) -> None:
         for argument, function in (("value", value), ("slope", slope)):
             if not callable(function):
-                raise ParameterError(f"{argument} must be a function of (margin, label).")
+                raise refusal(argument, "must be a function of (margin, label).")
         if not isinstance(convex, bool):
             raise ParameterError(f"convex must be True or False, got {convex!r}.")
         choice("labels", labels, GRID_LABELS)
@@ -203,7 +203,7 @@ class CustomLoss(MarginLoss):
 def _bound(name: str, value: Any) -> float:
     """Return a bound above zero, inf where there is none."""
     if not (found := real(name, value)) > 0.0:
-        raise ParameterError(f"{name} must be positive (inf where there is none), got {found!r}.")
+        raise refusal(name, f"must be positive (inf where there is none), got {found!r}.")
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import integer, non_negative, shown
+from .._validate import integer, non_negative, refusal, shown
 from ..errors import AssumptionError, ParameterError
 from ..geometry.norms import L1, LINF
 
@@ -336,7 +336,7 @@ def _soft(point: Floats, threshold: Any) -> Floats:
 def _not_negative(name: str, values: Any) -> tuple[float, ...]:
     """Return the numbers, each zero or above."""
     if np.ndim(values) != 1 or isinstance(values, (str, bytes)):
-        raise ParameterError(f"{name} must be a sequence of numbers, got {shown(values)}.")
+        raise refusal(name, f"must be a sequence of numbers, got {shown(values)}.")
     return tuple(non_negative(f"{name}[{j}]", value) for j, value in enumerate(values))
 
 

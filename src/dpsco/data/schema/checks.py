@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..._validate import choice, real, shown
+from ..._validate import choice, real, refusal, shown
 from ...errors import ParameterError
 from ..tables.written import number_in
 
@@ -33,7 +33,7 @@ def check_range(item: Any) -> None:
     field = f"column {shown(item.name)}, field 'range'"
     low, high = real(field, item.low), real(field, item.high)
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 1e-300):
-        raise ParameterError(f"{field} must be finite with low < high, got [{low!r}, {high!r}].")
+        raise refusal(field, f"must be finite with low < high, got [{low!r}, {high!r}].")
     object.__setattr__(item, "low", low)
     object.__setattr__(item, "high", high)
 
@@ -42,11 +42,11 @@ def check_values(name: str, values: Any, *, at_least: int) -> tuple[Value, ...]:
     """Return declared values as a tuple: distinct, all text or all finite numbers."""
     field = f"column {shown(name)}, field 'values'"
     if isinstance(values, str) or not isinstance(values, (list, tuple)) or len(values) < at_least:
-        raise ParameterError(f"{field} must be a list of at least {at_least} value(s).")
+        raise refusal(field, f"must be a list of at least {at_least} value(s).")
     texts = sum(isinstance(value, str) for value in values)
     numbers = sum(isinstance(v, (int, float)) and abs(v) <= _LARGEST for v in values)
     if len(values) not in (texts, numbers):
-        raise ParameterError(f"{field} must be all text or all finite numbers.")
+        raise refusal(field, "must be all text or all finite numbers.")
     if len(set(values)) != len(values):  # True equals 1, which a column cannot tell apart either
         raise ParameterError(f"{field} has a value more than once.")
     if texts and not all(map(encodable, values)):
@@ -97,7 +97,7 @@ def check_labels(name: str, values: tuple[Value, ...], labels: Any) -> Labels:
     for key, value in pairs:
         text = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
         if not isinstance(text, str) or not text or not encodable(text) or text in found:
-            raise ParameterError(f"{field} must have different texts that are not empty as keys.")
+            raise refusal(field, "must have different texts that are not empty as keys.")
         places = [known for known in values if type(known) is type(value) and known == value]
         if not places:
             raise ParameterError(f"{field} maps to a value that is not among the declared ones.")

@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..._validate import integer, real, shown
+from ..._validate import integer, real, refusal, shown
 from ...errors import DataError, ParameterError
 from ...files import limits as _limits
 from ...files.reading import parse_json, read_json
@@ -87,9 +87,7 @@ class Number(_Named):
         field = f"column {shown(self.name)}, field 'missing'"
         value = real(field, self.missing, hint='Give a number in the range, or "indicator".')
         if not self.low <= value <= self.high:
-            raise ParameterError(
-                f"{field} must lie in [{self.low}, {self.high}], got {shown(value)}."
-            )
+            raise refusal(field, f"must lie in [{self.low}, {self.high}], got {shown(value)}.")
         object.__setattr__(self, "missing", value)
 
 
@@ -130,7 +128,7 @@ class Hashed(_Named):
         field = f"column {shown(self.name)}, field 'buckets'"
         buckets = integer(field, self.buckets)
         if buckets > MOST_BUCKETS:
-            raise ParameterError(f"{field} must be at most {MOST_BUCKETS}, got {buckets}.")
+            raise refusal(field, f"must be at most {MOST_BUCKETS}, got {buckets}.")
         object.__setattr__(self, "buckets", buckets)
         check_bool(self.name, "signed", self.signed)
 
@@ -370,7 +368,7 @@ def _read(entry: Any, where: str, readers: Mapping[str, _Reader]) -> Any:
 def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
     """Refuse a record with a field too many or too few."""
     if not isinstance(record, dict):
-        raise ParameterError(f"{where} must be an object, got {type(record).__name__}.")
+        raise refusal(where, f"must be an object, got {type(record).__name__}.")
     missing = sorted(set(required) - set(record))
     unknown = sorted(set(record) - set(required) - set(optional))
     if missing:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._validate import integer, non_negative, shown
+from ..._validate import integer, non_negative, refusal, shown
 from ...errors import ParameterError
 from ..norms import L2, Norm
 from ..width import Width, monte_carlo_width
@@ -201,14 +201,15 @@ class Domain(ABC):
         """Return ``value`` as floats whose last axis has the domain's dimension."""
         x = floats(name, value)
         if x.ndim == 0 or x.shape[-1] == 0:
-            raise ParameterError(
-                f"{name} must be a vector, or an array of them along the last axis; "
-                f"got shape {x.shape}."
+            raise refusal(
+                name,
+                f"must be a vector, or an array of them along the last axis; got shape {x.shape}.",
             )
         if self._dimension not in (None, x.shape[-1]):
-            raise ParameterError(
-                f"{name} must have {self._dimension} coordinates, as {type(self).__name__} has; "
-                f"got {x.shape[-1]}."
+            raise refusal(
+                name,
+                f"must have {self._dimension} coordinates, as {type(self).__name__} has; "
+                f"got {x.shape[-1]}.",
             )
         return x
 
@@ -233,11 +234,9 @@ def floats(name: str, value: ArrayLike) -> Floats:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise ParameterError(
-            f"{name} must be an array of numbers; its rows differ in length."
-        ) from None
+        raise refusal(name, "must be an array of numbers; its rows differ in length.") from None
     if array.dtype.kind not in "iuf":
-        raise ParameterError(f"{name} must be an array of numbers, got dtype {array.dtype}.")
+        raise refusal(name, f"must be an array of numbers, got dtype {array.dtype}.")
     return array.astype(float)
 
 
@@ -245,9 +244,9 @@ def finite_vector(name: str, value: ArrayLike) -> Floats:
     """Return a public vector (a centre, say) as a read-only array of finite numbers."""
     array = floats(name, value)
     if array.ndim != 1 or array.size == 0:
-        raise ParameterError(f"{name} must be a vector, got shape {array.shape}.")
+        raise refusal(name, f"must be a vector, got shape {array.shape}.")
     if not np.all(np.isfinite(array)):
-        raise ParameterError(f"{name} must be finite, got {_shown(array)}.")
+        raise refusal(name, f"must be finite, got {_shown(array)}.")
     array.flags.writeable = False
     return array
 

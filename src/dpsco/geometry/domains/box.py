@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..._validate import real
+from ..._validate import real, refusal
 from ...errors import ParameterError
 from ..norms import L2, Norm
 from ..width import Width, box_width
@@ -103,7 +103,7 @@ def _edge(name: str, value: ArrayLike) -> Floats:
         return finite_vector(name, value)
     number = real(name, value)
     if not math.isfinite(number):
-        raise ParameterError(f"{name} must be finite, got {number!r}.")
+        raise refusal(name, f"must be finite, got {number!r}.")
     return np.asarray(number)
 
 
