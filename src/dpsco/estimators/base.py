@@ -161,7 +161,7 @@ class PrivateLinearModel(PrivateEstimator):
         X: Any,
         y: Any = None,
         *,
-        order: Order | None = None,
+        order: Literal["shuffled", "given"] | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
         """Fit the model on private rows.
@@ -337,7 +337,6 @@ class PrivateLinearModel(PrivateEstimator):
         self.feature_norm_ = scales.feature if self.feature_norm is None else self.feature_norm
         if scales.label is not None:
             label = Scaled(*scales.label, centred=self.fit_intercept)
-            self.label_range_ = (label.low, label.high)
             config = replace(config, bounds=replace(config.bounds, label=label))
         model = config.model(result.weights)
         return replace(model, coef=model.coef / (scales.feature if features else 1.0)), result

@@ -88,7 +88,7 @@ class PrivateMean(PrivateEstimator):
     True
     """
 
-    mean_: Floats
+    mean_: NDArray[np.float64]
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class PrivateMean(PrivateEstimator):
         else:
             task = Task(problem, table.n, table.d, budget)
             result = run(plan(task, **how), table, **helpers)
-        self.mean_ = unit * result.weights + self._centre()
+        self.mean_ = result.weights * unit + self._centre()
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
 

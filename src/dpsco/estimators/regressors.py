@@ -79,6 +79,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     def _publish(self, model: LinearModel) -> None:
         self.coef_, self.intercept_ = model.coef[0], float(model.intercept[0])
+        if self.label_range is None and model.label_range is not None:  # it was estimated
+            self.label_range_ = model.label_range
 
 
 class PrivateLinearRegression(PrivateRegressor):

@@ -123,7 +123,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     True
     """
 
-    best_estimator_: Any
+    best_estimator_: PrivateLinearModel
     best_params_: dict[str, Any]
     best_index_: int
     best_score_: float
@@ -320,8 +320,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         ndarray of shape (n_samples,)
             One prediction per row.
         """
-        check_is_fitted(self, "best_estimator_")
-        return np.asarray(self.best_estimator_.predict(X))
+        return np.asarray(self._chosen().predict(X))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -337,8 +336,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         ndarray of shape (n_samples, n_classes)
             The probabilities, in the order of ``classes_``.
         """
-        check_is_fitted(self, "best_estimator_")
-        return np.asarray(self.best_estimator_.predict_proba(X))
+        return np.asarray(self._chosen().predict_proba(X))
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -355,8 +353,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             For two classes one score per row, above zero for the second class. For more classes
             one score per row and class.
         """
-        check_is_fitted(self, "best_estimator_")
-        return np.asarray(self.best_estimator_.decision_function(X))
+        return np.asarray(self._chosen().decision_function(X))
 
     def score(self, X: Any, y: Any) -> float:
         """Return the chosen estimator's score on rows that are yours to look at.
@@ -375,8 +372,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         float
             The accuracy of a classifier, or R^2 of a regressor.
         """
-        check_is_fitted(self, "best_estimator_")
-        return float(self.best_estimator_.score(X, y))
+        return float(self._chosen().score(X, y))
 
     def save(self, path: str | Path) -> None:
         """Write the chosen model with the search's certificate to a JSON file.
@@ -386,8 +382,12 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         path : str or Path
             The file, which is replaced if it exists.
         """
+        self._chosen().save(path)
+
+    def _chosen(self) -> Any:
+        """Return the chosen estimator."""
         check_is_fitted(self, "best_estimator_")
-        self.best_estimator_.save(path)
+        return self.best_estimator_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
