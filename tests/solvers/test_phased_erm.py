@@ -74,7 +74,7 @@ def test_files_cannot_hold_phases_without_rows(sizes):
         dp.load_plan(json.dumps(record))
 
 
-def test_kinked_losses_are_smoothed_by_a_thousandth_of_the_risk():
+def test_nonsmooth_losses_are_smoothed_by_a_thousandth_of_the_risk():
     plan = make()
     assert plan.smoothing == pytest.approx(1 / (2e-3 * plan.risk))  # 1/(2 b) lies the envelope low
     smooth = dp.Problem(loss=Huber(0.3), bounds=dp.Bounds(1.0, label=1.3))
@@ -97,7 +97,7 @@ def test_slopes_without_a_bound_are_cut_and_smoothed(domain):
 
 
 def test_one_label_does_not_decide_the_work(monkeypatch):
-    """Two groups of labels, 1e-4 apart: coordinate steps crawled from one kink to the other.
+    """Two groups of labels, 1e-4 apart: coordinate steps crawled from one jump to the other.
 
     With the rows in this order 20 s and 36,000 passes, where equal labels took one pass.
     """
@@ -206,7 +206,7 @@ def test_files_cannot_lower_what_rounding_hides(loss, domain):
     assert near.certified == plan.certified
 
 
-def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
+def test_a_jump_just_beyond_the_domain_is_met_by_rounded_margins():
     """49 (1/49) is less than 1 in float64, but margins are rounded: the loss is not smooth."""
     problem = dp.Problem(
         loss=Hinge(), bounds=dp.Bounds(49.0, label="sign"), domain=dp.domains.L2Ball(1 / 49)

@@ -17,7 +17,7 @@ from dpsco.privacy.accounting import stability
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.solvers import get
 from dpsco.solvers.common.passes import Pass
-from dpsco.solvers.common.phases import phases
+from dpsco.solvers.phased_sgd.run import phases
 
 SGD, GLL, FREE = "phased_sgd", "phased_sgd_gll", "phased_dp_sgd_unconstrained"
 KEYS = (SGD, GLL, FREE)
@@ -573,7 +573,7 @@ def test_a_smaller_clip_holds(key):
     assert 0.96 * plan.sensitivities[0] <= moved <= plan.sensitivities[0]
 
 
-def test_a_kink_just_beyond_the_domain_drifts():
+def test_a_jump_just_beyond_the_domain_drifts():
     """Margins are rounded: a hinge over margins of 1 - 2^-53 is no smooth loss."""
     near, clear = (
         made(SGD, signs(Hinge(), dp.domains.L2Ball(radius)), step=1e-3)

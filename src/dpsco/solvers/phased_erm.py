@@ -39,8 +39,7 @@ from . import needs
 from .base import BasePlan, Floats, Measured, Progress, Round, Solver
 from .common.glm_objective import GlmObjective, gradient_rounding, steepness
 from .common.minimise import TRUSTED, certified_error, effort, minimise
-from .common.passes import smoothness_beyond
-from .common.phases import check_phases
+from .common.passes import check_phases, smoothness_beyond
 from .common.smoothing import CutEnvelope, cut_envelope
 
 SLACK = 0.1  # c: more costs noise, less costs passes
@@ -51,7 +50,7 @@ _UP = 1 + 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public task only. Phases in their order."""
+    """All that a run needs, from the public task only. Phases in their order."""
 
     step: float  # eta; phase i = 1, 2, ... has eta / 4^i
     clip: float  # l2 bound on a row's gradient, enforced
@@ -68,8 +67,8 @@ class Plan(BasePlan):
         _validate.non_negative("smoothing", self.smoothing)
         if not math.isfinite(_curvature(self.task, self.smoothing)):
             raise ParameterError(
-                f"smoothing must be positive for {self.problem.loss.name}, which has a kink: the "
-                f"minimiser is not certified without. Got {self.smoothing!r}."
+                f"smoothing must be positive for {self.problem.loss.name}, which is not smooth: "
+                f"its minimiser is not certified without. Got {self.smoothing!r}."
             )
 
     @property
@@ -112,7 +111,7 @@ class Plan(BasePlan):
         return tuple(2 / (step * size) + self.task.ridge for step, size in pairs)
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
-        """Return the noisy minimisers, one a phase."""
+        """Return the noisy minimisers, one per phase."""
         adjacency = self.budget.adjacency.value
         return tuple(
             StableGaussianRelease(moved, sigma, adjacency, _THEOREM, rows=rows)
@@ -136,10 +135,8 @@ class Plan(BasePlan):
     @property
     def milestones(self) -> tuple[tuple[int, ...], ...]:
         """The Newton rounds of each phase at whose ends the certificate is looked at."""
-        bend = _curvature(self.task, self.smoothing)
-        return tuple(
-            effort(self.task.n_weights, (bend + ridge) / ridge).rounds for ridge in self._ridges
-        )
+        curvature, size = _curvature(self.task, self.smoothing), self.task.n_weights
+        return tuple(effort(size, (curvature + ridge) / ridge).rounds for ridge in self._ridges)
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -161,20 +158,15 @@ def plan(
 ) -> Plan:
     """Return a plan; ``step`` is eta, ``slack`` the tolerance c of the minimisers."""
     bound = task.gradient_bound(clip)
-    paper = (
-        task.calibration == "paper"
-    )  # its objective error G^2 eta_i/n_i is a distance of G eta_i
-    slack = (1.0 if paper else SLACK) if slack is None else _validate.positive("slack", slack)
-    mu = task.budget.mu_per_row()
-    noise = (
-        _published(task.budget) if paper else _share(task.budget, slack) / mu
-    )  # sigma_i / (G eta_i)
+    paper = task.calibration == "paper"
+    if slack is None:  # the paper's objective error G^2 eta_i/n_i is a distance of G eta_i
+        slack = 1.0 if paper else SLACK
+    slack, mu = _validate.positive("slack", slack), task.budget.mu_per_row()
+    # sigma_i / (G eta_i)
+    noise = _published(task.budget) if paper else _share(task.budget, slack) / mu
     if step is None:
-        step = (
-            task.initial_distance
-            / bound
-            * math.sqrt(8 / (8 * task.n_weights * noise**2 + 2 * task.n / 3))
-        )
+        variance = 8 * task.n_weights * noise**2 + 2 * task.n / 3
+        step = task.initial_distance / bound * math.sqrt(8 / variance)
     step = _validate.positive("step", step)
     sizes = tuple(task.n >> i for i in range(1, task.n.bit_length()))
     cap = _cap(task, bound * step, sizes, noise)
@@ -215,8 +207,8 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
         pull = 2 / (plan.steps[i] * plan.sizes[i])
         # pull/2 |w - weights|^2 + ridge/2 |w|^2, as one square
         centre = pull / (pull + ridge) * weights
-        found = _minimiser(plan, source, release.rows, centre, pull + ridge, certified[i])
-        noisy = ledger.stable(found, release)
+        exact = _minimiser(plan, source, release.rows, centre, pull + ridge, certified[i])
+        noisy = ledger.stable(exact, release)
         weights = _within(problem.domain.project(noisy), plan.cap)
         progress(i + 1, phases)
     return weights
@@ -249,8 +241,8 @@ def _minimiser(
 def risk(task: Task) -> float:
     """Return the predicted excess risk: the header's bound at the best eta."""
     noise = _share(task.budget, SLACK) / task.budget.mu_per_row()
-    spread = 64 * task.n_weights * (noise / task.n) ** 2 + 16 / (3 * task.n)
-    return 2 * task.initial_distance * task.gradient_bound(None) * math.sqrt(spread)
+    variance = 64 * task.n_weights * (noise / task.n) ** 2 + 16 / (3 * task.n)
+    return 2 * task.initial_distance * task.gradient_bound(None) * math.sqrt(variance)
 
 
 def _gradients(task: Task) -> float:
@@ -302,17 +294,17 @@ def _least(task: Task, clip: float, ridge: float, cap: float, smooth: float) -> 
 
     The cap counts only where it acts: within a domain weights may be as long as that allows.
     """
-    inner, bend = _inner(task.problem.domain), _curvature(task, smooth)
-    reach = task.max_norm if math.isfinite(task.max_norm) else cap
-    reach += clip / ridge if isinstance(inner, WholeSpace) else 0.0
+    inner, curvature = _inner(task.problem.domain), _curvature(task, smooth)
+    max_norm = task.max_norm if math.isfinite(task.max_norm) else cap
+    max_norm += clip / ridge if isinstance(inner, WholeSpace) else 0.0
     rounding = gradient_rounding(
         rows=task.n,
         columns=task.columns,
         clip=clip,
-        curvature=bend,
+        curvature=curvature,
         tilt=0.0,
         ridge=ridge,
-        reach=reach,
+        max_norm=max_norm,
         dense=False,
         steepness=_steepness(task, smooth),
     )
@@ -321,7 +313,7 @@ def _least(task: Task, clip: float, ridge: float, cap: float, smooth: float) -> 
         domain=inner,
         size=task.n_weights,
         strong_convexity=ridge,
-        smoothness=bend + ridge,
+        smoothness=curvature + ridge,
     )
 
 
@@ -349,7 +341,7 @@ def _curvature(task: Task, smooth: float) -> float:
     if smooth > 0.0:
         return smooth * task.feature_bound**2 * _UP
     if not isinstance(_inner(task.problem.domain), WholeSpace):
-        # Infinite as soon as a rounded margin may meet a kink.
+        # Infinite as soon as a rounded margin may meet a jump of the slope.
         return smoothness_beyond(task, task.problem.loss)
     return task.problem.loss.constants(
         feature=task.feature_bound, label=task.label_bound
@@ -376,7 +368,7 @@ SOLVERS = (
     Solver(
         key="phased_erm",
         summary="Certified minimisers of halving phases, each near the last noisy one; one release "
-        "a phase.",
+        "per phase.",
         paper="Feldman, Koren, Talwar 2020",
         reference="phased ERM; Wang, Lei, Ying, Zhang 2022, Table 1",
         setting="any convex loss of one margin, nonsmooth or smooth; any domain",

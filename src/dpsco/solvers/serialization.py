@@ -132,19 +132,19 @@ def _number(record: dict[str, Any]) -> float:
 @lru_cache(maxsize=1)
 def _records() -> dict[str, type]:
     """Return the classes that a file may name."""
-    found: dict[str, type] = {
+    records: dict[str, type] = {
         "Bounds": Bounds,
         "Classes": Classes,
         "Problem": Problem,
         "Task": Task,
     }
-    found["Scaled"] = Scaled
-    found["PrefixMechanism"] = PrefixMechanism
+    records["Scaled"] = Scaled
+    records["PrefixMechanism"] = PrefixMechanism
     for module in (losses, geometry):
         for name in module.__all__:
             item = getattr(module, name)
             if isinstance(item, type):
-                found[name] = item
+                records[name] = item
     for name in ("CustomLoss", "PerRowLoss"):  # they hold a user's code
-        found.pop(name, None)
-    return found
+        records.pop(name, None)
+    return records

@@ -263,7 +263,7 @@ def test_later_milestones_are_reached_and_certified(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_table_stops_the_search(seed):
-    """Flat rows, equal rows, rows at a kink: neither an error nor a number that is none."""
+    """Flat rows, equal rows, rows at a jump: neither an error nor a number that is none."""
     rng = np.random.default_rng(seed)
     X = np.repeat(rng.normal(size=(3, 2)), 20, axis=0) * rng.choice([0.0, 1e-8, 1.0], size=(60, 1))
     source = from_arrays(X, np.zeros(60)).bounded(Bounds(1.0, label=1.0), order="given")
@@ -433,7 +433,7 @@ def test_rounding_of_slopes_that_are_cut_hard():
     error = abs(float(objective.gradient(np.zeros(1))[0] + 10.0 * math.fsum(labels) / 100))
     assert (
         gradient_rounding(
-            rows=100, columns=1, clip=clip, curvature=10.0, tilt=0.0, ridge=1e-9, reach=0.0
+            rows=100, columns=1, clip=clip, curvature=10.0, tilt=0.0, ridge=1e-9, max_norm=0.0
         )
         < error
         <= objective.rounding(np.zeros(1))
@@ -444,13 +444,13 @@ def test_rounding_of_slopes_that_are_cut_hard():
 
 def test_rounding_bound_grows_with_each_argument():
     base = {"rows": 1000, "columns": 20, "clip": 1.0, "curvature": 0.25, "tilt": 0.1, "ridge": 0.01}
-    usual = gradient_rounding(**base, reach=3.0)
-    large = gradient_rounding(**base, reach=3.0, dense=False)  # leaves do not depend on columns
+    usual = gradient_rounding(**base, max_norm=3.0)
+    large = gradient_rounding(**base, max_norm=3.0, dense=False)  # leaves do not depend on columns
     for name in base:
         more = {**base, name: 50 * base[name]}
-        assert gradient_rounding(**more, reach=3.0, dense=False) > large
-    assert gradient_rounding(**base, reach=30.0) > usual
-    assert gradient_rounding(**base, reach=3.0, classes=5) > usual
+        assert gradient_rounding(**more, max_norm=3.0, dense=False) > large
+    assert gradient_rounding(**base, max_norm=30.0) > usual
+    assert gradient_rounding(**base, max_norm=3.0, classes=5) > usual
 
 
 @pytest.mark.parametrize("clip", [0.2, 0.6, 50.0])

@@ -17,10 +17,10 @@ from dpsco.data import Classes, from_arrays
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.privacy import GDP, ZCDP, ApproxDP, PureDP, Randomness, Unit
 from dpsco.solvers.common.glm_objective import GlmObjective
+from dpsco.solvers.objective_perturbation import published, rates, schedule
 from dpsco.solvers.objective_perturbation import run as module
-from dpsco.solvers.objective_perturbation import schedule as schedules
 
-PLAIN, STRONG = module.PLAIN, module.STRONG
+PLAIN, STRONG = schedule.PLAIN, schedule.STRONG
 SIGN = dp.Bounds(1.0, label="sign")
 LOGISTIC = dp.Problem(loss=losses.Logistic(), bounds=SIGN)
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -78,10 +78,10 @@ def test_table_of_noise(epsilon, split, floor):
 
 def test_published_noise():
     task = dp.Task(LOGISTIC, 1000, 20, BUDGET)
-    shape = schedules.shape(task, 1.0, BUDGET)
-    none = {"ridge": None, "c_frac": 0.1, "distance": None, "strong": False}
+    shape = rates.shape(task, 1.0)
+    none = {"ridge": None, "distance": None, "strong": False}
     for epsilon, sigma in PUBLISHED.items():
-        noise = schedules.paper(
+        noise = published.published(
             dataclasses.replace(task, budget=ApproxDP(epsilon, 1e-6)), shape, **none
         )
         assert noise.sigma == pytest.approx(sigma, rel=2e-3)
@@ -107,10 +107,10 @@ def test_published_ridge():
 
 def test_default_ridge_balances_bias_and_noise():
     plan = make(n=50_000, d=100)
-    balance = schedules.BALANCE * plan.sigma * 10.0 / (50_000 * plan.task.initial_distance)
+    balance = rates.BALANCE * plan.sigma * 10.0 / (50_000 * plan.task.initial_distance)
     assert plan.ridge == pytest.approx(balance, rel=0.15)
     narrow = make(dataclasses.replace(LOGISTIC, domain=domains.L1Ball(5.0)), n=50_000, d=100)
-    assert schedules.width_factor(narrow.task) == pytest.approx(2.7469576878)
+    assert rates.width_factor(narrow.task) == pytest.approx(2.7469576878)
     known = dataclasses.replace(LOGISTIC, penalty=losses.L2Penalty(0.5))
     strong = make(known, n=50_000, d=100, solver=STRONG)
     assert strong.ridge == pytest.approx(plan.ridge**2 / 0.5, rel=0.3)
@@ -377,12 +377,12 @@ def test_bounds_on_rows_are_computed_and_never_read_from_a_file():
 
 
 def test_huge_budgets_leave_a_minimiser_that_can_be_found():
-    """Three rows, thirty weights, a kink, a share of epsilon for which e^-30 would do as ridge."""
+    """Three rows, thirty weights, a hinge, a share of epsilon for which e^-30 would do as ridge."""
     bounds = dp.Bounds(100.0, label="sign")
     problem = dp.Problem(loss=losses.Hinge(), bounds=bounds, domain=domains.L2Ball(0.1))
     budget = ApproxDP(266.0, 1e-6, adjacency="zero_out")
     plan = make(problem, n=3, d=30, budget=budget, ridge="c_frac", c_frac=0.9)
-    assert plan.ridge == pytest.approx(schedules.FLATTEST * plan.curvature)
+    assert plan.ridge == pytest.approx(rates.FLATTEST * plan.curvature)
     assert plan.distance < 1e-4 * 0.1
     X = 100 * np.random.default_rng(1).normal(size=(3, 30))
     dp.run(plan, (X, np.ones(3)), randomness=seeded())
@@ -401,11 +401,11 @@ def test_zero_out_needs_half_the_noise_and_units_more():
 @pytest.mark.parametrize("budget", [BUDGET, ApproxDP(8.0, 1e-8), ZCDP(0.1)], ids=["1", "8", "zcdp"])
 def test_rough_noise_and_cheap_risk(budget):
     plan = make(budget=budget)
-    shape = schedules.shape(plan.task, None, budget)
-    assert schedules.rough_sigma(budget, shape) == pytest.approx(plan.sigma, rel=0.2)
-    assert module.risk(plan.task) == pytest.approx(plan.risk, rel=0.25)
+    shape = rates.shape(plan.task, None)
+    assert rates.rough_sigma(budget, shape) == pytest.approx(plan.sigma, rel=0.2)
+    assert schedule.risk(plan.task) == pytest.approx(plan.risk, rel=0.25)
     more = dataclasses.replace(plan.task, n=4 * plan.n)
-    assert module.risk(more) < 0.6 * plan.risk
+    assert schedule.risk(more) < 0.6 * plan.risk
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -530,7 +530,7 @@ def test_objective_is_the_clipped_one():
     np.testing.assert_allclose(gradient, [-0.05, 0.05])
 
 
-# -- kinks and clips -------------------------------------------------------------------------------
+# -- smoothing and clips ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_objective_is_the_clipped_one():
     [(losses.Hinge(), "sign"), (losses.Absolute(), 1.0), (losses.Pinball(0.3), 1.0)],
     ids=["hinge", "absolute", "pinball"],
 )
-def test_kinks_are_smoothed(loss, label):
+def test_nonsmooth_losses_are_smoothed(loss, label):
     problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=label))
     plan = make(problem, n=4000, d=3)
     assert plan.smoothing >= 5 * (0.7 if isinstance(loss, losses.Pinball) else 1.0) - 1e-9
@@ -554,8 +554,8 @@ def test_kinks_are_smoothed(loss, label):
     assert risk[0] < 0.8 * risk[1]
 
 
-def test_smoothing_needs_a_kink():
-    with pytest.raises(ParameterError, match="kink"):
+def test_smoothing_needs_a_nonsmooth_loss():
+    with pytest.raises(ParameterError, match="nonsmooth"):
         make(smoothing=3.0)
     hinge = dataclasses.replace(LOGISTIC, loss=losses.Hinge())
     assert make(hinge, smoothing=3.0).smoothing == 3.0

@@ -32,9 +32,8 @@ from dpsco.privacy.mechanisms.releases import (
     WithReplacementRelease,
 )
 from dpsco.solvers import get
-from dpsco.solvers.output_perturbation import published
-from dpsco.solvers.output_perturbation import rates as schedules
-from dpsco.solvers.output_perturbation.trajectory import run
+from dpsco.solvers.output_perturbation import published, rates
+from dpsco.solvers.output_perturbation.run import run
 
 BALL, FREE, BOLT = "dp_sgd_output", "dp_sgd_output_unbounded", "bolt_on_sgd"
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -162,7 +161,7 @@ def test_whole_space(q, step, paper, reach, gradient, sigma):
     assert found.step == pytest.approx(step, abs=6e-6)
     assert (found.gradient, found.sigma) == pytest.approx(paper, rel=2e-3)
     tight = planned(FREE, free, n, passes=1, step=found.step, unclipped=True)
-    assert schedules.norm_bound(task, steps=n, step=found.step) == pytest.approx(reach, abs=6e-3)
+    assert rates.norm_bound(task, steps=n, step=found.step) == pytest.approx(reach, abs=6e-3)
     assert tight.clip == pytest.approx(gradient, abs=6e-3)
     assert tight.sigma == pytest.approx(sigma, abs=6e-4)
     # A clip gives the same noise for the same bound, and less for a smaller one.
@@ -183,9 +182,9 @@ def test_whole_space(q, step, paper, reach, gradient, sigma):
 def test_recursion(loss, clip, n, passes, step, a, average, last):
     task = dp.Task(problem(loss), n, 5, BUDGET)
     bound = task.gradient_bound(clip)
-    assert schedules.expansion(task, step, bound) == pytest.approx(a, rel=1e-5)
+    assert rates.expansion(task, step, bound) == pytest.approx(a, rel=1e-5)
     for output, value in (("average", average), ("last", last)):
-        found = schedules.sensitivity(
+        found = rates.sensitivity(
             task, REPLACE, passes=passes, step=step, clip=bound, output=output
         )
         assert found == pytest.approx(value, rel=1e-6)
@@ -240,7 +239,7 @@ def test_constant_steps_with_a_ridge_shrink_the_sensitivity():
     assert made.sensitivity == pytest.approx(total / n, rel=1e-6)
     nonsmooth = problem(Hinge(), penalty=L2Penalty(strength))
     task = dp.Task(nonsmooth, n, 5, BUDGET)  # a at step/(1 - step ridge)
-    assert schedules.expansion(task, step, 1.0) == pytest.approx(step / shrink, rel=1e-9)
+    assert rates.expansion(task, step, 1.0) == pytest.approx(step / shrink, rel=1e-9)
 
 
 def test_batches():
@@ -259,7 +258,7 @@ def test_step_minimises_the_bound(loss, passes):
     task, best = made.task, math.inf
     longest = 2 / task.smoothness if math.isfinite(task.smoothness) else 10.0
     for step in np.geomspace(1e-6, longest, 300):
-        moved = schedules.sensitivity(task, REPLACE, passes=passes, step=step, clip=made.clip)
+        moved = rates.sensitivity(task, REPLACE, passes=passes, step=step, clip=made.clip)
         sigma = moved / BUDGET.mu_per_row()
         noise = made.clip * sigma * math.sqrt(2 / math.pi)
         if math.isfinite(task.smoothness):
@@ -270,7 +269,7 @@ def test_step_minimises_the_bound(loss, passes):
 
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ZERO])
-def test_kinks_are_walked_around(adjacency):
+def test_nonsmooth_losses_are_descended_through_their_envelope(adjacency):
     """On the envelope steps expand nothing: the noise is that of the hits alone."""
     budget = ApproxDP(1.0, 1e-6, adjacency=adjacency)
     made = planned(BALL, problem(Hinge()), n=2000, budget=budget)
@@ -282,7 +281,7 @@ def test_kinks_are_walked_around(adjacency):
     assert made.risk < 0.8 * itself.risk
     sharper = dataclasses.replace(made, smoothing=made.smoothing * 1.5)  # now steps expand
     assert sharper.sensitivity > 1.5 * made.sensitivity
-    with pytest.raises(ParameterError, match="kink"):
+    with pytest.raises(ParameterError, match="nonsmooth"):
         planned(BALL, problem(Huber(1.0)), smoothing=2.0)
 
 
@@ -305,20 +304,20 @@ def test_plans_scale_with_the_units(key):
 def test_smoothness_over_the_domain_is_used():
     # exp is not smooth on the line (but for its cap of 1e6), and is with weights in a ball.
     made = planned(BALL, problem(Poisson(1e6), label=3.0), passes=1)
-    assert schedules.expansion(made.task, made.step, made.clip) == 0.0
+    assert rates.expansion(made.task, made.step, made.clip) == 0.0
     assert made.step * math.e <= 2
-    assert schedules.expansion(made.task, 2.1 / math.e, made.clip) > 0
+    assert rates.expansion(made.task, 2.1 / math.e, made.clip) > 0
 
 
-def test_a_kink_just_beyond_the_domain_is_met_by_rounded_margins():
+def test_a_jump_just_beyond_the_domain_is_met_by_rounded_margins():
     """49 (1/49) is less than 1 in float64, and yet margins of 1 or more are computed."""
     edge = problem(Hinge(), dp.domains.L2Ball(1 / 49), feature=49.0)
     X = [x for x in 49.0 * table(200, 3)[0] if sum(Fraction(v) ** 2 for v in x) <= 49**2]
     margins = np.array([x @ edge.domain.project(x) for x in X])
     assert np.any(Hinge().slope(margins, 1.0) == 0.0)  # where the loss is not smooth at all
-    assert schedules.expansion(dp.Task(edge, 100, 3, BUDGET), 1e-3, 49.0) > 0.0
+    assert rates.expansion(dp.Task(edge, 100, 3, BUDGET), 1e-3, 49.0) > 0.0
     clear = problem(Hinge(), dp.domains.L2Ball(0.99 / 49), feature=49.0)
-    assert schedules.expansion(dp.Task(clear, 100, 3, BUDGET), 1e-3, 49.0) == 0.0
+    assert rates.expansion(dp.Task(clear, 100, 3, BUDGET), 1e-3, 49.0) == 0.0
 
 
 def test_predicted_risk_falls_with_rows_and_budget():
@@ -602,7 +601,7 @@ def test_sensitivity_is_attained_on_smooth_losses(name, adjacency):
     assert 0.999 * plan.sensitivity <= apart <= plan.sensitivity
 
 
-def test_sensitivity_is_attained_on_kinked_losses():
+def test_sensitivity_is_attained_on_nonsmooth_losses():
     # Later rows see a sliver of the first one, on which the two runs disagree.
     n, sliver = 400, 1e-4
     plan = planned(BALL, problem(Absolute(), dp.domains.L2Ball(10.0)), n, n, passes=1, step=0.01)
@@ -632,7 +631,7 @@ def test_the_wide_ball_never_acts(loss, clip):
     X, y = np.tile(np.eye(3)[0], (60, 1)), np.ones(60)  # all pull the same way
     for rows in (X, table(60, 3, seed=1)[0]):
         free, last = twin(plan, rows, y, project=lambda w: w)
-        reach = schedules.ball(plan.task, steps=plan.steps, step=plan.step, clip=plan.clip)
+        reach = rates.ball(plan.task, steps=plan.steps, step=plan.step, clip=plan.clip)
         assert np.linalg.norm(last) < reach
         assert np.allclose(exact(plan, rows, y), free, rtol=1e-10)
         if clip is None:  # nor does the clip
@@ -667,7 +666,7 @@ def test_rows_drawn_with_replacement():
 def test_roundings_are_part_of_the_sensitivity():
     task = dp.Task(problem(Huber(1.0)), 10**6, 200, BUDGET)
     shared = {"passes": 10, "step": 1e-3, "clip": 1.0}
-    found = schedules.sensitivity(task, REPLACE, **shared)
+    found = rates.sensitivity(task, REPLACE, **shared)
     plain = sgd_sensitivity(n=10**6, passes=10, step=1e-3, gradient=1.0, drift=0.0,
                             adjacency=REPLACE)  # fmt: skip
     assert found - plain == pytest.approx(2 * 10**7 * (4 * 200 + 32) * 2.0**-53 * 1.001, rel=1e-3)
@@ -677,7 +676,7 @@ def test_roundings_are_part_of_the_sensitivity():
     made = planned(BALL, problem(Huber(1.0), round_), 50, 3, passes=2)
     assert "projections onto Ellipsoid" in made.trusted[-1]
     assert planned(BALL, problem(Huber(1.0)), 50, 3).trusted == ()
-    slack = schedules.rounding(made.task, steps=100, step=made.step, clip=1.0)
+    slack = rates.rounding(made.task, steps=100, step=made.step, clip=1.0)
     assert slack == pytest.approx(2 * 100 * 1e-9, rel=1e-3)
     X, y = table(50, 3)
     assert np.linalg.norm(exact(made, X, y) - twin(made, X, y)[0]) < 1e-10
@@ -693,13 +692,13 @@ def test_the_error_of_bisected_slopes_is_part_of_the_sensitivity():
         labels="real",
     )
     made = planned(BALL, problem(steep), 1000, 5, clip=1.0)
-    assert made.walked.problem.loss.kernel().smoothing > 0.0
+    assert made.surrogate.problem.loss.kernel().smoothing > 0.0
     known = with_problem(made, problem(Absolute()))
     bisected = 2 * made.steps * made.step * 1e6 * 2.0**-48
     assert made.sensitivity - known.sensitivity >= bisected
     assert made.sensitivity < 1.01 * known.sensitivity
     # Along rows that all pull one way the computed slopes are off by as much.
-    loss = made.walked.problem.loss
+    loss = made.surrogate.problem.loss
     at = np.linspace(-1.0, 1.0, 1001)
     off = np.abs(loss.slope(at, 0.0) - np.clip(loss.smoothing * at, -1e6, 1e6))
     assert 2.0**-50 * 1e6 < np.max(off) <= 2.0**-47 * 1e6

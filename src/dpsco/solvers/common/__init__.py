@@ -1,1 +1,7 @@
-"""What several families share: clips, smoothing, passes, certified minimisation, phases."""
+"""What several families share.
+
+`clips` (how hard to clip by default) and `smoothing` (how smooth a nonsmooth loss is made) serve
+everybody. `passes` takes the sequential steps of phased SGD and output perturbation. Objective
+perturbation and phased ERM minimise whole objectives: read `glm_objective` (an objective and the
+rounding of its gradients), `quadratic` (one Newton model), then `minimise` (the certificate).
+"""

@@ -1,4 +1,4 @@
-"""How hard to clip gradients by default, from public task."""
+"""How hard to clip gradients by default, from the public task."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ def finite(weights: Floats) -> Floats:
 
 def gradient_clip(
     task: Task,
-    asked: float | None,
+    clip: float | None,
     *,
     calibration: str = "tight",
     prefix: bool = False,
     negligible: float = NEGLIGIBLE,
 ) -> float:
-    """Return the clip as asked for; else the start's gradient, or the loss's own if noise is small.
+    """Return the user's clip; else the start's gradient, or the loss's own if noise is small.
 
     Published noise and schedules speak of the loss's own bound, and keep it. What a clip cuts from
     a ``prefix`` sum of gradients stays missing in all later rounds, which costs vector losses more.
     """
-    if asked is not None or calibration == "paper":
-        return task.gradient_bound(asked)
+    if clip is not None or calibration == "paper":
+        return task.gradient_bound(clip)
     if prefix and not task.glm:
         negligible = max(negligible, PREFIX_NEGLIGIBLE)
     return task.lipschitz if _calm(task, negligible) else start_clip(task)
 
 
-def descent_clip(task: Task, asked: float | None) -> float:
-    """Return the clip of a solver that gets near the minimum: as asked for, or `default_clip`."""
-    return default_clip(task) if asked is None else task.gradient_bound(asked)
+def descent_clip(task: Task, clip: float | None) -> float:
+    """Return the clip of a solver that gets near the minimum: the user's, or `default_clip`."""
+    return default_clip(task) if clip is None else task.gradient_bound(clip)
 
 
 def default_clip(task: Task) -> float:
     """Return the loss's own bound where its noise hardly matters, else the bound at the start.
 
     The bound at the start cuts only rows that the model predicts worse than it did at the start
-    (`Facts.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
+    (`Task.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
     what is minimised, by as little as such rows are few, so it is used where noise costs more.
     """
     if _calm(task, NEGLIGIBLE):
@@ -95,7 +95,7 @@ def _strain(task: Task, bound: float) -> float:
 
     Distance times the noise of a single release that spends the whole budget.
     """
-    reach = task.budget.adjacency.sensitivity(bound) / (task.n * task.budget.mu_per_row())
-    noise = task.initial_distance * reach * math.sqrt(task.n_weights)
+    sigma = task.budget.adjacency.sensitivity(bound) / (task.n * task.budget.mu_per_row())
+    noise = task.initial_distance * sigma * math.sqrt(task.n_weights)
     zero = task.constants.value_at_zero
     return noise / zero if zero > 0.0 else math.inf

@@ -104,7 +104,7 @@ def gradient_rounding(
     curvature: float,
     tilt: float,
     ridge: float,
-    reach: float,
+    max_norm: float,
     classes: int = 1,
     dense: bool = True,
     steepness: float = 0.0,
@@ -121,16 +121,16 @@ def gradient_rounding(
         clip, curvature: bounds on a row's gradient and Hessian.
         tilt: the norm of the linear term.
         ridge: of the quadratic term.
-        reach: a bound on ||w|| and on the centre's norm.
+        max_norm: a bound on ||w|| and on the centre's norm.
         classes: scores of a row.
         dense: whether rows are dense; sparse ones and vector losses are summed in larger leaves.
         steepness: what the error of a slope is relative to, if longer than the clip; times ||x||.
     """
     leaf = leaf_rows(columns) if dense and classes == 1 else SUM_LEAF
-    margins = curvature * _gamma(columns + 2) * reach
+    margins = curvature * _gamma(columns + 2) * max_norm
     slopes = SLOPE_ERROR * max(classes * clip, steepness)
     sums = _gamma(min(rows, leaf) + math.ceil(math.log2(rows + 1)) + 4) * clip
-    public = 8 * UNIT * (tilt + 2 * ridge * reach + clip)
+    public = 8 * UNIT * (tilt + 2 * ridge * max_norm + clip)
     return 1.01 * (margins + slopes + sums + public)
 
 
@@ -169,10 +169,10 @@ class GlmObjective:
         self._steepness = steepness
         self._source, self._loss, self._clip, self._curvature = source, loss, clip, curvature
         self._linear, self._ridge, self._centre = linear, ridge, centre
-        self._kept: list[Leaf] | None = None
+        self._in_memory: list[Leaf] | None = None
         self._dense = True
         if isinstance(source, MemorySource):
-            self._kept = list(self._split(source.rows()))
+            self._in_memory = list(self._split(source.rows()))
 
     @property
     def size(self) -> int:
@@ -205,39 +205,39 @@ class GlmObjective:
 
     def hessian(self, weights: Floats, spread: float) -> Floats:
         """Return the Hessian of J, with the rows' mean curvatures within ``spread``."""
-        found = self._ridge * np.eye(self.size)
+        total = self._ridge * np.eye(self.size)
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                bend = self._bends(rows @ weights, labels, limit, spread)
-                root = np.sqrt(bend / self._source.n)
+                curvature = self._curvatures(rows @ weights, labels, limit, spread)
+                root = np.sqrt(curvature / self._source.n)
                 if isinstance(rows, np.ndarray):
                     scaled = rows * root[:, None]
-                    found += scaled.T @ scaled
+                    total += scaled.T @ scaled
                 else:
                     scaled = rows.multiply(root[:, None]).tocsr()
-                    found += (scaled.T @ scaled).toarray()
-        return found
+                    total += (scaled.T @ scaled).toarray()
+        return total
 
     def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
         """Return a function that multiplies a vector by that Hessian."""
         with np.errstate(all="ignore"):
-            bends = [
-                self._bends(rows @ weights, labels, limit, spread)
+            curvatures = [
+                self._curvatures(rows @ weights, labels, limit, spread)
                 for rows, labels, limit in self._leaves()
             ]
 
         def product(vector: Floats) -> Floats:
             total = np.zeros(self.size)
             with np.errstate(all="ignore"):
-                for (rows, _, _), bend in zip(self._leaves(), bends, strict=True):
-                    total += rows.T @ (bend * (rows @ vector))
+                for (rows, _, _), curvature in zip(self._leaves(), curvatures, strict=True):
+                    total += rows.T @ (curvature * (rows @ vector))
             return np.asarray(total / self._source.n + self._ridge * vector)
 
         return product
 
     def rounding(self, weights: Floats) -> float:
         """Return a bound on the l2 error of `gradient`."""
-        reach = max(float(np.linalg.norm(weights)), float(np.linalg.norm(self._centre)))
+        norm = max(float(np.linalg.norm(weights)), float(np.linalg.norm(self._centre)))
         return gradient_rounding(
             rows=self._source.n,
             columns=self.size,
@@ -245,33 +245,33 @@ class GlmObjective:
             curvature=self._curvature,
             tilt=float(np.linalg.norm(self._linear)),
             ridge=self._ridge,
-            reach=reach * (1 + 1e-9),
+            max_norm=norm * (1 + 1e-9),
             dense=self._dense,
             steepness=self._steepness,
         )
 
     def _slopes(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:
         """Return the clipped slopes; one that is not finite counts as 0, a rule for its row."""
-        found = np.clip(self._loss.slope(margins, labels), -limit, limit)
-        found[~np.isfinite(found)] = 0.0
-        return found
+        slopes = np.clip(self._loss.slope(margins, labels), -limit, limit)
+        slopes[~np.isfinite(slopes)] = 0.0
+        return slopes
 
-    def _bends(self, margins: Floats, labels: Floats, limit: Floats, spread: float) -> Floats:
+    def _curvatures(self, margins: Floats, labels: Floats, limit: Floats, spread: float) -> Floats:
         """Return the mean curvatures over the margins that weights within ``spread`` give.
 
-        Slopes that are clipped or have a bend change their curvature at once. Its value at one
+        Slopes that are clipped or jump change their curvature at once. Its value at one
         margin says little of the next step, and Newton's method then takes three times the steps.
         """
         # spread ||x||, of which a row sees the less the more directions there are to move in.
         wide = spread * self._clip / limit / max(1.0, math.sqrt(self.size / _ALIGNED))
         ahead = self._slopes(margins + wide, labels, limit)
-        bend = (ahead - self._slopes(margins - wide, labels, limit)) / (2.0 * wide)
-        return np.where(np.isfinite(bend), np.maximum(bend, 0.0), 0.0)
+        curvature = (ahead - self._slopes(margins - wide, labels, limit)) / (2.0 * wide)
+        return np.where(np.isfinite(curvature), np.maximum(curvature, 0.0), 0.0)
 
     def _leaves(self) -> Iterator[Leaf]:
         """Yield the rows, a leaf at a time: kept if they are in memory anyway."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._in_memory is not None:
+            yield from self._in_memory
             return
         for block in self._source.blocks():
             yield from self._split(block)
@@ -342,7 +342,7 @@ class VectorObjective:
         return (self._clip + self._tilt + self._ridge * away) * (1 + 1e-9)
 
     def hessian(self, weights: Floats, spread: float) -> Floats:
-        """Return the Hessian of J; vector losses bend evenly, whatever the spread."""
+        """Return the Hessian of J; vector losses are smooth, whatever the spread."""
         return self._inner.hessian(weights)
 
     def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
@@ -358,6 +358,6 @@ class VectorObjective:
             curvature=self._curvature,
             tilt=self._tilt,
             ridge=self._ridge,
-            reach=max(float(np.linalg.norm(weights)), self._centre) * (1 + 1e-9),
+            max_norm=max(float(np.linalg.norm(weights)), self._centre) * (1 + 1e-9),
             classes=self._classes,
         )

@@ -53,7 +53,7 @@ _NARROWEST = 1e-7  # of the first spread: closer, differences of slopes lose the
 
 
 def projection_error(domain: Domain) -> float:
-    """Return how far a computed projection may be off, relative to the domain's reach."""
+    """Return how far a computed projection may be off, relative to the domain's largest norm."""
     if isinstance(domain, WholeSpace):
         return 0.0
     closed = isinstance(domain, (Box, Simplex)) or (
@@ -66,8 +66,8 @@ def certified_error(
     rounding: float, *, domain: Domain, size: int, strong_convexity: float, smoothness: float
 ) -> float:
     """Return the distance that rounding alone leaves uncertain, an upper bound."""
-    reach = domain.reach(size)
-    off = projection_error(domain) * reach if math.isfinite(reach) else 0.0
+    max_norm = domain.reach(size)
+    off = projection_error(domain) * max_norm if math.isfinite(max_norm) else 0.0
     return (rounding + 2 * smoothness * off) / strong_convexity + off
 
 
@@ -90,18 +90,18 @@ def minimise(
     state = _State(objective, domain, distance)
     with np.errstate(all="ignore"):
         begun = domain.project(start)
-        found = None
+        point = None
         if isinstance(domain, WholeSpace) or objective.size <= LARGEST_DENSE:
-            found = _newton(state, begun, spread)
-        if found is None:
-            found = _accelerated(state, begun)
-    return found
+            point = _newton(state, begun, spread)
+        if point is None:
+            point = _accelerated(state, begun)
+    return point
 
 
 def effort(size: int, condition: float) -> Effort:
     """Return the Newton rounds for so many weights and a bound on the condition number.
 
-    Slopes with a bend, and sharp ones, take the more rounds the larger the condition number may be.
+    Slopes that jump, and steep ones, take the more rounds the larger the condition number may be.
     Of 624 objectives 96 % ended at the first of these milestones, 4 % at the second, and three at
     the third (a sharp hinge on a few different rows, boxes in columns of unlike scales).
     """
@@ -137,9 +137,8 @@ class _State:
         """Take a projected gradient step; return it, its gradient, and whether it is certified."""
         moved = weights - gradient / curvature
         landed = self.domain.project(moved)
-        found = self.objective.gradient(landed)
-        normal = (moved - landed) * curvature
-        return landed, found, self.certified(landed, found, normal)
+        slope, normal = self.objective.gradient(landed), (moved - landed) * curvature
+        return landed, slope, self.certified(landed, slope, normal)
 
     def milestone(self, weights: Floats, gradient: Floats, curvature: float) -> Floats | None:
         """Return a certified point, if this one or a projected step from it is; else nothing.
@@ -177,9 +176,9 @@ def _newton(state: _State, begun: Floats, spread: float) -> Floats | None:
                 model = dense_model(objective, state.domain, place.weights, wide, level)
             _round(objective, place, model, work.tries)
         done = milestone
-        found = state.milestone(place.weights, place.gradient, model.top)
-        if found is not None:
-            return found
+        certified = state.milestone(place.weights, place.gradient, model.top)
+        if certified is not None:
+            return certified
     return None
 
 
@@ -194,11 +193,11 @@ def _round(objective: Tilted, place: _Place, model: Model, tries: int) -> None:
     step, left, tried = model.step(weights, gradient), model.left(weights, gradient), 0.0
     for _ in range(tries):
         point = weights + share * step  # a member but for rounding
-        found = objective.gradient(point)
-        falling, rising = -float(gradient @ step), float(found @ step)
-        leaves = model.left(point, found)
+        ahead = objective.gradient(point)
+        falling, rising = -float(gradient @ step), float(ahead @ step)
+        leaves = model.left(point, ahead)
         if leaves <= 0.5 * left or (falling > 0.0 and rising <= _RISING * falling):
-            weights, gradient, left = point, found, leaves
+            weights, gradient, left = point, ahead, leaves
             # A shortened step has not gone far, and the next one would be too long again.
             share, tried = (0.5 if tried else min(1.0, 2.0 * share)), 0.0
         else:
@@ -249,9 +248,9 @@ def _accelerated(state: _State, begun: Floats) -> Floats:
             ahead = landed + momentum * (landed - point)
             point = landed
         done = milestone
-        found = state.milestone(point, objective.gradient(point), top)
-        if found is not None:
-            return found
+        certified = state.milestone(point, objective.gradient(point), top)
+        if certified is not None:
+            return certified
     raise LedgerError(
         "a minimiser could not be certified within its bound on the number of steps, so nothing is "
         "returned. Please report this with the plan: it holds public numbers only."

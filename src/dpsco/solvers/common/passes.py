@@ -1,7 +1,8 @@
 """One sequential pass of clipped gradient steps over a range of a source's rows.
 
-The door to `dpsco.kernels.sgd.sgd_pass` for solvers: labels are checked against the loss, gradients
-are clipped, and every step is projected onto the problem's own domain.
+`Pass` leads solvers to `dpsco.kernels.sgd.sgd_pass`: labels are checked against the loss, gradients
+are clipped, and every step is projected onto the problem's own domain. Beside it stands what every
+plan checks whose guarantee rests on stability: convexity, smoothness, phases of rows.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import _validate
 from ...data.block import Block
 from ...data.labels import require_labels
 from ...data.source import MemorySource, Source
-from ...errors import AssumptionError
+from ...errors import AssumptionError, ParameterError
+from ...files.limits import MOST_PHASES
 from ...geometry.domains import Domain, LpBall, WholeSpace
 from ...kernels import compiler
 from ...kernels.sgd import sgd_pass
@@ -47,13 +50,23 @@ def require_stable(solver: str, task: Task) -> None:
 def smoothness_beyond(task: Task, loss: Any) -> float:
     """Return the loss's smoothness over the domain and 1e-9 beyond it, where rounded margins lie.
 
-    A kink that the domain misses by rounding alone is met: 49 (1/49) is less than 1 in float64.
+    A jump of the slope that the domain misses by rounding alone is met: 49 (1/49) is less than 1
+    in float64.
     """
     return float(
         loss.constants(
             feature=task.feature_bound, label=task.label_bound, radius=task.max_norm * (1 + 1e-9)
         ).smoothness
     )
+
+
+def check_phases(sizes: tuple[int, ...], n: int) -> None:
+    """Refuse more phases than halving gives, and phases without rows: a file may hold any."""
+    if not 1 <= len(sizes) <= MOST_PHASES or min(sizes) < 1 or sum(sizes) > n:
+        raise ParameterError(
+            f"1 to {MOST_PHASES} phases need at least one row each and {n} at most in all, got "
+            f"{_validate.shown(sizes)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,6 @@ class Pass:
         return last, total
 
     def _reference_seconds(self, source: Source, steps: int) -> float:
-        """Return about how long the pass takes without compilation, from public task."""
+        """Return about how long the pass takes without compilation, from public numbers."""
         bisection = self.loss.kernel().smoothing > 0.0
         return self.passes * steps * (7e-6 + 5e-9 * source.d + (2.4e-4 if bisection else 0.0))

@@ -165,17 +165,17 @@ class _Products:
     ) -> None:
         self.top = objective.smoothness
         self._weights = weights
-        found, residual = np.zeros(len(gradient)), -gradient
+        step, residual = np.zeros(len(gradient)), -gradient
         along, square = residual, float(residual @ residual)
         product = objective.hessian_product(weights, spread)
         for _ in range(products):  # conjugate gradients
             bent = product(along)
             curved = float(along @ bent)
             share = square / curved if curved > 0.0 else 0.0  # 0: it is least already
-            found, residual = found + share * along, residual - share * bent
+            step, residual = step + share * along, residual - share * bent
             before, square = square, float(residual @ residual)
             along = residual + (square / before if before > 0.0 else 0.0) * along
-        self._step = found
+        self._step = step
 
     def step(self, weights: Floats, gradient: Floats) -> Floats:
         """Return about the Newton step; none from elsewhere."""

@@ -1,4 +1,4 @@
-"""How much to smooth a convex margin loss with a kink, for solvers that want a smooth one.
+"""How much to smooth a nonsmooth convex margin loss, for solvers that want a smooth one.
 
 The Moreau envelope with parameter b is b-smooth in the margin and lies at most L0^2/(2 b) below
 the loss; its slopes are slopes of the loss, so no bound changes (`dpsco.losses.Smoothed`).
@@ -18,9 +18,9 @@ from ...losses.smoothing import Smoothed
 from ...problem import Loss
 from ...task import Task
 
-SMOOTHED_SHARE = 0.2  # of the labels' scale: over how much of it a kink is rounded off
+SMOOTHED_SHARE = 0.2  # of the labels' scale: over how much of it a jump of the slope is spread
 _FARTHEST_SLOPE = 64.0
-TOUCHED = 0.25  # of the most that an envelope can cost: only rows near the kink pay
+TOUCHED = 0.25  # of the most that an envelope can cost: only rows near the jump pay
 
 
 def nonsmooth(task: Task) -> bool:
@@ -36,17 +36,17 @@ def nonsmooth(task: Task) -> bool:
 
 
 def moreau_smoothing(task: Task) -> float:
-    """Return the smoothing that rounds a kink off over a fifth of the labels' scale, else 0."""
+    """Return the smoothing that spreads a jump over a fifth of the labels' scale, else 0."""
     if not nonsmooth(task):
         return 0.0
     return task.lipschitz / task.feature_bound / (SMOOTHED_SHARE * task.margin_scale)
 
 
 def smoothing_for_steps(task: Task, steps: float) -> float:
-    """Return a smoothing for descent that counts as so many plain steps; 0 without a kink.
+    """Return a smoothing for descent that counts as so many plain steps; 0 for a smooth loss.
 
     The envelope costs at most L0^2/(2 b), descent leaves R^2 b X^2/(2 steps): they are equal at
-    b = L0 sqrt(steps)/(R X). No kink is sharper than a fifth of the labels' scale at first.
+    b = L0 sqrt(steps)/(R X). No jump is sharper than a fifth of the labels' scale at first.
     """
     if not nonsmooth(task):
         return 0.0
@@ -58,7 +58,7 @@ def smoothing_for_steps(task: Task, steps: float) -> float:
 
 
 def final_smoothing(task: Task, rounds: int, noise: float) -> float:
-    """Return the smoothing worth ending with where noise costs so much risk; 0 without a kink.
+    """Return the smoothing worth ending with where noise costs so much risk; 0 for a smooth loss.
 
     The envelope costs at most L0^2/(2 b), a part of it in practice, which is to be no more than the
     noise. Accelerated descent leaves 2 b X^2 R^2/T^2 after T rounds: beyond b = L0 T/(2 R X) that
@@ -124,9 +124,9 @@ def cut_envelope(task: Task, smoothing: float) -> MarginLoss | CutEnvelope:
     loss = task.problem.loss
     assert isinstance(loss, MarginLoss)
     if math.isfinite(loss.slope_bound(task.label_bound, math.inf)):
-        found = smoothed(task, smoothing)
-        assert isinstance(found, MarginLoss)
-        return found
+        envelope = smoothed(task, smoothing)
+        assert isinstance(envelope, MarginLoss)
+        return envelope
     bound = task.lipschitz
     if not math.isfinite(bound):
         bound = _FARTHEST_SLOPE * task.gradient_bound(None)

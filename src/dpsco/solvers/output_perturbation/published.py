@@ -86,7 +86,7 @@ def _published(task: Task, budget: ApproxDP, steps: int, step: float, gradient: 
             f"{step:.6g}, L = {view.constant:.6g}. It needs more rows, or features on a smaller "
             "scale; calibration='tight' has no such condition."
         )
-    found = stability.paper_uas(
+    sensitivity = stability.paper_uas(
         n=task.n,
         steps=steps,
         step=step,
@@ -95,7 +95,8 @@ def _published(task: Task, budget: ApproxDP, steps: int, step: float, gradient: 
         gradient=gradient,
         failure=budget.delta / 2,
     ).sensitivity
-    return Published(steps, step, gradient, found, classical_sigma(budget, found, share=0.5))
+    sigma = classical_sigma(budget, sensitivity, share=0.5)
+    return Published(steps, step, gradient, sensitivity, sigma)
 
 
 def bolt_on(

@@ -1,6 +1,7 @@
 """Stability, step sizes and predicted risk of SGD whose average is released once, with noise.
 
-Everything is a function of public task. Lengths are Euclidean; ``clip`` bounds a row's gradient.
+Everything is a function of the public task. Lengths are Euclidean; ``clip`` bounds a row's
+gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ POINTS = 60  # of the grid of step sizes
 RISK_POINTS = 12  # of the grid behind a prediction, which must be cheap
 SMOOTH_PASSES, MOST_PASSES, MANY_STEPS = 10, 100, 200_000
 GAUSS = math.sqrt(2.0 / math.pi)  # E|<z, x>| for |x| = 1 and standard normal z
-_INEXACT = 1e-9  # error of an iterative projection, relative to the reach of its domain
+_INEXACT = 1e-9  # error of an iterative projection, relative to the size of its domain
 
 
 # -- stability -------------------------------------------------------------------------------------
@@ -81,9 +82,10 @@ def inner_step(task: Task, step: float) -> float:
 def ball(task: Task, *, steps: int, step: float, clip: float) -> float:
     """Return the radius of a ball about the origin that the iterates are kept in.
 
-    The domain's own reach if it is bounded. Otherwise how far ``steps`` clipped steps can lead, or
-    for losses that are never negative the bound of Wang, Lei, Ying, Zhang 2022, Lemma 20: there
-    the projection never acts. It holds by projection all the same, so nothing rests on the lemma.
+    The largest norm in the domain if it is bounded. Otherwise how far ``steps`` clipped steps can
+    lead, or for losses that are never negative the bound of Wang, Lei, Ying, Zhang 2022, Lemma 20:
+    there the projection never acts. It holds by projection all the same, so nothing rests on the
+    lemma.
     """
     if math.isfinite(task.max_norm):
         return task.max_norm
@@ -135,14 +137,14 @@ def exact_projection(task: Task) -> bool:
 
 def rounding(task: Task, *, steps: int, step: float, clip: float) -> float:
     """Return how far roundings can drive two runs apart, projections included."""
-    reach = ball(task, steps=steps, step=step, clip=clip)
-    radius = reach + step * clip
+    max_norm = ball(task, steps=steps, step=step, clip=clip)
+    radius = max_norm + step * clip
     apart = 2.0 * stability.rounding(steps, task.n_weights, radius)
     # Slopes by bisection, or of counts, are off by a share of the loss's own, whatever the clip.
     loss = cast(MarginLoss, task.problem.loss)
     steep = steepness(loss, feature=task.feature_bound, label=task.label_bound)
     apart += 2.0 * steps * step * SLOPE_ERROR * steep
-    return apart if exact_projection(task) else apart + 2.0 * steps * _INEXACT * reach
+    return apart if exact_projection(task) else apart + 2.0 * steps * _INEXACT * max_norm
 
 
 def drift(task: Task, *, steps: int, step: float, clip: float) -> float:
@@ -178,11 +180,11 @@ def sensitivity(
                 f"most 1/(smoothness + ridge); got output={output!r}, batch={batch}, step="
                 f"{step:.6g}. Use decay=False."
             )
-        found = stability.strongly_convex_sensitivity(
+        moved = stability.strongly_convex_sensitivity(
             gradient=clip, ridge=task.ridge, n=task.n, adjacency=adjacency
         )
-        return found + slack
-    found = stability.sgd_sensitivity(
+        return moved + slack
+    moved = stability.sgd_sensitivity(
         n=task.n,
         passes=passes,
         step=step,
@@ -193,13 +195,13 @@ def sensitivity(
         ridge=task.ridge,
         output=output,
     )
-    return found + slack
+    return moved + slack
 
 
-def random_hits(
+def drawn_rows(
     task: Task, adjacency: Adjacency, *, steps: int, step: float, clip: float
 ) -> tuple[float, float]:
-    """Return hit and drift of SGD on independently drawn rows.
+    """Return hit and drift of SGD on rows that are drawn with replacement.
 
     A row that is never drawn leaves even the roundings alone, so they may ride on the drift, whose
     share of the distance is (2/3) drift sqrt(steps) if the row is drawn at all.
@@ -227,20 +229,20 @@ def noise_risk(task: Task, clip: float, sigma: float) -> float:
     return cost + 0.5 * task.ridge * task.n_weights * sigma * sigma
 
 
-def walk_risk(task: Task, *, steps: int, step: float, clip: float, batch: int = 1) -> float:
+def steps_risk(task: Task, *, steps: int, step: float, clip: float, batch: int = 1) -> float:
     """Return R^2/(2 step steps) + step G^2/2, and 2 G R/sqrt(n) if rows are used again."""
     slope = clip + task.ridge * task.initial_distance
-    found = task.initial_distance**2 / (2.0 * step * steps) + 0.5 * step * slope * slope
+    bias = task.initial_distance**2 / (2.0 * step * steps) + 0.5 * step * slope * slope
     again = steps * batch > task.n
-    return found + (2.0 * clip * task.initial_distance / math.sqrt(task.n) if again else 0.0)
+    return bias + (2.0 * clip * task.initial_distance / math.sqrt(task.n) if again else 0.0)
 
 
 def decay_risk(task: Task, *, steps: int, clip: float) -> float:
     """Return (G + ridge R)^2 (1 + log T)/(2 ridge T): SGD with steps 1/(ridge t)."""
     slope = clip + task.ridge * task.initial_distance
-    found = slope * slope * (1.0 + math.log(steps)) / (2.0 * task.ridge * steps)
+    bias = slope * slope * (1.0 + math.log(steps)) / (2.0 * task.ridge * steps)
     again = 2.0 * clip * task.initial_distance / math.sqrt(task.n) if steps > task.n else 0.0
-    return found + again
+    return bias + again
 
 
 def best_step(
@@ -269,10 +271,10 @@ def best_step(
     for step in (*map(float, grid), *([smooth] if smooth > 0.0 else [])):
         if not math.isfinite(bound := clip(step)):
             continue
-        found = walk_risk(task, steps=steps, step=step, clip=bound, batch=batch)
-        found += noise_risk(task, bound, sigma(step, bound))
-        if found < least:
-            best, least = step, found
+        excess = steps_risk(task, steps=steps, step=step, clip=bound, batch=batch)
+        excess += noise_risk(task, bound, sigma(step, bound))
+        if excess < least:
+            best, least = step, excess
     return best, least
 
 
@@ -315,8 +317,8 @@ def risk(task: Task, *, longest: float = math.inf) -> float:
     if nonsmooth(task):
         noise = task.budget.adjacency.factor * (SMOOTH_PASSES + 1) / 2
         noise *= unit_noise(task.budget, task.n_weights)
-        spread = (1.5 + 2 * GAUSS * noise) / SMOOTH_PASSES
-        return task.initial_distance * bound * (math.sqrt(spread) + 2.0) / math.sqrt(task.n)
+        variance = (1.5 + 2 * GAUSS * noise) / SMOOTH_PASSES
+        return task.initial_distance * bound * (math.sqrt(variance) + 2.0) / math.sqrt(task.n)
     sigma = closed_form(task, passes=passes)
     _, least = best_step(
         task,

@@ -1,14 +1,4 @@
-"""SGD whose average is released once, with noise for the stability of the whole walk.
-
-Paper      Wang, Lei, Ying, Zhang 2022 (ACHA), Alg 1 and Thms 7-10; Wu, Li, Kumar, Chaudhuri, Jha,
-           Naughton 2017 (arXiv:1606.04722), Algs 1-2, for bolt_on_sgd.
-Guarantee  neighbours move the average by Delta at most, so it is Delta/sigma-GDP. Delta: the
-           recursion behind Thm 7, D <- sqrt(D^2 + a^2) on shared rows, D + 2 eta G on the other.
-Rate       E[F(w) - F*] <= R^2/(2 eta T) + eta G^2/2 + G sigma sqrt(2/pi), plus 2 G R/sqrt(n) for
-           T > n: the noise enters through a margin, so that d does not appear.
-Needs      convex loss of one margin, rows bounded in l2, n public; bolt_on_sgd: a smooth loss.
-Symbols    R, G, L, T, K, eta, lambda -> distance, clip, smoothness, steps, passes, step, ridge.
-"""
+"""Plans of output-perturbed SGD: passes, steps and noise of the three solvers."""
 
 from __future__ import annotations
 
@@ -23,19 +13,16 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import PureDP
 from ...privacy.mechanisms.releases import WithReplacementRelease
 from ...task import Task
-from .. import needs
-from ..base import Measured, Solver
 from ..common.smoothing import nonsmooth, smoothed
-from . import published
-from . import rates as schedules
-from .trajectory import RECURSION, Plan, run
+from . import published, rates
+from .run import RECURSION, Plan
 
 SAMPLINGS = ("permutation", "with_replacement")
 
 
 @dataclass(frozen=True)
-class _Request:
-    """What was asked for, before defaults are filled in."""
+class _Draft:
+    """The settings of a plan, before defaults are filled in."""
 
     key: str
     task: Task
@@ -49,10 +36,10 @@ class _Request:
 
     @property
     def envelope(self) -> bool:
-        """Whether to walk on the Moreau envelope of a loss with a kink: unless told otherwise."""
-        asked = self.smoothing is not None or self.step is not None
+        """Whether steps descend the Moreau envelope of a nonsmooth loss: unless told otherwise."""
+        chosen = self.smoothing is not None or self.step is not None
         drawn = self.sampling == "with_replacement" or self.task.calibration == "paper"
-        return nonsmooth(self.task) and not asked and not drawn
+        return nonsmooth(self.task) and not chosen and not drawn
 
     def steps(self, published: int | None = None) -> int:
         """Return how many steps, from the number of passes."""
@@ -60,9 +47,9 @@ class _Request:
             return published
         batches = self.task.n // self.batch
         if self.passes is None and self.envelope:
-            return schedules.SMOOTH_PASSES * batches
+            return rates.SMOOTH_PASSES * batches
         if self.passes is None:
-            return schedules.default_passes(self.task) * batches
+            return rates.default_passes(self.task) * batches
         return _validate.integer("passes", self.passes) * batches
 
     def finish(
@@ -77,7 +64,7 @@ class _Request:
     ) -> Plan:
         """Return the plan; noise that is not given is the least for the budget."""
         task = self.task
-        made = Plan(
+        plan = Plan(
             solver=self.key,
             task=task,
             sampling=self.sampling or "permutation",
@@ -98,17 +85,17 @@ class _Request:
             )
         if sigma is None:
             sigma = calibrate(
-                lambda s: dataclasses.replace(made, sigma=s).releases(), self.task.budget
+                lambda s: dataclasses.replace(plan, sigma=s).releases(), self.task.budget
             )
         # Noise longer than the domain is wide: projecting would shrink the signal with it.
         length = sigma * (
             task.n_weights if isinstance(self.task.budget, PureDP) else task.n_weights**0.5
         )
         project = length <= task.radius if self.project is None else bool(self.project)
-        return dataclasses.replace(made, sigma=sigma, project=project)
+        return dataclasses.replace(plan, sigma=sigma, project=project)
 
 
-def plan(
+def plan_bounded(
     task: Task,
     *,
     sampling: str | None = None,
@@ -120,17 +107,17 @@ def plan(
 ) -> Plan:
     """Return a plan of dp_sgd_output: the step minimises the header's bound on a grid.
 
-    A loss with a kink is walked on through its Moreau envelope, as sharp as the step allows
-    without expansion; ``smoothing=0`` walks on the loss itself, as the paper does.
+    Steps on a nonsmooth loss descend its Moreau envelope, as sharp as the step allows without
+    expansion; ``smoothing=0`` descends the loss itself, as the paper does.
     """
-    asked = _Request(
+    draft = _Draft(
         "dp_sgd_output", task, passes, step, sampling,
         project=project, smoothing=smoothing,
     )  # fmt: skip
     bound = _gradient_bound(task, clip)
     if task.calibration == "paper":
-        return _published(asked, published.bounded, lambda _: bound)
-    return _tight(asked, lambda _: bound)
+        return _published(draft, published.bounded, lambda _: bound)
+    return _tight(draft, lambda _: bound)
 
 
 def plan_unbounded(
@@ -148,22 +135,22 @@ def plan_unbounded(
     ``unclipped`` takes the clip that never acts on a loss >= 0, by the norm bound of Lemma 20; so
     does calibration="paper".
     """
-    asked = _Request(
+    draft = _Draft(
         "dp_sgd_output_unbounded", task, passes, step, sampling,
         project=False, smoothing=0.0 if unclipped and smoothing is None else smoothing,
     )  # fmt: skip
     bound = _gradient_bound(task, clip)
     if not (unclipped or task.calibration == "paper"):
-        return _tight(asked, lambda _: bound)
-    if clip is not None or not schedules.never_negative(task):
+        return _tight(draft, lambda _: bound)
+    if clip is not None or not rates.never_negative(task):
         raise AssumptionError(
-            f"{asked.key} bounds its gradients by Lemma 20, which needs a loss of the catalogue "
+            f"{draft.key} bounds its gradients by Lemma 20, which needs a loss of the catalogue "
             f"that is never negative, and no clip; got {task.problem.loss!r} and clip={clip!r}. "
             "Use calibration='tight' without unclipped=True."
         )
     if task.calibration == "paper":
-        return _published(asked, published.unbounded, None)
-    return _tight(asked, lambda s: schedules.unclipped(task, steps=asked.steps(), step=s))
+        return _published(draft, published.unbounded, None)
+    return _tight(draft, lambda s: rates.unclipped(task, steps=draft.steps(), step=s))
 
 
 def plan_bolt_on(
@@ -182,132 +169,130 @@ def plan_bolt_on(
     ``decay`` takes steps 1/(ridge t) and the last iterate; by default if the problem has a ridge
     and the predicted risk is less that way.
     """
-    asked = _Request(
+    draft = _Draft(
         "bolt_on_sgd", task, passes, step,
         batch=_validate.integer("batch", batch),
         output=_validate.choice("output", output, ("average", "last")),
         project=project,
     )  # fmt: skip
-    if asked.batch > task.n:
+    if draft.batch > task.n:
         raise ParameterError(f"batch must be at most n = {task.n}, got {batch}.")
     bound = _gradient_bound(task, clip)
-    made = _bolt_on(asked, bound, decay=bool(decay))
-    if decay is None and task.ridge > 0.0 and asked.batch == 1 and step is None:
-        other = _bolt_on(asked, bound, decay=True)
-        made = other if other.risk < made.risk else made
-    return made
+    constant = _bolt_on(draft, bound, decay=bool(decay))
+    if decay is None and task.ridge > 0.0 and draft.batch == 1 and step is None:
+        decaying = _bolt_on(draft, bound, decay=True)
+        return decaying if decaying.risk < constant.risk else constant
+    return constant
 
 
 def _gradient_bound(task: Task, clip: float | None) -> float:
-    """Return the clip that was asked for, if the loss's own bound is not less; or its default."""
+    """Return the user's clip, if the loss's own bound is not less; or the default."""
     if clip is None:
         return task.gradient_bound(None)
     return min(task.lipschitz, _validate.positive("clip", clip))
 
 
-def _tight(asked: _Request, clip: Callable[[float], float]) -> Plan:
+def _tight(draft: _Draft, clip: Callable[[float], float]) -> Plan:
     """Return a plan whose step is given, or minimises the predicted risk."""
-    _validate.choice("sampling", asked.sampling or "permutation", SAMPLINGS)
-    task, steps, step = asked.task, asked.steps(), asked.step
-    if asked.envelope:
-        return _enveloped(asked, clip(task.initial_distance), steps)
-    if asked.smoothing:
-        return _smoothed_as_asked(asked, clip)
+    _validate.choice("sampling", draft.sampling or "permutation", SAMPLINGS)
+    task, steps, step = draft.task, draft.steps(), draft.step
+    if draft.envelope:
+        return _enveloped(draft, clip(task.initial_distance), steps)
+    if draft.smoothing:
+        return _with_smoothing(draft, clip)
     if step is None:
-        if asked.sampling == "with_replacement":
-            sigma = _mixture(asked, steps)
+        if draft.sampling == "with_replacement":
+            sigma = _mixture(draft, steps)
         else:
-            sigma = schedules.closed_form(task, passes=steps // task.n)
-        step, _ = schedules.best_step(task, steps=steps, clip=clip, sigma=sigma)
+            sigma = rates.closed_form(task, passes=steps // task.n)
+        step, _ = rates.best_step(task, steps=steps, clip=clip, sigma=sigma)
     if not math.isfinite(limit := clip(_validate.positive("step", step))):
         raise AssumptionError(
-            f"{asked.key} with unclipped=True bounds its gradients by Lemma 20, which needs step * "
-            f"smoothness <= 1 on {asked.task.problem.loss!r}; got step={step:.6g}. Take a shorter "
+            f"{draft.key} with unclipped=True bounds its gradients by Lemma 20, which needs step * "
+            f"smoothness <= 1 on {draft.task.problem.loss!r}; got step={step:.6g}. Take a shorter "
             "step, pass a clip, or leave unclipped out."
         )
-    return asked.finish(steps=steps, step=step, clip=limit, sigma=None)
+    return draft.finish(steps=steps, step=step, clip=limit, sigma=None)
 
 
-def _enveloped(asked: _Request, clip: float, steps: int) -> Plan:
+def _enveloped(draft: _Draft, clip: float, steps: int) -> Plan:
     """Return a plan on the envelope that is just smooth enough for its steps to expand nothing.
 
     With b = 2/(step X^2) the envelope lies L0^2/(2b) = step G^2/4 below the loss, half of what the
     steps themselves cost; the noise then has no part that grows with the steps.
     """
-    task, step = asked.task, _free_step(asked, clip, steps, extra=0.5)
+    task, step = draft.task, _free_step(draft, clip, steps, extra=0.5)
     step = min(step, 0.5 / task.ridge) if task.ridge > 0.0 else step
-    sharp = 2.0 * (1 - 1e-6) / (schedules.inner_step(task, step) * task.feature_bound**2)
-    return asked.finish(steps=steps, step=step, clip=clip, sigma=None, smoothing=sharp)
+    sharp = 2.0 * (1 - 1e-6) / (rates.inner_step(task, step) * task.feature_bound**2)
+    return draft.finish(steps=steps, step=step, clip=clip, sigma=None, smoothing=sharp)
 
 
-def _smoothed_as_asked(asked: _Request, clip: Callable[[float], float]) -> Plan:
-    """Return the plan of the envelope that was asked for."""
-    if not nonsmooth(asked.task):
-        raise ParameterError(
-            f"smoothing is for losses with a kink, not {asked.task.problem.loss!r}."
-        )
-    smooth = _validate.positive("smoothing", asked.smoothing)
-    problem = dataclasses.replace(asked.task.problem, loss=smoothed(asked.task, smooth))
-    task = dataclasses.replace(asked.task, problem=problem)
-    inner = _tight(dataclasses.replace(asked, task=task, smoothing=None), clip)
-    return asked.finish(
+def _with_smoothing(draft: _Draft, clip: Callable[[float], float]) -> Plan:
+    """Return the plan on the envelope of the user's smoothing."""
+    if not nonsmooth(draft.task):
+        raise ParameterError(f"smoothing is for nonsmooth losses, not {draft.task.problem.loss!r}.")
+    smooth = _validate.positive("smoothing", draft.smoothing)
+    problem = dataclasses.replace(draft.task.problem, loss=smoothed(draft.task, smooth))
+    task = dataclasses.replace(draft.task, problem=problem)
+    inner = _tight(dataclasses.replace(draft, task=task, smoothing=None), clip)
+    return draft.finish(
         steps=inner.steps, step=inner.step, clip=inner.clip, sigma=None, smoothing=smooth
     )
 
 
-def _mixture(asked: _Request, steps: int) -> Callable[[float, float], float]:
+def _mixture(draft: _Draft, steps: int) -> Callable[[float, float], float]:
     """Return sigma(step, clip) for random rows: that of the hits, and that of the drift added."""
-    task, budget = asked.task, asked.task.budget
+    task, budget = draft.task, draft.task.budget
     kind = budget.adjacency.value
     hits = calibrate(
         lambda s: WithReplacementRelease(1.0, 0.0, steps, s, kind, RECURSION, rows=(0, task.n)),
         budget,
     )
-    share = 2.0 / 3.0 * math.sqrt(steps) * schedules.unit_noise(budget, task.n_weights)
+    share = 2.0 / 3.0 * math.sqrt(steps) * rates.unit_noise(budget, task.n_weights)
 
     def sigma(step: float, clip: float) -> float:
-        a = schedules.expansion(task, step, clip)
+        a = rates.expansion(task, step, clip)
         return budget.adjacency.factor * step * clip * hits + share * a
 
     return sigma
 
 
 def _published(
-    asked: _Request,
+    draft: _Draft,
     schedule: Callable[..., published.Published],
     clip: Callable[[float], float] | None,
 ) -> Plan:
     """Return the published plan: rows with replacement, classical noise."""
-    if asked.sampling == "permutation" or asked.step is not None:
+    if draft.sampling == "permutation" or draft.step is not None:
         raise AssumptionError(
-            f"{asked.key} with calibration='paper' draws rows with replacement and has its own "
+            f"{draft.key} with calibration='paper' draws rows with replacement and has its own "
             "step size; leave sampling and step out, or use calibration='tight'."
         )
-    steps = None if asked.passes is None else asked.steps()
-    found = schedule(asked.task, steps)
+    steps = None if draft.passes is None else draft.steps()
+    paper = schedule(draft.task, steps)
     if clip is None:
-        never = schedules.unclipped(asked.task, steps=found.steps, step=found.step)
-        bound = min(found.gradient, never)
+        never = rates.unclipped(draft.task, steps=paper.steps, step=paper.step)
+        bound = min(paper.gradient, never)
     else:
-        bound = clip(found.step)
-    asked = dataclasses.replace(asked, sampling="with_replacement")
-    return asked.finish(steps=found.steps, step=found.step, clip=bound, sigma=found.sigma)
+        bound = clip(paper.step)
+    draft = dataclasses.replace(draft, sampling="with_replacement")
+    return draft.finish(steps=paper.steps, step=paper.step, clip=bound, sigma=paper.sigma)
 
 
-def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
+def _bolt_on(draft: _Draft, clip: float, *, decay: bool) -> Plan:
     """Return a plan with constant steps, or with steps 1/(ridge t)."""
-    task, steps, step = asked.task, asked.steps(), asked.step
-    if decay and (task.ridge == 0.0 or asked.batch > 1 or step is not None):
+    task, steps, step = draft.task, draft.steps(), draft.step
+    if decay and (task.ridge == 0.0 or draft.batch > 1 or step is not None):
         raise AssumptionError(
             "bolt_on_sgd with decay=True needs a ridge, penalty=losses.L2Penalty(strength), "
-            f"batch=1 and no step of its own; got {task.problem.penalty!r}, batch={asked.batch}, "
+            f"batch=1 and no step of its own; got {task.problem.penalty!r}, batch={draft.batch}, "
             f"step={step!r}. Use decay=False, or dp_sgd_output."
         )
-    passes, longest = steps // (asked.task.n // asked.batch), schedules.longest_smooth(task)
+    passes, longest = steps // (draft.task.n // draft.batch), rates.longest_smooth(task)
     if decay:
         step = (1 - 1e-9) / (task.smoothness * (1 + 1e-9) + task.ridge)
     elif step is None:
-        step = min(_free_step(asked, clip, steps), longest)
+        step = min(_free_step(draft, clip, steps), longest)
     step = _validate.positive("step", step)
     if not step <= longest:
         raise AssumptionError(
@@ -315,78 +300,32 @@ def _bolt_on(asked: _Request, clip: float, *, decay: bool) -> Plan:
             f"most {longest:.6g}; got {step!r}. Leave step out, or use dp_sgd_output."
         )
     sigma = None
-    if asked.task.calibration == "paper":
+    if draft.task.calibration == "paper":
         sigma = published.bolt_on(
             task,
             step=step,
             clip=clip,
             decay=decay,
             passes=passes,
-            batch=asked.batch,
+            batch=draft.batch,
         )
-    return asked.finish(steps=steps, step=step, clip=clip, sigma=sigma, decay=decay)
+    return draft.finish(steps=steps, step=step, clip=clip, sigma=sigma, decay=decay)
 
 
-def _free_step(asked: _Request, clip: float, steps: int, *, extra: float = 0.0) -> float:
+def _free_step(draft: _Draft, clip: float, steps: int, *, extra: float = 0.0) -> float:
     """Return R/(G sqrt(T (1 + extra + 2 sqrt(2/pi) Delta_1/mu))), Delta_1 = Delta/(step G)."""
-    task, passes = asked.task, asked.steps() // (asked.task.n // asked.batch)
-    hits = passes if asked.output == "last" else (passes + 1) / 2
-    moved = asked.task.budget.adjacency.factor * hits / asked.batch
-    noise = moved * schedules.unit_noise(asked.task.budget, task.n_weights)
-    return task.initial_distance / (
-        clip * math.sqrt(steps * (1 + extra + 2 * schedules.GAUSS * noise))
-    )
+    task, passes = draft.task, draft.steps() // (draft.task.n // draft.batch)
+    hits = passes if draft.output == "last" else (passes + 1) / 2
+    moved = draft.task.budget.adjacency.factor * hits / draft.batch
+    noise = moved * rates.unit_noise(draft.task.budget, task.n_weights)
+    return task.initial_distance / (clip * math.sqrt(steps * (1 + extra + 2 * rates.GAUSS * noise)))
 
 
-def _smooth_risk(task: Task) -> float:
-    return schedules.risk(task, longest=schedules.longest_smooth(task))
+def smooth_risk(task: Task) -> float:
+    """Return the predicted excess risk of bolt_on_sgd, whose steps expand nothing."""
+    return rates.risk(task, longest=rates.longest_smooth(task))
 
 
-def _gradients(task: Task) -> float:
-    return float(schedules.default_passes(task) * task.n)
-
-
-_COMMON = (needs.GLM, needs.CONVEX, needs.EUCLIDEAN, needs.RIDGE, needs.FIXED_N, needs.at_least(2))
-_BOUNDED = Solver(
-    key="dp_sgd_output",
-    summary="SGD over a bounded domain; one noisy release of the averaged iterate.",
-    paper="Wang, Lei, Ying, Zhang 2022",
-    reference="Alg 1, Thms 7(b), 8, 10",
-    setting="convex loss of one margin, smooth or not; bounded domain",
-    needs=(*_COMMON, needs.BOUNDED, needs.LIPSCHITZ, needs.GAUSSIAN),
-    rounds="K passes",
-    cost="K n gradients",
-    plan=plan,
-    run=run,
-    risk=schedules.risk,
-    gradients=_gradients,
-    plan_type=Plan,
-    calibrations=("tight", "paper"),
-    measured=Measured(0.081, 0.1),
-)
-
-SOLVERS = (
-    _BOUNDED,
-    dataclasses.replace(
-        _BOUNDED,
-        key="dp_sgd_output_unbounded",
-        summary="SGD without constraint; one noisy release of the averaged iterate.",
-        reference="Alg 1, Thms 7(a), 8, 9",
-        setting="convex loss of one margin, smooth or not; whole space",
-        needs=(*_COMMON, needs.UNBOUNDED, needs.GAUSSIAN),
-        plan=plan_unbounded,
-        measured=Measured(0.15, 0.1),
-    ),
-    dataclasses.replace(
-        _BOUNDED,
-        key="bolt_on_sgd",
-        summary="SGD on a smooth loss, noise bolted on at the end; also for pure privacy.",
-        paper="Wu, Li, Kumar, Chaudhuri, Jha, Naughton 2017",
-        reference="Algs 1, 2; Wang, Lei, Ying, Zhang 2022, Table 1",
-        setting="smooth convex loss of one margin, perhaps a ridge; any domain",
-        needs=(*_COMMON, needs.SMOOTH),
-        plan=plan_bolt_on,
-        measured=Measured(0.12, 0.12),
-        risk=_smooth_risk,
-    ),
-)
+def gradients(task: Task) -> float:
+    """Return how many gradients of a row a run takes by default."""
+    return float(rates.default_passes(task) * task.n)

@@ -1,7 +1,4 @@
-"""The plan of output-perturbed SGD and its run: a walk over the rows, then one release.
-
-The solvers that make such plans are in :mod:`.output_sgd`.
-"""
+"""The plan of output-perturbed SGD and its run: sequential passes over the rows, one release."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.passes import Indices, Pass, require_stable
 from ..common.smoothing import smoothed
-from . import rates as schedules
+from . import rates
 
 RECURSION = "Wang, Lei, Ying, Zhang 2022, recursion behind Thm 7"
 SHRINKING = "Wu et al. 2017, strongly convex case: hits shrink to 1/(ridge T)"
@@ -53,7 +50,7 @@ class Plan(BasePlan):
     output: str  # "average" of the iterates before each step, or the "last" iterate
     sigma: float  # standard deviation a coordinate; for PureDP the scale of the noise's length
     project: bool  # whether the noisy weights are projected onto the domain
-    smoothing: float = 0.0  # of the Moreau envelope that is walked on; 0: the loss itself
+    smoothing: float = 0.0  # of the Moreau envelope that is descended; 0: the loss itself
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
@@ -66,8 +63,8 @@ class Plan(BasePlan):
         _validate.choice("output", self.output, ("average", "last"))
 
     @cached_property
-    def walked(self) -> Task:
-        """The task of what is walked on: the problem itself, or its envelope."""
+    def surrogate(self) -> Task:
+        """The task that the steps descend: the plan's own, or that of the loss's envelope."""
         if self.smoothing == 0.0:
             return self.task
         envelope = smoothed(self.task, self.smoothing)
@@ -83,8 +80,8 @@ class Plan(BasePlan):
     @cached_property
     def sensitivity(self) -> float:
         """How far neighbours move what is released: from the schedule, never from a file."""
-        return schedules.sensitivity(
-            self.walked,
+        return rates.sensitivity(
+            self.surrogate,
             self.budget.adjacency,
             passes=self.passes,
             step=self.step,
@@ -96,7 +93,7 @@ class Plan(BasePlan):
 
     def releases(self) -> tuple[StableRelease, ...]:
         """Return the one release."""
-        require_stable(self.solver, self.walked)
+        require_stable(self.solver, self.surrogate)
         rows, adjacency = (0, self.n), self.budget.adjacency
         theorem = SHRINKING if self.decay else RECURSION
         if self.sampling == "with_replacement":
@@ -106,8 +103,8 @@ class Plan(BasePlan):
                     f"the average; got decay={self.decay}, batch={self.batch}, output="
                     f"{self.output!r}. Use sampling='permutation'."
                 )
-            hit, drift = schedules.random_hits(
-                self.walked, adjacency, steps=self.steps, step=self.step, clip=self.clip
+            hit, drift = rates.drawn_rows(
+                self.surrogate, adjacency, steps=self.steps, step=self.step, clip=self.clip
             )
             return (
                 WithReplacementRelease(
@@ -143,38 +140,38 @@ class Plan(BasePlan):
     @property
     def trusted(self) -> tuple[str, ...]:
         """What the loss says of itself, and the accuracy of projections by iteration."""
-        if schedules.exact_projection(self.task):
+        if rates.exact_projection(self.task):
             return self.problem.loss.trusted
-        line = f"projections onto {self.problem.domain!r} are right to 1e-9 of its reach"
+        line = f"projections onto {self.problem.domain!r} are right to 1e-9 of its size"
         return (*self.problem.loss.trusted, line)
 
     @property
     def risk(self) -> float:
         """The bound of the header at this plan's schedule and noise."""
-        task = self.walked
+        task = self.surrogate
         sigma = self.sigma * (
             math.sqrt(task.n_weights + 1.0) if isinstance(self.budget, PureDP) else 1.0
         )
-        noise = schedules.noise_risk(task, self.clip, sigma)
+        noise = rates.noise_risk(task, self.clip, sigma)
         if self.decay:
-            return noise + schedules.decay_risk(task, steps=self.steps, clip=self.clip)
-        return noise + schedules.walk_risk(
+            return noise + rates.decay_risk(task, steps=self.steps, clip=self.clip)
+        return noise + rates.steps_risk(
             task, steps=self.steps, step=self.step, clip=self.clip, batch=self.batch
         )
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-    """Walk, and release the average or the last iterate once."""
+    """Take the passes, and release the average or the last iterate once."""
     (release,) = plan.releases()
     if isinstance(release, WithReplacementRelease):
         hits = ledger.random_hits(release)
-        noisy = hits.release(_walk(plan, source, progress, hits.indices))
+        noisy = hits.release(_trajectory(plan, source, progress, hits.indices))
     else:
-        noisy = ledger.stable(_walk(plan, source, progress, None), release)
+        noisy = ledger.stable(_trajectory(plan, source, progress, None), release)
     return plan.problem.domain.project(noisy) if plan.project else np.nan_to_num(noisy)
 
 
-def _walk(
+def _trajectory(
     plan: Plan,
     source: Source,
     progress: Progress,
@@ -183,16 +180,16 @@ def _walk(
     """Return the average of the iterates before each step, or the last iterate."""
     last = plan.task.start
     total, n = np.zeros(len(last)), plan.n
-    loss = cast(MarginLoss, plan.walked.problem.loss)
-    pace = Pass(loss, _domain(plan), plan.clip, ridge=plan.task.ridge, passes=plan.passes)
+    loss = cast(MarginLoss, plan.surrogate.problem.loss)
+    one_pass = Pass(loss, _domain(plan), plan.clip, ridge=plan.task.ridge, passes=plan.passes)
     for k in range(plan.passes):
         if drawn is not None:
-            last, added = pace.run(source, last, plan.step, order=drawn[k * n : (k + 1) * n])
+            last, added = one_pass.run(source, last, plan.step, order=drawn[k * n : (k + 1) * n])
         elif plan.batch > 1:
-            last, added = _batches(plan, source, pace.domain, last)
+            last, added = _batches(plan, source, one_pass.domain, last)
         else:
             sizes = plan.step_sizes(k) if plan.decay else plan.step
-            last, added = pace.run(source, last, sizes, stop=n)
+            last, added = one_pass.run(source, last, sizes, stop=n)
         total += added
         progress(k + 1, plan.passes)
     count = plan.steps if drawn is not None else plan.passes * (n // plan.batch)
@@ -204,7 +201,7 @@ def _batches(plan: Plan, source: Source, domain: Domain, last: Floats) -> tuple[
     total, size = np.zeros(len(last)), plan.batch
     for begin in range(0, plan.n // size * size, size):
         total += last
-        query = ClippedGradient(plan.walked.problem.loss, last, plan.clip)
+        query = ClippedGradient(plan.surrogate.problem.loss, last, plan.clip)
         mean = source.sum(query, begin, begin + size) / size
         last = domain.project(last - plan.step * (mean + plan.task.ridge * last))
     return last, total
@@ -214,5 +211,5 @@ def _domain(plan: Plan) -> Domain:
     """Return what the iterates are kept in: the domain, or a ball so wide that it never acts."""
     if math.isfinite(plan.task.max_norm):
         return plan.problem.domain
-    radius = schedules.ball(plan.walked, steps=plan.steps, step=plan.step, clip=plan.clip)
+    radius = rates.ball(plan.surrogate, steps=plan.steps, step=plan.step, clip=plan.clip)
     return L2Ball(min(max(radius, 1e-99), 1e99))

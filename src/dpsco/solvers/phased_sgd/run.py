@@ -1,7 +1,7 @@
-"""The loop that the phased SGD family shares: its plan, its sensitivities, its noise.
+"""The plan of phased SGD, its sensitivities and noise, and its run.
 
 Rows are read once, in phases of n/2, n/4, ... rows; a phase starts from the noisy average that the
-phase before released, with a quarter of its step size. See `phased_sgd` for papers and keys.
+phase before released, with a quarter of its step size.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from ... import _validate
 from ...data.queries import ClippedGradient
 from ...data.source import Source
 from ...errors import ParameterError
-from ...files.limits import MOST_PHASES
 from ...geometry.domains import Box, Domain, L1Ball, L2Ball, LpBall, Simplex, WholeSpace
 from ...losses.base import Hoelder, MarginLoss
 from ...losses.smoothing import Smoothed
@@ -26,11 +24,11 @@ from ...privacy.ledger import Ledger
 from ...privacy.mechanisms.releases import StableGaussianRelease
 from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
-from .glm_objective import SLOPE_ERROR, steepness
-from .passes import Pass, require_stable, smoothness_beyond
+from ..common.glm_objective import SLOPE_ERROR, steepness
+from ..common.passes import Pass, check_phases, require_stable, smoothness_beyond
 
 _CLOSED = (WholeSpace, Box, L1Ball, Simplex)  # projected onto in closed form
-_BLUR = 1e-12  # relative distance at which some domains take a point for a member
+_PROJECTION_ERROR = 1e-12  # relative distance at which some domains take a point for a member
 _ROOM = 50.0  # free weights stay within so many distances: rounding is relative to their size
 
 
@@ -72,7 +70,7 @@ VARIANTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public task only. Sensitivities follow from it."""
+    """All that a run needs, from the public task only. Sensitivities follow from it."""
 
     clip: float  # l2 bound on a row's gradient, enforced
     sizes: tuple[int, ...]  # rows of each phase, one phase after the other from row 0
@@ -93,7 +91,7 @@ class Plan(BasePlan):
     @cached_property
     def loss(self) -> MarginLoss:
         """The loss that is stepped on."""
-        return stepped(self.task, self.smoothing)
+        return surrogate_loss(self.task, self.smoothing)
 
     @cached_property
     def rows(self) -> tuple[tuple[int, int], ...]:
@@ -106,7 +104,7 @@ class Plan(BasePlan):
         return tuple(sum(_moves(self, k)) for k in range(len(self.sizes)))
 
     def releases(self) -> tuple[StableGaussianRelease, ...]:
-        """Return the noisy averages, one a phase, on rows of their own."""
+        """Return the noisy averages, one per phase, on rows of their own."""
         require_stable(self.solver, self.task)
         adjacency, theorem = self.budget.adjacency.value, VARIANTS[self.solver].theorem
         return tuple(
@@ -134,7 +132,7 @@ class Plan(BasePlan):
     @property
     def trusted(self) -> tuple[str, ...]:
         """What the loss takes on trust, and projections that are found by iteration."""
-        if isinstance(domain := self.problem.domain, _CLOSED) or _blur(domain) == 0.0:
+        if isinstance(domain := self.problem.domain, _CLOSED) or _projection_error(domain) == 0.0:
             return self.problem.loss.trusted
         line = f"the projection onto {domain!r} is exact up to rounding"
         return (*self.problem.loss.trusted, line)
@@ -172,7 +170,7 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
     radius = _home(task).reach(task.n_weights)
     radius += task.label_bound / task.feature_bound + 64 * step * plan.clip
     slack = 2 * stability.rounding(plan.sizes[k], task.columns, radius)
-    slack += 2 * plan.sizes[k] * _blur(task.problem.domain) * radius
+    slack += 2 * plan.sizes[k] * _projection_error(task.problem.domain) * radius
     # A slope found by bisection is off by a share of the loss's own bound, however small the clip.
     steep = steepness(plan.loss, feature=task.feature_bound, label=task.label_bound)
     slack += 2 * plan.sizes[k] * step * SLOPE_ERROR * steep
@@ -219,15 +217,15 @@ def _rough(task: Task) -> Hoelder:
     return max(task.hoelder, key=lambda view: view.alpha)
 
 
-def _blur(domain: Domain) -> float:
+def _projection_error(domain: Domain) -> float:
     """Return how far, relative to its size, a projection may be off beyond rounding."""
     exact = isinstance(domain, (WholeSpace, Box)) or (
         isinstance(domain, LpBall) and domain.p in (2.0, math.inf)
     )
-    return 0.0 if exact else _BLUR
+    return 0.0 if exact else _PROJECTION_ERROR
 
 
-def stepped(task: Task, smoothing: float) -> MarginLoss:
+def surrogate_loss(task: Task, smoothing: float) -> MarginLoss:
     """Return the loss itself, or its Moreau envelope."""
     loss = task.problem.loss
     assert isinstance(loss, MarginLoss)  # needs.GLM
@@ -250,15 +248,6 @@ def phases(n: int, solver: str = "phased_sgd") -> tuple[int, ...]:
     if variant.fill:
         sizes[0] += n - sum(sizes)
     return tuple(size for size in sizes if size >= variant.shortest)
-
-
-def check_phases(sizes: tuple[int, ...], n: int) -> None:
-    """Refuse more phases than halving gives, and phases without rows: a file may hold any."""
-    if not 1 <= len(sizes) <= MOST_PHASES or min(sizes) < 1 or sum(sizes) > n:
-        raise ParameterError(
-            f"1 to {MOST_PHASES} phases need at least one row each and {n} at most in all, got "
-            f"{_validate.shown(sizes)}."
-        )
 
 
 def bound(task: Task, clip: float, dimension: int, share: float, step: float) -> float:

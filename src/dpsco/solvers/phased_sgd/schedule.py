@@ -1,36 +1,20 @@
-"""Phased SGD: one pass over the rows in halving phases, each phase's average iterate made noisy.
-
-Paper      Feldman, Koren, Talwar 2020 (arXiv:2005.04763), phased SGD, with the recursion behind
-           Thm 7 of Wang, Lei, Ying, Zhang 2022 (arXiv:2101.08925) for Hoelder losses; Bassily,
-           Guzman, Menart 2021 (arXiv:2107.05585), Alg 4, Thms 5 and 19, for nonsmooth losses; Su,
-           Zhao, Wang 2023 (arXiv:2303.18047), Alg 6, Thm 8, for free weights.
-Guarantee  A row moves the average of its phase by at most Delta_k, and no other phase sees it:
-           mu-GDP with mu = max_k Delta_k / sigma_k. Convexity and eta_1 L <= 2 are relied upon.
-Rate       E[F(w) - F*] <= 4 D^2/(eta n) + eta G^2 (s + 4 d z^2/n): at the best eta
-           4 D G sqrt(s/n + 4 d z^2/n^2), z = Delta_k/(G eta_k mu), s = 1/6 (11/48 if smoothed).
-Needs      convex loss of one margin, rows bounded in l2, n public. phased_sgd: Hoelder gradient of
-           order >= 1/2; phased_sgd_gll: smooth, or Lipschitz on the whole line;
-           phased_dp_sgd_unconstrained: smooth, weights without constraint.
-Symbols    eta 4^-k, T_k or n_k, D or R, G or L0 R, beta, theta -> steps[k], sizes[k], distance,
-           clip, smoothing, rank.
-"""
+"""Plans of the three phased solvers: step sizes, smoothing, published noise, and what they need."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from .. import _validate
-from ..errors import AssumptionError, ParameterError
-from ..privacy.accounting import stability
-from ..privacy.budget import ApproxDP, Budget
-from ..task import Task
-from . import needs
-from .base import Measured, Solver
-from .common.phases import VARIANTS, Plan, best_step, bound, phases, run, stepped, with_noise
+from ... import _validate
+from ...errors import AssumptionError, ParameterError
+from ...privacy.accounting import stability
+from ...privacy.budget import ApproxDP, Budget
+from ...task import Task
+from ..needs import Need
+from .run import VARIANTS, Plan, best_step, bound, phases, surrogate_loss, with_noise
 
 _DOWN = 1 - 1e-12  # a step or a smoothing stays below its limit after rounding
-_SGD, _GLL, _FREE = VARIANTS
+SGD, GLL, FREE = VARIANTS
 
 
 def plan_sgd(
@@ -41,8 +25,8 @@ def plan_sgd(
 ) -> Plan:
     """Return a plan of `phased_sgd`; ``step`` is eta, phase k steps by eta / 4^k."""
     limit = task.gradient_bound(clip)
-    eta = _eta(_SGD, task, limit) if step is None else _validate.positive("step", step)
-    return _noisy(_SGD, task, clip=limit, step=eta)
+    eta = _eta(SGD, task, limit) if step is None else _validate.positive("step", step)
+    return _noisy(SGD, task, clip=limit, step=eta)
 
 
 def plan_gll(
@@ -61,7 +45,7 @@ def plan_gll(
         speed = min(_zeta(task.budget) / math.sqrt(dimension), 1 / math.sqrt(task.n))
         eta = size / (3 * limit) * speed
     else:
-        eta = _eta(_GLL, task, limit, dimension)
+        eta = _eta(GLL, task, limit, dimension)
     smoothing = 0.0
     if not eta / 4 * (task.smoothness + task.ridge) <= 2 and _smoothable(task):
         stability.check_smooth_step(eta / 4, 2 * task.ridge)  # half of 2 is for the envelope
@@ -69,7 +53,7 @@ def plan_gll(
         if task.calibration == "paper":  # sqrt(n) L0 / (R D)
             smoothing = math.sqrt(task.n) * limit / (task.feature_bound**2 * size)
     return _noisy(
-        _GLL,
+        GLL,
         task,
         clip=limit,
         step=eta,
@@ -86,8 +70,8 @@ def plan_unconstrained(
 ) -> Plan:
     """Return a plan of `phased_dp_sgd_unconstrained`; ``problem.scale`` is its guess of |w*|."""
     limit = task.gradient_bound(clip)
-    eta = _eta(_FREE, task, limit) if step is None else _validate.positive("step", step)
-    return _noisy(_FREE, task, clip=limit, step=eta)
+    eta = _eta(FREE, task, limit) if step is None else _validate.positive("step", step)
+    return _noisy(FREE, task, clip=limit, step=eta)
 
 
 # -- step sizes ------------------------------------------------------------------------------------
@@ -95,12 +79,12 @@ def plan_unconstrained(
 
 def _eta(solver: str, task: Task, clip: float, dimension: int | None = None) -> float:
     """Return the default eta, no longer than eta_1 L <= 2 allows."""
-    if solver == _FREE:
+    if solver == FREE:
         speed = min(4 / math.sqrt(task.n), _zeta(task.budget) / math.sqrt(task.n_weights))  # Alg 6
         return _capped(task, task.initial_distance / clip * speed)
     dimension = task.n_weights if dimension is None else dimension
     eta = best_step(task, clip, dimension, VARIANTS[solver].share)
-    if solver == _GLL and _smoothable(task):
+    if solver == GLL and _smoothable(task):
         return eta  # whatever the step, there is a smoothing
     return _capped(task, eta)
 
@@ -152,7 +136,7 @@ def _dimension(task: Task, rank: int | None) -> int:
 def _smoothable(task: Task) -> bool:
     """Return whether the loss has a Moreau envelope with bounded slope."""
     try:
-        stepped(task, 1.0)
+        surrogate_loss(task, 1.0)
     except (AssumptionError, ParameterError):
         return False
     return True
@@ -183,22 +167,23 @@ def _noisy(
     return with_noise(draft, published)
 
 
-# -- the registry ----------------------------------------------------------------------------------
+# -- what the entries declare ----------------------------------------------------------------------
 
 
-def _risk(solver: str) -> Callable[[Task], float]:
+def risk_of(solver: str) -> Callable[[Task], float]:
     """Return the header's bound at the default step of a solver."""
 
     def risk(task: Task) -> float:
         clip = task.gradient_bound(None)
-        dimension = _dimension(task, None) if solver == _GLL else task.n_weights
+        dimension = _dimension(task, None) if solver == GLL else task.n_weights
         step = _eta(solver, task, clip, dimension)
         return bound(task, clip, dimension, VARIANTS[solver].share, step)
 
     return risk
 
 
-def _gradients(task: Task) -> float:
+def gradients(task: Task) -> float:
+    """Return how many gradients of a row a run takes."""
     return float(task.n)
 
 
@@ -221,65 +206,5 @@ def _envelope(task: Task) -> str:
     )
 
 
-_COMMON = (
-    needs.GLM,
-    needs.CONVEX,
-    needs.EUCLIDEAN,
-    needs.RIDGE,
-    needs.FIXED_N,
-    needs.GAUSSIAN,
-)
-
-SOLVERS = (
-    Solver(
-        key=_SGD,
-        summary="One pass in halving phases; one noisy average a phase, on rows of its own.",
-        paper="Feldman, Koren, Talwar 2020; Wang, Lei, Ying, Zhang 2022",
-        reference="phased SGD; recursion behind Thm 7",
-        setting="convex smooth losses (Hoelder of order 1/2 at least), any domain",
-        needs=(*_COMMON, needs.Need("Hoelder of order 1/2", _tame), needs.at_least(4)),
-        rounds="log2 n phases",
-        cost="n gradients",
-        plan=plan_sgd,
-        run=run,
-        risk=_risk(_SGD),
-        gradients=_gradients,
-        plan_type=Plan,
-        calibrations=("tight", "paper"),
-        measured=Measured(0.073, 0.073),
-    ),
-    Solver(
-        key=_GLL,
-        summary="Phased SGD on the Moreau envelope: hinge, absolute, quantile and other losses.",
-        paper="Bassily, Guzman, Menart 2021",
-        reference="Alg 4; Thms 5 and 19",
-        setting="convex losses, smooth or Lipschitz; any domain, or free weights and a rank",
-        needs=(*_COMMON, needs.Need("smooth or Lipschitz", _envelope), needs.at_least(2)),
-        rounds="log2 n phases",
-        cost="n gradients",
-        plan=plan_gll,
-        run=run,
-        risk=_risk(_GLL),
-        gradients=_gradients,
-        plan_type=Plan,
-        calibrations=("tight", "paper"),
-        measured=Measured(0.063, 0.052),
-    ),
-    Solver(
-        key=_FREE,
-        summary="Phased SGD for smooth losses and weights without constraint.",
-        paper="Su, Zhao, Wang 2023",
-        reference="Alg 6; Thms 8 and 13",
-        setting="convex smooth losses, whole space, a guess of the solution's length",
-        needs=(*_COMMON, needs.SMOOTH, needs.UNBOUNDED, needs.at_least(2)),
-        rounds="log2 n phases",
-        cost="n gradients",
-        plan=plan_unconstrained,
-        run=run,
-        risk=_risk(_FREE),
-        gradients=_gradients,
-        plan_type=Plan,
-        calibrations=("tight", "paper"),
-        measured=Measured(0.096, 0.096),
-    ),
-)
+HOELDER = Need("Hoelder of order 1/2", _tame)
+ENVELOPE = Need("smooth or Lipschitz", _envelope)
