@@ -23,12 +23,8 @@ from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting import stability
 from dpsco.privacy.accounting.composition import cost
+from dpsco.privacy.mechanisms import GaussianRelease, PoissonGaussianRelease, SelectionRelease
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
-from dpsco.privacy.mechanisms.releases import (
-    GaussianRelease,
-    PoissonGaussianRelease,
-    SelectionRelease,
-)
 from dpsco.solvers import registry
 
 BUDGET = dp.ApproxDP(2.0, 1e-5)

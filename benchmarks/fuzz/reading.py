@@ -17,8 +17,9 @@ from dpsco.data import Schema, TableEncoder
 from dpsco.federated import Answer, Task, Worker
 from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel
+from dpsco.privacy.mechanisms import GaussianRelease
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
-from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease
+from dpsco.privacy.release import RELEASE_KINDS
 from dpsco.solvers import registry
 
 from . import samples
@@ -26,7 +27,7 @@ from .databases import damaged
 from .mutations import damage, mutate, signed, text_of
 
 WORDS = [
-    *registry(), *KINDS, *MECHANISMS, *dp.losses.__all__, *dp.domains.__all__, "zero_out",
+    *registry(), *RELEASE_KINDS, *MECHANISMS, *dp.losses.__all__, *dp.domains.__all__, "zero_out",
     "replace_one", "add_remove", "tight", "paper", "conjectured", "approx_dp", "pure_dp", "zcdp",
     "gdp", "poisson", "fixed_size", "full", "float", "Budget", "Release", "Classes", "Problem",
     "Bounds", "Scaled", "logistic", "svc", "huber", "number", "category", "hashed", "flag",

@@ -19,8 +19,7 @@ from dpsco.federated import Answer, FixedPoint, Task, fingerprint
 from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -32,6 +31,7 @@ from dpsco.privacy.mechanisms.releases import (
     StableGammaRelease,
     WithReplacementRelease,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 from dpsco.solvers import registry
 

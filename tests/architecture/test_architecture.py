@@ -1,6 +1,7 @@
 """Rules about the code itself. Each is shown to catch a planted violation."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -58,21 +59,73 @@ def test_the_rules_see_the_allowed_uses():
     assert ACCOUNTING.search((SOURCE / "privacy/accounting/pld.py").read_text(encoding="utf-8"))
 
 
-def test_only_the_ledger_draws_noise():
-    laws = "with_gaussian|gaussian_steps|rounded_normals|noisy_argmin"
-    drawing = re.compile(rf"(mechanisms|float_laws)\.\w+\(|\.start\(|\b({laws})\(|\.normals\(")
-    users = {
-        str(path.relative_to(SOURCE))
+LAWS = re.compile(
+    r"\b(with_gaussian|gaussian_steps|rounded_normals|noisy_argmin|norm_gamma|gamma)\(|"
+    r"\bgeneralized_gaussian\(stream|\.start\(|\.normals\("
+)
+DRAWING = re.compile(r"\.draw_\w+\(")
+PUBLIC = {"geometry/width.py", "audit/planted.py"}  # of a public set; halves noise on purpose
+
+
+def users(pattern):
+    return {
+        path.relative_to(SOURCE).as_posix()
         for path in MODULES
-        if drawing.search(path.read_text(encoding="utf-8"))
+        if pattern.search(path.read_text(encoding="utf-8"))
     }
-    # randomness makes the words, the next five laws of them, prefix_sums a stream of those,
-    # width an estimate about a public set; whoever else wants noise must ask the ledger.
-    builders = {"randomness", "mechanisms/float_laws", "rounded_normals", "lattice"}
-    builders |= {"mechanisms/selection", "mechanisms/prefix_sum/mechanism"}
-    builders |= {"ledger", "open_releases"}
-    public = {"geometry/width.py", "audit/planted.py"}  # the latter halves noise on purpose
-    assert users == public | {f"privacy/{name}.py" for name in builders}
+
+
+def test_only_mechanisms_hold_laws_of_noise():
+    """Words, lattice, mechanisms: whoever else wants noise must ask the ledger."""
+    foundations = {f"privacy/{name}.py" for name in ("randomness", "rounded_normals", "lattice")}
+    others = users(LAWS) - foundations - PUBLIC
+    assert all(name.startswith("privacy/mechanisms/") for name in others), others
+
+
+def test_only_the_ledger_asks_a_record_to_draw():
+    """The ledger, and what it holds open: samples, streams of prefix sums, runs of a selection."""
+    opened = ("prefix_sum/streams", "repeated_selection/best_of_runs")
+    allowed = {"privacy/ledger.py", "privacy/open_releases.py"}
+    assert users(DRAWING) == allowed | {f"privacy/mechanisms/{name}.py" for name in opened}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (LAWS, "    noise = stream.normals(3)"),
+        (LAWS, "    total = with_gaussian(stream.words, total, sigma, step)"),
+        (LAWS, "    index = noisy_argmin(stream.words, scores, scale, 'gumbel')"),
+        (LAWS, "    noise = mechanism.start(draw)"),
+        (LAWS, "    length = gamma.gamma(stream, 3.0, 1)"),
+        (LAWS, "    noise = generalized_gaussian(stream, 3, 4.0, 1.0)"),
+        (DRAWING, "    answer = release.draw_noisy(stream, total)"),
+        (DRAWING, "    rows = PoissonGaussianRelease(1.0, 1.0, 0.5, rows=rows).draw_rows(stream)"),
+    ],
+)
+def test_noise_outside_the_ledger_is_noticed(pattern, line, tmp_path, monkeypatch):
+    """A solver that draws by itself is an offender under the rule."""
+    offender = tmp_path / "solvers" / "careless.py"
+    offender.parent.mkdir()
+    offender.write_text(f"def run(stream):\n{line}\n", encoding="utf-8")
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "MODULES", [offender])
+    assert users(pattern) == {"solvers/careless.py"}
+
+
+def test_every_draw_is_known_to_the_rule():
+    """A record's verbs that take a stream begin with ``draw_``, so that the rule sees their use."""
+    from dpsco.privacy.release import RELEASE_KINDS
+
+    for kind in RELEASE_KINDS.values():
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            if "stream" in inspect.signature(method).parameters:
+                assert name.startswith("draw_"), f"{kind.__name__}.{name}"
+
+
+def test_accounting_knows_no_mechanism():
+    pattern = re.compile(r"^\s*(from|import) .*\bmechanisms\b", re.MULTILINE)
+    assert not [name for name in users(pattern) if name.startswith("privacy/accounting/")]
+    assert pattern.search("from ..mechanisms.gaussian import GaussianRelease")
 
 
 def test_functions_stay_small():

@@ -10,14 +10,14 @@ import pytest
 import dpsco as dp
 from dpsco.audit import contract
 from dpsco.privacy import lattice
-from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     StableGaussianRelease,
 )
+from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
 from dpsco.solvers import registry
 from dpsco.solvers.base import Round
 from dpsco.solvers.serialization import encode

@@ -11,8 +11,7 @@ from dpsco.audit import Event, compare, noise, reach, record, replay
 from dpsco.audit.replay import RecordingLedger
 from dpsco.errors import LedgerError
 from dpsco.privacy import Adjacency
-from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -24,6 +23,7 @@ from dpsco.privacy.mechanisms.releases import (
     StableGaussianRelease,
     WithReplacementRelease,
 )
+from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
 
 N, D = 40, 600
 ROWS = {"rows": (0, N)}
@@ -162,7 +162,7 @@ def test_reach(release, replace, zero):
     assert reach(Event(release), ZERO) == pytest.approx(zero, rel=1e-12)
 
 
-def test_reach_of_random_hits_depends_on_the_draws():
+def test_sensitivity_with_replacement_depends_on_the_draws():
     drawn = np.full(30, 7)
     drawn[[2, 11]] = 3  # 27 and 18 of 30 iterates come after these steps
     event = Event(HITS, secret=drawn)
@@ -215,9 +215,9 @@ def drive(name):
     elif name == "fixed_size":
         ledger = opened(FixedSizeGaussianRelease(1.0, 4.0, 7, **ROWS))
         ledger.fixed_size(bound=1.0, sigma=4.0, size=7, **ROWS).release(exact)
-    elif name == "random_hits":
+    elif name == "with_replacement":
         ledger = opened(HITS)
-        ledger.random_hits(HITS).release(exact)
+        ledger.with_replacement(HITS).release(exact)
     else:
         ledger = opened(PERTURBED)
         ledger.perturbed_minimiser(lambda tilt: exact - tilt, D, PERTURBED)
@@ -230,7 +230,7 @@ def drive(name):
     ("name", "count"),
     [
         ("gaussian", D), ("stable_gaussian", D), ("toeplitz_cn", 8 * D), ("tree", 8 * D),
-        ("poisson", D), ("fixed_size", D), ("random_hits", D), ("perturbed", 2 * D),
+        ("poisson", D), ("fixed_size", D), ("with_replacement", D), ("perturbed", 2 * D),
     ],
 )  # fmt: skip
 def test_noise_is_standardised(name, count):

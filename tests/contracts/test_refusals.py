@@ -72,7 +72,7 @@ def test_stability_is_not_claimed_for_losses_that_are_not_convex(solver):
     made = dp.plan(problem, n=500, d=3, budget=BUDGET, solver=solver, options=short)
     kinds = {release.kind for release in made.releases()}
     rests_on_convexity = kinds & {
-        "stable_gaussian", "stable_gamma", "random_hits", "objective_perturbation",
+        "stable_gaussian", "stable_gamma", "with_replacement", "objective_perturbation",
     }  # fmt: skip
     if not rests_on_convexity:
         return

@@ -250,9 +250,7 @@ def test_other_solvers_stay_within_the_budget(solver, least):
     assert joint.fit.solver == solver
     result, _ = run_with_bounds(joint, rows(), randomness=seeded())
     assert result.certificate.epsilon(BUDGET.delta) <= 1.0
-    assert set(dp.privacy.mechanisms.releases.flatten(joint.releases())) == set(
-        result.certificate.releases
-    )
+    assert set(dp.privacy.release.flatten(joint.releases())) == set(result.certificate.releases)
 
 
 def test_releases_that_no_accountant_composes_are_refused(monkeypatch):
@@ -264,14 +262,11 @@ def test_releases_that_no_accountant_composes_are_refused(monkeypatch):
         plan(solver="noisy_gd")
 
 
-def test_an_average_over_random_hits_shares_the_budget_with_histograms():
+def test_sampling_with_replacement_shares_the_budget_with_histograms():
     problem = dataclasses.replace(SIGNS, domain=dp.domains.L2Ball(5.0))
     options = {"sampling": "with_replacement"}
     joint = plan(problem, solver="dp_sgd_output", options=options)
-    assert any(
-        isinstance(a, dp.privacy.mechanisms.releases.WithReplacementRelease)
-        for a in joint.releases()
-    )
+    assert any(isinstance(a, dp.privacy.WithReplacementRelease) for a in joint.releases())
     spent, allowed = joint.cost.against(BUDGET)
     assert 0.97 * allowed <= spent <= allowed
 
@@ -457,7 +452,7 @@ def test_an_odometer_pays_once_and_for_all_of_it(tmp_path):
     assert odometer.entries() == []
     run_with_bounds(made, rows(), odometer=odometer)
     (entry,) = odometer.entries()
-    assert entry.releases == dp.privacy.mechanisms.releases.flatten(made.releases())
+    assert entry.releases == dp.privacy.release.flatten(made.releases())
     assert "noisy_gd" in entry.label
     with pytest.raises(BudgetError):
         run_with_bounds(made, Untouchable(), odometer=odometer)

@@ -30,7 +30,8 @@ from dpsco.models.row_counts import (
     run_with_count,
 )
 from dpsco.privacy import certificate_text as statement
-from dpsco.privacy.mechanisms.releases import StableGammaRelease, flatten
+from dpsco.privacy.mechanisms import StableGammaRelease
+from dpsco.privacy.release import flatten
 from dpsco.solvers import registry
 
 N, D = 1500, 4

@@ -24,10 +24,7 @@ from dpsco.privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import CURVE_DELTAS, Certificate, Claims
 from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, mechanism
-from dpsco.privacy.mechanisms.releases import (
-    KINDS,
-    SELECTION_NOISES,
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -40,10 +37,12 @@ from dpsco.privacy.mechanisms.releases import (
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
-    flatten,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, mechanism
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.privacy.mechanisms.selection import SELECTION_NOISES
 from dpsco.privacy.randomness import Randomness
+from dpsco.privacy.release import RELEASE_KINDS, flatten
 
 ROWS = (10, 60)
 PERSON = Unit(3, "person")
@@ -99,7 +98,7 @@ PLANS = {
         [StableGammaRelease(0.5, 4.0, "zero_out", "First, of 2022", rows=ROWS)],
         PureDP(1.0, adjacency="zero_out"),
     ),
-    "random_hits": (
+    "with_replacement": (
         [WithReplacementRelease(0.1, 0.01, 40, 1.5, "replace_one", "First, of 2022", rows=ROWS)],
         ApproxDP(3.0, 1e-6),
     ),
@@ -153,7 +152,8 @@ def record_of(name):
 
 
 def test_every_kind_of_release_is_covered_here():
-    assert {release.kind for planned, _ in PLANS.values() for release in planned} == set(KINDS)
+    kinds = {release.kind for planned, _ in PLANS.values() for release in planned}
+    assert kinds == set(RELEASE_KINDS)
 
 
 @EVERY_PLAN
@@ -323,8 +323,8 @@ def test_round_trip_and_verification(name, tmp_path):
     assert verification.ok
     assert str(verification).startswith("CONSISTENT")
     expected = {"gaussian": "PLD", "poisson_gaussian": "no second", "gumbel": "RDP"}
-    assert expected.get(name, "") in verification.witness
-    assert loaded.verify(cross_check=False).witness == "skipped"
+    assert expected.get(name, "") in verification.cross_check
+    assert loaded.verify(cross_check=False).cross_check == "skipped"
 
 
 def test_the_numbers_are_those_of_the_releases_and_not_of_the_claims():
@@ -355,9 +355,9 @@ def test_a_disagreeing_second_accountant_is_a_problem(monkeypatch):
         opinion = original(spent, delta)
         return dataclasses.replace(opinion, second=2 * opinion.second)
 
-    original = module.cross_check
+    original = module.second_accountant
     assert certificate.verify().ok
-    monkeypatch.setattr(module, "cross_check", doubled)
+    monkeypatch.setattr(module, "second_accountant", doubled)
     assert "second accountant disagrees" in certificate.verify().problems[0]
     assert certificate.verify(cross_check=False).ok
 
@@ -389,7 +389,7 @@ def walk(value, path=()):
 
 WORDS = {
     "adjacency": [member.value for member in Adjacency],
-    "kind": [*KINDS, "approx_dp", "pure_dp", "zcdp", "gdp"],
+    "kind": [*RELEASE_KINDS, "approx_dp", "pure_dp", "zcdp", "gdp"],
     "noise": SELECTION_NOISES,
     "pair": ["proved", "conjectured"],
     "name": MECHANISMS,
@@ -474,7 +474,7 @@ UNRELATED = {
     "shuffled": {"releases.*.rows.*"},  # too few to hide among; see below
     "stable_gaussian": {"releases.*.rows.*", "releases", "releases.*.theorem"},  # a name is words
     "stable_gamma": {"releases.*.rows.*", "releases.*.theorem"},
-    "random_hits": {"releases.*.theorem"},  # the number of rows counts
+    "with_replacement": {"releases.*.theorem"},  # the number of rows counts
     "objective_perturbation": {"releases.*.rows.*", "budget.adjacency"},  # add_remove alike
     "repeated_selection": {
         "releases.*.rows.*",
@@ -810,7 +810,7 @@ def test_a_forged_certificate_of_enormous_cost_is_settled_quickly():
         started = time.perf_counter()
         verification = Certificate.from_json(certificate.to_json()).verify()
         assert verification.ok
-        assert "above 100" in verification.witness
+        assert "above 100" in verification.cross_check
         assert time.perf_counter() - started < 5.0
 
 

@@ -16,7 +16,7 @@ import dpsco as dp
 from dpsco.privacy import Ledger, Randomness, mechanism
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.lattice import SLACK, lattice_step, on_lattice, with_gaussian
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -145,7 +145,7 @@ RELEASES = {
     ),
     "hits": (
         WithReplacementRelease(0.3, 0.1, 20, 8.0, *THEOREM, rows=ROWS),
-        lambda ledger, r: ledger.random_hits(r).release(np.full(6, 0.1)),
+        lambda ledger, r: ledger.with_replacement(r).release(np.full(6, 0.1)),
         lattice_step(0.3, 6),
     ),
     "perturbed": (
@@ -251,8 +251,8 @@ def test_low_bits_do_not_tell_neighbours_apart(attack, monkeypatch):
     draws = 100_000 if ATTACKS[attack][2] > 1 else 5_000
     assert successes(attack, draws, 0.0) == 0
     assert successes(attack, draws, V) == 0
-    for place in ("ledger", "open_releases"):
-        monkeypatch.setattr(f"dpsco.privacy.{place}.with_gaussian", float_noise)
+    for place in ("gaussian", "sampled_gaussian", "prefix_sum.release"):
+        monkeypatch.setattr(f"dpsco.privacy.mechanisms.{place}.with_gaussian", float_noise)
     quiet = successes(attack, draws, 0.0)
     share = quiet / (draws // ATTACKS[attack][2])
     assert share > (0.1 if draws == 100_000 else 0.002)  # and delta is 1e-6

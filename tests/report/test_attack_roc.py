@@ -10,11 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.budget import Unit
-from dpsco.privacy.mechanisms.releases import (
-    GaussianRelease,
-    PoissonGaussianRelease,
-    SelectionRelease,
-)
+from dpsco.privacy.mechanisms import GaussianRelease, PoissonGaussianRelease, SelectionRelease
 from dpsco.report.attack_roc import Odds, _accuracy, _power
 
 ROWS = (0, 1)  # one row: no rounding of sums is charged, so that mu is exact

@@ -21,9 +21,10 @@ from dpsco.fit.choose import Candidate, Recommendation
 from dpsco.models import LinearModel, SavedModel
 from dpsco.privacy import certificate as certificates
 from dpsco.privacy.certificate import Certificate, Claims
-from dpsco.privacy.certificate_text import rounded_up, sentence
-from dpsco.privacy.mechanisms.releases import KINDS, GaussianRelease, RepeatedSelectionRelease
+from dpsco.privacy.certificate_text import rounded_up
+from dpsco.privacy.mechanisms import GaussianRelease, RepeatedSelectionRelease
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.privacy.release import RELEASE_KINDS
 from dpsco.report import charts, view
 from dpsco.report import text as words
 from dpsco.report.attack_roc import Odds
@@ -132,8 +133,8 @@ def test_releases_and_trust_are_listed(key):
     certificate = solved(key).certificate
     text = Page(page(key)).text
     for release in certificate.releases[:12]:
-        assert sentence(release) in text
-        assert words.RELEASES[release.kind] in text
+        assert release.sentence() in text
+        assert release.summary in text
     for note in (*certificate.enforced, *certificate.trusted, certificate.randomness):
         assert note in text
     for name, version in certificate.versions.items():
@@ -149,7 +150,7 @@ def test_long_lists_of_releases_are_cut():
     made = with_releases(many, dp.ApproxDP(1.0, 1e-6))
     text = section(report.render(made), "released")
     assert text.count(" x gaussian on rows") == 12
-    assert text.count(words.RELEASES["gaussian"]) == 1
+    assert text.count(GaussianRelease.summary) == 1
     assert "and 28 more" in text
 
 
@@ -198,8 +199,9 @@ def test_what_the_second_accountant_proves_is_said():
 
 
 def test_every_kind_of_release_has_words():
-    assert set(KINDS) <= set(words.RELEASES)
-    assert all(words.RELEASES.values())
+    summaries = [kind.summary for kind in RELEASE_KINDS.values()]
+    assert all(summaries)
+    assert len(set(summaries)) == len(summaries)
 
 
 def test_seeded_runs_are_marked_loudly(key):
@@ -317,7 +319,7 @@ def test_a_plan_may_be_one_of_those_chosen_from():
     assert not view._contained(each[2], (chosen,))
     made = with_releases((chosen,), dp.ApproxDP(9.0, 1e-5))
     found = view._released(made)
-    assert found["rows"][0][0] == words.RELEASES["repeated_selection"]
+    assert found["rows"][0][0] == RepeatedSelectionRelease.summary
     assert found["theorems"] == [RepeatedSelectionRelease.theorem]
 
 

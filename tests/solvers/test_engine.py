@@ -277,7 +277,7 @@ def test_runs_with_every_other_mechanism_are_certified(key, noise, tmp_path):
     assert read.releases[0].mechanism == noise
     verdict = read.verify()
     assert verdict.ok
-    assert "skipped" not in verdict.witness
+    assert "skipped" not in verdict.cross_check
     needed = plan.clip * noise.column_norm * 2 / plan.sigma  # replace-one
     assert needed <= read.mu <= needed * (1 + 1e-6)  # pays for rounding and the lattice
     assert f"{noise.name}, 8 rounds" in str(read)

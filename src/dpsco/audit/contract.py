@@ -18,16 +18,15 @@ from ..fit.run import load_plan
 from ..kernels.rows import SparseRows
 from ..privacy.accounting.composition import cost
 from ..privacy.budget import Adjacency, ApproxDP
-from ..privacy.mechanisms.releases import (
+from ..privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    Release,
     StableGammaRelease,
     StableGaussianRelease,
-    flatten,
 )
+from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
 from .replay import FACTORS, Data, Recording, compare, noise, record, replay
 from .work import counted

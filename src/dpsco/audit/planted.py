@@ -24,7 +24,7 @@ from ..data.source import Source
 from ..privacy import lattice
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
-from ..privacy.mechanisms import float_laws as mechanisms
+from ..privacy.mechanisms import gamma as gamma_noise
 from ..privacy.randomness import Randomness, Stream
 from ..privacy.rounded_normals import Words, rounded_normals
 from ..solvers import get, registry
@@ -68,7 +68,7 @@ def planted(bug: str, solver: str) -> Iterator[None]:
 @contextmanager
 def _half_noise(solver: str) -> Iterator[None]:
     """Draw everything at half its size, whatever is claimed."""
-    gamma = mechanisms.gamma
+    gamma = gamma_noise.gamma
 
     def less(words: Words, count: int, scale: float) -> Floats:
         return rounded_normals(words, count, 0.5 * scale)
@@ -78,7 +78,7 @@ def _half_noise(solver: str) -> Iterator[None]:
 
     with (
         mock.patch.object(lattice, "rounded_normals", less),
-        mock.patch.object(mechanisms, "gamma", shorter),
+        mock.patch.object(gamma_noise, "gamma", shorter),
     ):
         yield
 
@@ -233,7 +233,7 @@ class _Between:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._ledger, name)
-        if name in ("poisson", "fixed_size", "random_hits", "prefix_sum"):
+        if name in ("poisson", "fixed_size", "with_replacement", "prefix_sum"):
             return lambda *given, **named: _Opened(method(*given, **named), self)
         if name == "perturbed_minimiser":
             return lambda *given, **named: self._after(method(*given, **named))

@@ -25,20 +25,20 @@ from ..errors import LedgerError
 from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum
-from ..privacy.mechanisms.releases import (
+from ..privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    Release,
     SelectionRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
 )
 from ..privacy.randomness import Randomness
+from ..privacy.release import Release
 from ..solvers import get
 from ..solvers.base import BasePlan
 
@@ -314,9 +314,9 @@ class RecordingLedger(Ledger):
         opened = super().fixed_size(bound=bound, sigma=sigma, size=size, rows=rows)
         return self._sample(FixedSizeGaussianRelease(bound, sigma, size, rows=rows), opened)
 
-    def random_hits(self, release: WithReplacementRelease) -> Any:
+    def with_replacement(self, release: WithReplacementRelease) -> Any:
         """Record rows drawn with replacement."""
-        return self._sample(release.once(), super().random_hits(release))
+        return self._sample(release.once(), super().with_replacement(release))
 
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: Any, rows: Rows

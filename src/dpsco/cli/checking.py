@@ -118,7 +118,7 @@ def _verdict_record(found: Verification) -> dict[str, Any]:
         "delta": delta,
         "mu": found.certificate.claims.mu,
         "adjacency": found.certificate.budget.adjacency.value,
-        "second_accountant": found.witness,
+        "second_accountant": found.cross_check,
         "problems": list(found.problems),
     }
 

@@ -20,11 +20,10 @@ from ..data.schema.schema import Label, SignLabel
 from ..errors import AssumptionError, ParameterError
 from ..losses.quantile import Pinball
 from ..models.linear import LinearModel
-from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import BudgetSpender, Ledger
-from ..privacy.mechanisms.releases import GaussianRelease
+from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..privacy.randomness import Randomness
 from ..privacy.summation import sum_rows
 from ..solvers.base import BasePlan

@@ -21,7 +21,7 @@ import dataclasses
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from ..data.queries import ClippedGradient
 from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint
 from ..fit.run import check_helpers
-from ..privacy.ledger import BudgetSpender, Ledger, RunSpender
-from ..privacy.ledger_parts import NonCopyable
+from ..privacy.ledger import BudgetSpender, Ledger
+from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness, fresh_name
 from ..solvers.base import Result
 from ..solvers.engine import BatchPlan
@@ -260,7 +260,7 @@ class Coordinator(NonCopyable):
             order="federated",
             about=about,
             randomness=randomness,
-            odometer=cast("RunSpender | None", odometer),  # which Checkpoint checks
+            odometer=odometer,
         )
         self._kept, self.run = kept, kept.run
         try:

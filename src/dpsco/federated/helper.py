@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import AssumptionError, LedgerError, ParameterError
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger
-from ..privacy.ledger_parts import NonCopyable
+from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness
 from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted

@@ -23,7 +23,7 @@ from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
-from ..privacy.ledger_parts import NonCopyable
+from ..privacy.open_releases import NonCopyable
 from ..solvers.engine import BatchPlan
 from .agreement import agreed_encoding, checked, fingerprint, stepper_of
 from .fixed_point import FixedPoint

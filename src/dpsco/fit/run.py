@@ -20,7 +20,7 @@ from ..errors import AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
 from ..privacy.budget import Adjacency, Budget
-from ..privacy.ledger import BudgetSpender, Ledger, RunSpender
+from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.odometer.payment import told
 from ..privacy.randomness import Randomness
 from ..problem import Problem
@@ -112,14 +112,13 @@ def run(
     with told(odometer, checkpoint):
         if checkpoint is not None:
             stepper = _check_resumable(plan, table, order)
-            purse = cast("RunSpender | None", odometer)  # which Checkpoint checks
             with Checkpoint(
                 checkpoint,
                 plan,
                 order=sequence(table, order),
                 origin=table.origin if isinstance(table, Table) else None,
                 randomness=randomness,
-                odometer=purse,
+                odometer=odometer,
             ) as kept:
                 return _go_on(plan, table, stepper, kept, order=order, progress=progress)
         randomness = Randomness.secure() if randomness is None else randomness

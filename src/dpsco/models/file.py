@@ -24,7 +24,7 @@ from ..files.reading import read_json
 from ..files.writing import write_text
 from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
-from ..privacy.mechanisms.releases import flatten
+from ..privacy.release import flatten
 from ..solvers.base import BasePlan
 from .linear import LinearModel
 

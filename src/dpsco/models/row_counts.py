@@ -26,15 +26,15 @@ from ..data.source import Source
 from ..data.tables.table import Order, Table, trusted_order
 from ..errors import AssumptionError, ParameterError
 from ..fit import run as api
-from ..privacy import certificate_text as statement
 from ..privacy.accounting.calibration import calibrate
 from ..privacy.accounting.composition import Cost, cost
 from ..privacy.budget import GDP, Adjacency, Budget, PureDP
+from ..privacy.certificate_text import amounts, rounded_up
 from ..privacy.ledger import BudgetSpender, Ledger
-from ..privacy.mechanisms.output_releases import StableGammaRelease, StableGaussianRelease
-from ..privacy.mechanisms.releases import Release
+from ..privacy.mechanisms import StableGammaRelease, StableGaussianRelease
 from ..privacy.odometer.payment import told
 from ..privacy.randomness import Randomness
+from ..privacy.release import Release
 from ..problem import Problem
 from ..solvers.base import BasePlan, Progress, Result
 from . import shared_budget
@@ -90,7 +90,7 @@ class CountPlan:
     def enforced(self) -> tuple[str, ...]:
         """What is enforced, in sentences for the certificate; and the price."""
         what = "epsilon" if self.pure else "squared mu"
-        price = statement.rounded_up(100.0 * self.share, 2)
+        price = rounded_up(100.0 * self.share, 2)
         return (
             *self.query.enforced,
             f"the count takes {price} % of the budget's {what}, the fit has the rest",
@@ -104,7 +104,7 @@ class CountPlan:
 
     def __str__(self) -> str:
         return (
-            f"count of rows: {100.0 * self.share:.2g} % of {statement.amounts(self.budget)}, noise "
+            f"count of rows: {100.0 * self.share:.2g} % of {amounts(self.budget)}, noise "
             f"{self.sigma:.6g} on each number"
         )
 
@@ -145,7 +145,7 @@ def plan_count(budget: Budget, *, n: int, query: PresentRows | None = None) -> C
     made = dataclasses.replace(first, noise=max(noise, PRECISE * n / first.sigma))
     if made.sigma > FAINTEST * n:
         raise AssumptionError(
-            f"{n} rows are too few to count them with {SHARE:.0%} of {statement.amounts(budget)}: "
+            f"{n} rows are too few to count them with {SHARE:.0%} of {amounts(budget)}: "
             f"noise of {made.sigma:.3g} on a count takes {math.ceil(made.sigma / FAINTEST)} rows. "
             "Leave the count out (count_rows=False), or raise the budget."
         )

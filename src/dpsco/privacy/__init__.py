@@ -1,57 +1,48 @@
-"""The privacy core: budgets, releases, accounting, noise, ledger, certificate, odometer.
+"""The privacy core: what may leave a run, what it costs, how its noise is drawn, who has paid.
 
-| module                              | holds                                                     |
-|-------------------------------------|-----------------------------------------------------------|
-| budget                              | how much may be spent, against which neighbours, for whom |
-| releases                            | records of what may leave                                 |
-| release_base, output_releases       | their base; those that rest on a stability theorem        |
-| charges, units                      | what a release costs a row, and several rows at once      |
-| accounting, calibration             | releases to epsilon(delta); least noise for a budget      |
-| gaussian, renyi, amplification, pld | the mathematics behind: closed forms and numerical bounds |
-| gaussian_grid                       | Gaussian curves at many points, for mixtures              |
-| stability                           | how far neighbours move a solver's output                 |
-| perturbation, random_hits           | objective perturbation; averages over random hits         |
-| perturbation_zcdp, chi_law          | its zCDP; expectations over lengths of normal vectors     |
-| perturbation_check                  | its cost a second time, by another derivation             |
-| repeated, repeated_charge           | privacy of the best of a secret number of runs            |
-| repeated_release, repeated_ledger   | its record; how it is carried out                         |
-| randomness                          | secure streams                                            |
-| lattice, rounded_normals            | exact Gaussian noise on a lattice, and why it is exact    |
-| selection, mechanisms               | exact noisy selection; laws that are computed in floats   |
-| summation                           | sums of rows, and what rounding can do to them            |
-| prefix_sums, _encoding, _noise,     | correlated noise for prefix sums                          |
-| _matrices                           |                                                           |
-| grid                                | rows as integers, for secure aggregation                  |
-| ledger, ledger_parts, open_releases | the one door through which noisy numbers leave            |
-| certificate, statement, witness     | what a run cost, in words; a second accountant's opinion  |
-| odometer                            | several runs under one budget                             |
+Read in this order:
+
+budget              how much may be spent, against which neighbours, for whom
+release             the base of every record of what may leave, and the registry of kinds
+mechanisms/         one file per mechanism: its record, cost, noise, sentence
+accounting/         from releases to epsilon(delta): sensitivity, composition, calibration
+randomness          secure streams
+lattice             exact noise on a public lattice; `rounded_normals` draws it
+summation           sums of rows, and what rounding can do to them
+ledger              the one door through which noisy numbers leave; `open_releases` holds samples
+                    that are still to be summed
+certificate         what a run cost, recomputed by whoever reads it; `certificate_text` says it in
+                    words
+odometer/           several runs under one budget
 """
 
-from .accounting.calibration import calibrate, gaussian_sigma, prefix_sum_sigma
+from .accounting.calibration import calibrate
 from .accounting.composition import Cost, cost
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .certificate import Certificate, Verification
 from .ledger import Ledger
-from .mechanisms.prefix_sum.mechanism import PrefixMechanism, mechanism
-from .mechanisms.releases import (
-    Composition,
+from .mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
+    PrefixMechanism,
     PrefixSumRelease,
-    Release,
     RepeatedSelectionRelease,
+    Runs,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
+    gaussian_sigma,
+    mechanism,
+    prefix_sum_sigma,
 )
-from .mechanisms.repeated_selection.profile import Runs
 from .odometer.odometer import Odometer
 from .randomness import Randomness
+from .release import Composition, Release
 from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
 __all__ = [

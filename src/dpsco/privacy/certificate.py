@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import metadata
@@ -23,42 +23,16 @@ from ..errors import CertificateError, DpscoError, MissingExtraError
 from ..files import limits as _limits
 from ..files.reading import read_json
 from ..files.writing import write_text
-from . import certificate_text as statement
-from .accounting import cross_check as accountants
+from . import certificate_text
 from .accounting.composition import Cost, cost
-from .budget import Adjacency, ApproxDP, Budget, budget_from_json
-from .mechanisms import releases
-from .mechanisms.releases import (
-    FixedSizeGaussianRelease,
-    GeneralizedGaussianRelease,
-    PoissonGaussianRelease,
-    Release,
-    RepeatedSelectionRelease,
-    StableGammaRelease,
-    WithReplacementRelease,
-)
+from .accounting.cross_check import cross_check as second_accountant
+from .budget import ApproxDP, Budget, budget_from_json
+from .release import Release
 
 SCHEMA = "dpsco.certificate/1"
 CURVE_DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
-_MOST_WITNESSED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
+_MOST_CHECKED = 100.0  # an epsilon that protects something; beyond, a PLD grows without limit
 _CENTRAL = "central: one trusted holder of the rows adds the noise before anything is released"
-_FLOAT_LAWS = (GeneralizedGaussianRelease, StableGammaRelease)
-_FLOAT_CAVEAT = (
-    "generalized Gaussian and Gamma noise is computed in float64 before it is rounded to the "
-    "lattice: its law is that of real numbers up to rounding (no proof)"
-)
-_PAIR_CAVEAT = (
-    "the antipodal pair dominates Poisson sampling under replace_one (checked numerically only)"
-)
-_SAMPLED = (PoissonGaussianRelease, FixedSizeGaussianRelease)
-_SAMPLE_CAVEAT = (
-    "dp-accounting's privacy loss distributions round as little as measured (no proof), and the "
-    "sampled rows stay secret"
-)
-_HITS_CAVEAT = "the rows drawn at the steps stay secret"
-_RUNS_CAVEAT = (
-    "nobody sees how many runs the selection made, nor how long they took, which would tell it"
-)
 _SEED_CAVEAT = (
     "nobody who sees the output knows the seed of the noise, and nothing else is released with it"
 )
@@ -146,28 +120,28 @@ class Certificate:
     def verify(self, *, cross_check: bool = True) -> Verification:
         """Recompute every claim from the releases alone, and ask a second accountant.
 
-        What the second one proves depends on the releases, see :mod:`.witness`; its sentence says
-        so. ``cross_check=False`` skips it, for machines without dp-accounting.
+        What the second one proves depends on the releases, see :mod:`.accounting.cross_check`; its
+        sentence says so. ``cross_check=False`` skips it, for machines without dp-accounting.
         """
         try:
-            found = Claims.of(self.cost, _reference_delta(self.budget))
+            claims = Claims.of(self.cost, _reference_delta(self.budget))
             spent, allowed = self.cost.against(self.budget)
         except MissingExtraError:  # says nothing about the certificate
             raise
         except (DpscoError, ArithmeticError, MemoryError) as problem:
             return Verification(self, (f"the releases cannot be accounted: {problem}",), "skipped")
-        problems = [*_differences(self.claims, found), *self._omissions()]
+        problems = [*_differences(self.claims, claims), *self._omissions()]
         if not spent <= allowed:
             problems.append(f"the releases cost {spent:.12g}, the budget is {allowed:.12g}")
-        witness = "skipped"
-        if found.epsilon > _MOST_WITNESSED:
-            witness = f"skipped, because epsilon is above {_MOST_WITNESSED:.0f}"
+        sentence = "skipped"
+        if claims.epsilon > _MOST_CHECKED:
+            sentence = f"skipped, because epsilon is above {_MOST_CHECKED:.0f}"
         elif cross_check:
-            opinion = accountants.cross_check(self.cost, max(found.delta, 1e-10))
-            witness = str(opinion)
-            if not opinion.agrees:
-                problems.append(f"the second accountant disagrees: {opinion}")
-        return Verification(self, tuple(problems), witness)
+            check = second_accountant(self.cost, max(claims.delta, 1e-10))
+            sentence = str(check)
+            if not check.agrees:
+                problems.append(f"the second accountant disagrees: {check}")
+        return Verification(self, tuple(problems), sentence)
 
     def _omissions(self) -> list[str]:
         """Return a sentence for each caveat that the releases ask for and the text withholds."""
@@ -188,7 +162,7 @@ class Certificate:
                 **{name: getattr(self.claims, name) for name in ("epsilon", "delta", "mu", "rho")},
                 "curve": [{"delta": d, "epsilon": e} for d, e in self.claims.curve],
             },
-            "releases": [releases.to_json(release) for release in self.releases],
+            "releases": [release.to_json() for release in self.releases],
             "enforced": list(self.enforced),
             "trusted": list(self.trusted),
             "randomness": {"description": self.randomness, "reproducible": self.reproducible},
@@ -269,7 +243,7 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        return statement.text(self)
+        return certificate_text.text(self)
 
 
 @dataclass(frozen=True)
@@ -283,7 +257,7 @@ class Verification:
 
     certificate: Certificate
     problems: tuple[str, ...]
-    witness: str
+    cross_check: str  # what the second accountant finds, in words
     digest: str | None = None  # of a file with weights, plan and certificate; None without these
 
     @property
@@ -299,16 +273,16 @@ class Verification:
         return "CONSISTENT" if self.digest is None else "TIED"
 
     def __str__(self) -> str:
-        return statement.verdict(self)
+        return certificate_text.verdict(self)
 
 
-def _differences(claimed: Claims, found: Claims) -> list[str]:
+def _differences(claimed: Claims, computed: Claims) -> list[str]:
     """Return a sentence for each claim that the releases do not bear out."""
     pairs: list[tuple[str, float | None, float | None]] = [
-        (name, getattr(claimed, name), getattr(found, name))
+        (name, getattr(claimed, name), getattr(computed, name))
         for name in ("epsilon", "delta", "mu", "rho")
     ]
-    said, true = dict(claimed.curve), dict(found.curve)
+    said, true = dict(claimed.curve), dict(computed.curve)
     pairs += [
         (f"epsilon at delta {delta:.3g}", said.get(delta), true.get(delta))
         for delta in sorted({*said, *true})
@@ -329,34 +303,16 @@ def _same(claim: float | None, value: float | None) -> bool:
     return abs(claim - value) <= 1e-9 * abs(value)
 
 
-def _with_inner(planned: Iterable[Release]) -> Iterator[Release]:
-    """Yield the releases, and those of the runs behind a repeated selection."""
-    for release in planned:
-        yield release
-        if isinstance(release, RepeatedSelectionRelease):
-            yield from release.inner()
-
-
 def _numeric(planned: Iterable[Release]) -> str:
-    rounded = any(isinstance(release, _FLOAT_LAWS) for release in _with_inner(planned))
-    return "float64" if rounded else "exact"
+    """Return whether all noise has exactly its stated law."""
+    releases = (each for release in planned for each in (release, *release.inner()))
+    return "exact" if all(release.exact_law for release in releases) else "float64"
 
 
 def _caveats(budget: Budget, planned: tuple[Release, ...], *, reproducible: bool) -> list[str]:
-    """Return what the claims rest on besides the proofs."""
-    planned = tuple(_with_inner(planned))
-    conjectured = budget.adjacency is Adjacency.REPLACE_ONE and any(
-        isinstance(a, PoissonGaussianRelease) and a.pair == "conjectured" for a in planned
-    )
-    notes = (
-        (_FLOAT_CAVEAT, _numeric(planned) != "exact"),
-        (_PAIR_CAVEAT, conjectured),
-        (_SAMPLE_CAVEAT, any(isinstance(a, _SAMPLED) for a in planned)),
-        (_HITS_CAVEAT, any(isinstance(a, WithReplacementRelease) for a in planned)),
-        (_RUNS_CAVEAT, any(isinstance(a, RepeatedSelectionRelease) for a in planned)),
-        (_SEED_CAVEAT, reproducible),
-    )
-    return [note for note, needed in notes if needed]
+    """Return what the claims rest on besides the proofs, each once."""
+    notes = [note for release in planned for note in release.caveats(budget.adjacency)]
+    return [*dict.fromkeys(notes), *([_SEED_CAVEAT] if reproducible else [])]
 
 
 def _releases_from_json(records: Any) -> tuple[Release, ...]:
@@ -365,7 +321,7 @@ def _releases_from_json(records: Any) -> tuple[Release, ...]:
         raise CertificateError(
             f"its releases must be a list of at most {_limits.MOST_RELEASES:,} entries."
         )
-    return tuple(map(releases.from_json, records))
+    return tuple(map(Release.from_json, records))
 
 
 def _digest(content: dict[str, Any]) -> str:
@@ -378,10 +334,10 @@ def _reference_delta(budget: Budget) -> float:
 
 
 def _versions() -> dict[str, str]:
-    found = {"dpsco": __version__, "python": platform.python_version()}
+    versions = {"dpsco": __version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "cryptography", "dp-accounting"):
-        found[package] = _installed(package)
-    return found
+        versions[package] = _installed(package)
+    return versions
 
 
 def _installed(package: str) -> str:

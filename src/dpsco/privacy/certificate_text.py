@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import DpscoError
 from .budget import ApproxDP, Budget, PureDP
-from .mechanisms import releases
-from .mechanisms.releases import Release, RepeatedSelectionRelease
+from .release import Release
 
 if TYPE_CHECKING:
     from .certificate import Certificate, Verification
-
-_MOST_SHOWN = 3  # alternatives of a repeated selection
 
 
 def text(certificate: Certificate) -> str:
@@ -32,7 +29,7 @@ def text(certificate: Certificate) -> str:
         ("randomness", [certificate.randomness]),
         ("numeric", [certificate.numeric]),
         ("curve", [", ".join(f"{rounded_up(e, 4)} at {d:.0e}" for d, e in claims.curve[::2])]),
-        ("released", [sentence(release) for release in certificate.releases]),
+        ("released", [release.sentence() for release in certificate.releases]),
         *([("rests on", theorems)] if (theorems := _theorems(certificate.releases)) else []),
         ("enforced", list(certificate.enforced) or ["nothing"]),
         ("trusted", list(certificate.trusted) or ["nothing"]),
@@ -80,7 +77,7 @@ def verdict(verification: Verification) -> str:
         f"{verification.verdict}: {spent(certificate)}, "
         f"{certificate.budget.adjacency.value}{seeded}",
         *_standing(verification),
-        f"  second accountant: {verification.witness}",
+        f"  second accountant: {verification.cross_check}",
     ]
     return "\n".join(lines + [f"  problem: {problem}" for problem in verification.problems])
 
@@ -115,7 +112,7 @@ def owner(budget: Budget) -> str:
 
 
 def of_total(amount: float, budget: Budget) -> str:
-    """Return an amount beside a whole budget, in the budget's own currency.
+    """Return an amount beside a whole budget, in the budget's own notion of privacy.
 
     >>> of_total(0.5, ApproxDP(3.0, 1e-6))
     'epsilon 0.5 of 3 at delta 1e-06'
@@ -159,33 +156,4 @@ def amounts(budget: Budget) -> str:
 
 def _theorems(planned: tuple[Release, ...]) -> list[str]:
     """Return what the stated sensitivities rest on, each once."""
-    inner = [each for release in planned for each in getattr(release, "inner", tuple)()]
-    named = [getattr(release, "theorem", None) for release in (*planned, *inner)]
-    return list(dict.fromkeys(name for name in named if name))
-
-
-def sentence(release: Release) -> str:
-    """Return one planned or executed release in words."""
-    start, stop = release.rows
-    if isinstance(release, RepeatedSelectionRelease):
-        return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: {_best_of(release)}"
-    record = releases.to_json(release)
-    hidden = ("kind", "rows", "count", "theorem")
-    shown = {k: v for k, v in record.items() if k not in hidden and v is not None}
-    if "mechanism" in shown:
-        rule = shown["mechanism"]
-        options = [f", {k} {rule[k]}" for k in ("bands", "exponent") if rule[k] is not None]
-        shown["mechanism"] = f"{rule['name']}, {rule['rounds']} rounds" + "".join(options)
-    numbers = [f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
-    return f"{release.count} x {release.kind} on rows {start}..{stop - 1}: " + ", ".join(numbers)
-
-
-def _best_of(release: RepeatedSelectionRelease) -> str:
-    """Return what a repeated selection chooses from, in words."""
-    runs, choices = release.runs, release.alternatives
-    shown = ["; ".join(map(sentence, each)) for each in choices[:_MOST_SHOWN]]
-    more = f", and {len(choices) - _MOST_SHOWN} more" if len(choices) > _MOST_SHOWN else ""
-    return (
-        f"the best of a secret number of runs ({runs.name}, {runs.mean:.6g} in the mean), each one "
-        f"of {len(choices)} at random: [" + "] or [".join(shown) + "]" + more
-    )
+    return list(dict.fromkeys(name for release in planned for name in release.theorems()))

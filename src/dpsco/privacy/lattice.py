@@ -20,7 +20,7 @@ Gaussian mechanism on h k. Rounding moves each coordinate by h/2 at most, so |h 
 2 sqrt(d) h/2 <= D + SLACK B <= (1 + SLACK) D. []
 
 So nothing is charged for the noise being an integer: `rounded_normals` draws floor(Z sigma/h + 1/2)
-with exactly that law. The accounting rules charge SLACK, once, where they compute the distance;
+with exactly that law. `accounting.sensitivity` allows for SLACK, once, where it computes distances;
 the step comes from the bound that the release states and from the number of its coordinates, both
 public. Integers are kept as float64. The noise is below 2^53 steps, hence exact, and so is k (a
 rounded float); their sum is rounded once beyond 2^53, which is a function of the exact sum: after
@@ -45,6 +45,7 @@ __all__ = [
     "lattice_step",
     "on_lattice",
     "with_gaussian",
+    "with_rounded",
     "with_steps",
 ]
 
@@ -100,6 +101,11 @@ def with_steps(noise: Array, exact: Array, step: float) -> Array:
     """Return the exact values on the lattice plus noise in whole numbers of steps."""
     total = on_lattice(exact.reshape(-1), step) + noise.reshape(-1)
     return np.asarray(total * step).reshape(exact.shape)
+
+
+def with_rounded(noise: Array, exact: Array, step: float) -> Array:
+    """Return the exact values plus noise that was drawn in floats, both rounded to the lattice."""
+    return with_steps(on_lattice(noise, step), exact, step)
 
 
 def in_steps(sigma: float, step: float) -> float:

@@ -2,8 +2,8 @@
 
 A ledger is opened with the releases that a plan announced and the budget that pays for them. Each
 method states what it is about to release; the ledger looks that up among the planned releases that
-are still due, and only then draws noise from a stream of its own. ``close()`` hands out the
-certificate if everything planned was executed, and raises otherwise.
+are still due, and only then gives the record a stream of its own, to draw its noise from.
+``close()`` hands out the certificate if everything planned was executed, and raises otherwise.
 
 What is passed in must already be bounded: sums of rows that were clipped to ``bound``. Nothing that
 a ledger raises depends on the rows. One release happens at a time, whatever the threads, and a step
@@ -26,58 +26,36 @@ from ..errors import BudgetError, LedgerError, ParameterError
 from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
-from .lattice import gaussian_steps, lattice_step, on_lattice, with_gaussian, with_steps
-from .ledger_parts import BudgetSpender as BudgetSpender
-from .ledger_parts import NonCopyable, floats, output_step, tilt_step
-from .ledger_parts import RunSpender as RunSpender
-from .mechanisms import float_laws as mechanisms
+from .mechanisms.gaussian import GaussianRelease
+from .mechanisms.generalized_gaussian import GeneralizedGaussianRelease
+from .mechanisms.objective_perturbation.release import ObjectivePerturbationRelease
 from .mechanisms.prefix_sum.mechanism import PrefixMechanism
-from .mechanisms.releases import (
-    Composition,
-    FixedSizeGaussianRelease,
-    GaussianRelease,
-    GeneralizedGaussianRelease,
-    ObjectivePerturbationRelease,
-    PoissonGaussianRelease,
-    PrefixSumRelease,
-    Release,
-    SelectionRelease,
-    ShuffledRelease,
-    StableGammaRelease,
-    StableGaussianRelease,
-    WithReplacementRelease,
-    flatten,
-)
-from .mechanisms.selection import noisy_argmin
+from .mechanisms.prefix_sum.release import PrefixSumRelease
+from .mechanisms.prefix_sum.streams import PrefixNoise as PrefixNoise
+from .mechanisms.prefix_sum.streams import PrefixSums as PrefixSums
+from .mechanisms.sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
+from .mechanisms.selection import SelectionRelease
+from .mechanisms.shuffled import ShuffledRelease
+from .mechanisms.stable import StableGammaRelease, StableGaussianRelease
+from .mechanisms.with_replacement import WithReplacementRelease
+from .odometer.payment import BudgetSpender as BudgetSpender
 from .odometer.payment import pay
-from .open_releases import PrefixNoise as PrefixNoise
-from .open_releases import PrefixSums as PrefixSums
+from .open_releases import NonCopyable, SampledRelease, floats
 from .open_releases import SampledSum as SampledSum
 from .randomness import Randomness, Stream
+from .release import Composition, Release, flatten
 
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
 T = TypeVar("T")
 P = TypeVar("P", PrefixSums, PrefixNoise)
 
-_SKIPPABLE = (  # each draws from a single stream, which nothing else uses
-    GaussianRelease,
-    GeneralizedGaussianRelease,
-    SelectionRelease,
-    ShuffledRelease,
-    PoissonGaussianRelease,
-    FixedSizeGaussianRelease,
-    StableGaussianRelease,
-    StableGammaRelease,
-    WithReplacementRelease,
-)
-
 
 class Ledger(NonCopyable):
     """Planned and executed releases of one run.
 
     >>> from dpsco.privacy.budget import ApproxDP
-    >>> from dpsco.privacy.accounting.calibration import gaussian_sigma
+    >>> from dpsco.privacy.mechanisms.gaussian import gaussian_sigma
     >>> budget = ApproxDP(1.0, 1e-6)
     >>> sigma = gaussian_sigma(budget, bound=1.0, rows=(0, 1000))
     >>> ledger = Ledger([GaussianRelease(1.0, sigma, rows=(0, 1000))], budget)
@@ -154,7 +132,7 @@ class Ledger(NonCopyable):
         """Return ``total`` plus Gaussian noise."""
         exact = floats(total)
         release = GaussianRelease(bound, sigma, diameter, rows=rows)
-        return self._execute(release, lambda stream: _noisy(stream, exact, release))
+        return self._execute(release, lambda stream: release.draw_noisy(stream, exact))
 
     def generalized_gaussian(
         self, total: ArrayLike, *, bound: float, sigma: float, norm: float, rows: Rows
@@ -162,12 +140,7 @@ class Ledger(NonCopyable):
         """Return a vector ``total`` plus noise shaped like the l_r ball."""
         exact = floats(total)
         release = GeneralizedGaussianRelease(bound, sigma, norm, rows=rows)
-
-        def noisy(stream: Stream) -> Array:
-            noise = mechanisms.generalized_gaussian(stream, exact.size, release.norm, release.sigma)
-            return _with_floats(noise, exact, release.bound)
-
-        return self._execute(release, noisy)
+        return self._execute(release, lambda stream: release.draw_noisy(stream, exact))
 
     def argmin(
         self, scores: ArrayLike, *, bound: float, scale: float, rows: Rows, noise: str = "gumbel"
@@ -175,12 +148,10 @@ class Ledger(NonCopyable):
         """Return the index of the (noisily) smallest score."""
         exact = floats(scores).ravel()
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
-        return self._execute(
-            release, lambda stream: noisy_argmin(stream.words, exact, release.scale, noise)
-        )
+        return self._execute(release, lambda stream: release.draw_index(stream, exact))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
-        """Return one noisy report a row, in a secret uniformly random order."""
+        """Return one noisy report per row, in a secret uniformly random order."""
         exact = floats(reports)
         release = ShuffledRelease(bound, sigma, rows=rows)
         if exact.ndim != 2 or len(exact) != release.row_count:
@@ -188,13 +159,7 @@ class Ledger(NonCopyable):
                 f"shuffled reports must be one vector for each of {release.row_count} rows, "
                 f"got shape {exact.shape}."
             )
-
-        def noisy(stream: Stream) -> Array:
-            step = lattice_step(release.bound, exact.shape[1])
-            reports = with_gaussian(stream.words, exact, release.sigma, step)
-            return np.asarray(reports[stream.permutation(len(reports))])
-
-        return self._execute(release, noisy)
+        return self._execute(release, lambda stream: release.draw_noisy(stream, exact))
 
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: PrefixMechanism, rows: Rows
@@ -214,42 +179,26 @@ class Ledger(NonCopyable):
         self, *, bound: float, sigma: float, rate: float, rows: Rows, pair: str = "proved"
     ) -> SampledSum:
         """Draw a secret Poisson sample; its clipped sum must be released before the close."""
-        release = PoissonGaussianRelease(bound, sigma, rate, pair, rows=rows)
-        return self._sampled(
-            release, lambda stream: stream.poisson_sample(release.row_count, release.rate)
-        )
+        return self._sampled(PoissonGaussianRelease(bound, sigma, rate, pair, rows=rows))
 
     def fixed_size(self, *, bound: float, sigma: float, size: int, rows: Rows) -> SampledSum:
         """Draw a secret sample of fixed size; its clipped sum must be released before the close."""
-        release = FixedSizeGaussianRelease(bound, sigma, size, rows=rows)
-        return self._sampled(
-            release, lambda stream: stream.fixed_size_sample(release.row_count, release.size)
-        )
+        return self._sampled(FixedSizeGaussianRelease(bound, sigma, size, rows=rows))
+
+    def with_replacement(self, release: WithReplacementRelease) -> SampledSum:
+        """Draw a secret row for each step; the average must be released before the close."""
+        _expect(release, WithReplacementRelease)
+        return self._sampled(release)
 
     def stable(
         self, vector: ArrayLike, release: StableGaussianRelease | StableGammaRelease
     ) -> Array:
         """Return a ``vector`` that neighbours move by the release's sensitivity, plus its noise."""
         exact = floats(vector)
-
-        def noisy(stream: Stream) -> Array:
-            if isinstance(release, StableGaussianRelease):
-                step = lattice_step(release.sensitivity, exact.size)
-                return with_gaussian(stream.words, exact, release.sigma, step)
-            noise = mechanisms.norm_gamma(stream, exact.size, release.scale)
-            return _with_floats(noise, exact, release.sensitivity)
-
         _expect(release, StableGaussianRelease, StableGammaRelease)
         if exact.ndim != 1:
             raise ParameterError(f"a stable release takes a vector, got shape {exact.shape}.")
-        return self._execute(release.once(), noisy)
-
-    def random_hits(self, release: WithReplacementRelease) -> SampledSum:
-        """Draw secret rows, one a step; the average iterate must be released before the close."""
-        _expect(release, WithReplacementRelease)
-        return self._sampled(
-            release, lambda stream: stream.integers(release.row_count, release.steps)
-        )
+        return self._execute(release.once(), lambda stream: release.draw_noisy(stream, exact))
 
     def perturbed_minimiser(
         self,
@@ -270,23 +219,29 @@ class Ledger(NonCopyable):
         def noisy(stream: Stream) -> Array:
             second = self._randomness.child("output noise")
             self._state = "busy with a minimisation"
-            found = floats(minimise(_tilt(stream, length, release)))
+            minimiser = floats(minimise(release.draw_tilt(stream, length)))
             self._state = "open"
-            if found.shape != (length,):
+            if minimiser.shape != (length,):
                 raise ParameterError(f"a minimiser of shape {(length,)} was expected.")
-            step = output_step(release, length)
-            return with_gaussian(second.words, found, release.output_sigma, step)
+            return release.draw_noisy(second, minimiser)
 
         return self._execute(release.once(), noisy)
 
     def skip(self, release: Release) -> None:
         """Take a release off the plan that this run has made in another process; nothing leaves.
 
-        Its stream is used up, so that the next release draws what it would have drawn there. Only
-        releases that draw from one stream and leave at once, or after one sample, can be skipped:
-        prefix sums are resumed instead.
+        Its stream is used up, so that the next release draws what it would have drawn there.
+
+        Raises:
+            ParameterError: the release has more than one stream, or stays open for many rounds, as
+                prefix sums do: those are resumed.
         """
-        _expect(release, *_SKIPPABLE)
+        _expect(release, Release)
+        if not release.single_stream:
+            raise ParameterError(
+                f"a {release.kind} release cannot be skipped: it draws from more than one stream, "
+                "or is resumed round by round."
+            )
         self._execute(release.once(), lambda stream: None)
 
     def close(self) -> Certificate:
@@ -312,7 +267,7 @@ class Ledger(NonCopyable):
                     "so nothing may leave this run."
                 )
             self._due[release] -= 1
-            return draw(self._randomness.child(release.kind))
+            return draw(self._randomness.child(release.stream_name or release.kind))
 
     def _prefix(self, kind: type[P], release: PrefixSumRelease, dimension: int) -> P:
         """Open prefix sums, or their noise, on a stream of their own."""
@@ -325,15 +280,11 @@ class Ledger(NonCopyable):
 
         return self._execute(release, start)
 
-    def _sampled(
-        self,
-        release: PoissonGaussianRelease | FixedSizeGaussianRelease | WithReplacementRelease,
-        draw: Callable[[Stream], NDArray[np.int64]],
-    ) -> SampledSum:
+    def _sampled(self, release: SampledRelease) -> SampledSum:
+        """Open a secret sample, whose noise comes from the same stream."""
+
         def start(stream: Stream) -> SampledSum:
-            bound = release.hit if isinstance(release, WithReplacementRelease) else release.bound
-            rows = release.rows[0] + draw(stream)
-            opened = SampledSum(rows, stream, self, sigma=release.sigma, bound=bound)
+            opened = SampledSum(release, stream, self)
             self._open.append(opened)
             return opened
 
@@ -341,7 +292,7 @@ class Ledger(NonCopyable):
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """FileLock the ledger, open and in its own process; whatever is raised meanwhile breaks it.
+        """Lock the ledger, open and in its own process; whatever is raised meanwhile breaks it.
 
         A forked copy of the plan would pay for the same releases twice. Floating-point warnings
         depend on the rows, so there are none.
@@ -363,24 +314,3 @@ def _expect(release: Any, *kinds: type[Release]) -> None:
     if not isinstance(release, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ParameterError(f"this release takes a {names}, got {release!r}.")
-
-
-def _noisy(stream: Stream, exact: Array, release: GaussianRelease) -> Array:
-    """Return a sum with its noise, both on the lattice of the release."""
-    step = lattice_step(release.bound, exact.size)
-    return with_gaussian(stream.words, exact, release.sigma, step)
-
-
-def _with_floats(noise: Array, exact: Array, bound: float) -> Array:
-    """Return a sum with noise that was drawn in floats, both rounded to the lattice."""
-    step = lattice_step(bound, exact.size)
-    return with_steps(on_lattice(noise, step), exact, step)
-
-
-def _tilt(stream: Stream, size: int, release: ObjectivePerturbationRelease) -> Array:
-    """Return b: within TILT_SHARE distance floor of an exactly normal vector.
-
-    The minimiser moves by at most 1/floor times as much, which its charge allows for.
-    """
-    step = tilt_step(release, size)
-    return gaussian_steps(stream.words, size, release.sigma, step) * step

@@ -1,47 +1,42 @@
-"""Releases that stay open for a while: a sample still to be summed, a stream of prefix sums.
+"""What a ledger lets out piece by piece: a secret sample whose sum is still to be released.
 
-`Ledger` opens them and does not close before they are finished. They draw under its lock.
+The ledger opens it and does not close before it is finished; it draws under the ledger's lock.
+Prefix sums, which stay open for many rounds, are in :mod:`.mechanisms.prefix_sum.streams`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import _validate
 from ..errors import LedgerError, ParameterError
-from .lattice import lattice_step, with_gaussian
-from .ledger_parts import NonCopyable, floats, prefix_step
-from .mechanisms.prefix_sum.encoding import Encoding
-from .mechanisms.releases import PrefixSumRelease
+from .mechanisms.sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
+from .mechanisms.with_replacement import WithReplacementRelease
 from .randomness import Stream
 
 if TYPE_CHECKING:
     from .ledger import Ledger
 
 Array = NDArray[np.float64]
-Rows = tuple[int, int]
+SampledRelease = PoissonGaussianRelease | FixedSizeGaussianRelease | WithReplacementRelease
+
+
+class NonCopyable:
+    """Something that may leave once: a copy could leave again."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise LedgerError(f"a {type(self).__name__} can be neither copied nor pickled.")
 
 
 class SampledSum(NonCopyable):
     """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
 
-    def __init__(
-        self,
-        indices: NDArray[np.int64],
-        stream: Stream,
-        ledger: Ledger,
-        *,
-        sigma: float,
-        bound: float,
-    ) -> None:
-        self.indices = indices
+    def __init__(self, release: SampledRelease, stream: Stream, ledger: Ledger) -> None:
+        self.indices = release.draw_rows(stream)
         self.finished = False
-        self._stream, self._ledger = stream, ledger
-        self._sigma, self._bound = sigma, bound
+        self._release, self._stream, self._ledger = release, stream, ledger
 
     def release(self, total: ArrayLike) -> Array:
         """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
@@ -51,155 +46,16 @@ class SampledSum(NonCopyable):
                 raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
             self.finished = True
             self.indices = self.indices[:0].copy()  # a run may take thousands of samples
-            step = lattice_step(self._bound, exact.size)
-            return with_gaussian(self._stream.words, exact, self._sigma, step)
+            return self._release.draw_noisy(self._stream, exact)
 
     def __repr__(self) -> str:
         return "a sampled sum"
 
 
-class PrefixSums(NonCopyable):
-    """Noisy prefix sums of batch sums. Each row may enter one batch; rounds come in order."""
-
-    def __init__(
-        self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
-    ) -> None:
-        mechanism = release.mechanism
-        self._release, self._ledger, self._stream = release, ledger, stream
-        self._step = prefix_step(release, dimension)
-        self._encoding = Encoding(mechanism, dimension)
-        self._noisy: list[Array] = []  # rows that have met their noise, for the decoder to take
-        self._decoder = mechanism.start(lambda: self._noisy.pop(0))
-        self._prefix = np.zeros(dimension)
-        self._next_row = release.rows[0]
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds were run."""
-        return self._decoder.position == self._release.mechanism.rounds
-
-    def add(self, total: ArrayLike, *, rows: Rows) -> Array:
-        """Add the batch sum over ``rows`` and return the noisy prefix sum."""
-        release = self._release
-        start, stop = _validate.row_range("rows", rows)
-        exact = floats(total)
-        if exact.shape != self._prefix.shape:
-            raise ParameterError(
-                f"the batch sum must have shape {self._prefix.shape}, got {exact.shape}."
-            )
-        with self._ledger._step():
-            if self.finished or start < self._next_row or stop > release.rows[1]:
-                raise LedgerError(
-                    f"batch {(start, stop)} does not fit the planned stream over rows "
-                    f"{release.rows}: each row enters one round, rounds come in order, and their "
-                    "number is fixed."
-                )
-            self._next_row = stop
-            return self._advance(exact)
-
-    def _advance(self, exact: Array) -> Array:
-        """Let the rows that this batch completes leave, and return the prefix sum they give."""
-        limit = 2.0**40 * self._release.row_count * self._release.bound  # far beyond any sum
-        finite = np.clip(np.nan_to_num(exact), -limit, limit)
-        self._noisy = [
-            with_gaussian(self._stream.words, row, self._release.sigma, self._step)
-            for row in self._encoding.rows(self._decoder.position, finite)
-        ]
-        self._prefix = self._prefix + self._decoder.next()
-        return np.array(self._prefix)
-
-    def changed(self) -> dict[str, Array]:
-        """Return what the last round has changed of all that later ones build on, by name.
-
-        Some of it are exact sums: as secret as the rows.
-        """
-        held = {"exact": self._encoding.memory, "noisy": self._decoder.memory}
-        rows = self._release.mechanism.changed_rows(self._decoder.position - 1)
-        found = {f"{part} {k}": np.array(held[part][k]) for part in held for k in rows}
-        return {**found, "drawn": np.array([float(self._decoder.drawn)])}
-
-    def resume(
-        self, rounds: int, changed: Mapping[str, ArrayLike], *, row: int, prefix: ArrayLike
-    ) -> None:
-        """Go on after rounds that this run has committed in another process; nothing leaves.
-
-        The ledger must draw from the randomness of that process, restored: the noise of those
-        rounds is drawn again, and dropped.
-
-        Args:
-            rounds: how many rounds are over.
-            changed: what `changed` returned after each of them, later values in place of earlier.
-            row: where the rows of the next round may begin.
-            prefix: the noisy prefix sum that the last of these rounds has released.
-
-        Raises:
-            LedgerError: a round was run here already, or the numbers do not fit the planned stream.
-        """
-        count, first = _validate.integer("rounds", rounds), _validate.integer("row", row)
-        start, stop = self._release.rows
-        released, mechanism = floats(prefix), self._release.mechanism
-        with self._ledger._step():
-            due = {
-                k for t in range(min(count, mechanism.rounds)) for k in mechanism.changed_rows(t)
-            }
-            state = {name: floats(value) for name, value in changed.items()}
-            names = {f"{part} {k}" for part in ("exact", "noisy") for k in due} | {"drawn"}
-            shapes = {state[name].shape for name in names & set(state) - {"drawn"}}
-            if (
-                self._decoder.position
-                or count > mechanism.rounds
-                or not start <= first <= stop
-                or names != set(state)
-                or shapes | {released.shape} != {self._prefix.shape}
-                or not 0 <= state["drawn"].sum() <= mechanism.draws()
-            ):
-                raise LedgerError(
-                    f"{self!r} over rows {(start, stop)} cannot go on at round {count} and row "
-                    f"{first}, from a prefix of shape {released.shape}: it was resumed before, or "
-                    "this is another run's state."
-                )
-            self._restore(count, due, state)
-            self._next_row, self._prefix = first, released.copy()
-
-    def _restore(self, rounds: int, due: set[int], state: Mapping[str, Array]) -> None:
-        """Put the vectors that are held in their places, and use up the noise of the rounds."""
-        noisy = np.zeros_like(self._encoding.memory)
-        for k in due:
-            self._encoding.memory[k] = state[f"exact {k}"]
-            noisy[k] = state[f"noisy {k}"]
-        drawn, nothing = int(state["drawn"].sum()), np.zeros(len(self._prefix))
-        for _ in range(drawn):
-            with_gaussian(self._stream.words, nothing, self._release.sigma, self._step)
-        self._decoder.restore(rounds, drawn, noisy)
-
-    def __repr__(self) -> str:
-        rounds = self._release.mechanism.rounds
-        return f"prefix sums at round {self._decoder.position} of {rounds}"
-
-
-class PrefixNoise(NonCopyable):
-    """The noise of prefix sums, for integer sums that somebody else holds: one vector a round.
-
-    It must be fine against those integers, on which no lattice of its own may leave a pattern: it
-    is made of normals in float64, and so has its law up to rounding.
-    """
-
-    def __init__(
-        self, release: PrefixSumRelease, dimension: int, stream: Stream, ledger: Ledger
-    ) -> None:
-        self._release, self._ledger = release, ledger
-        self._noise = release.mechanism.start(lambda: stream.normals(dimension))
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds were run."""
-        return self._noise.position == self._release.mechanism.rounds
-
-    def next(self) -> Array:
-        """Return the noise that the next round adds to the sum of all batches so far."""
-        with self._ledger._step():
-            return np.asarray(self._release.sigma * self._noise.next())
-
-    def __repr__(self) -> str:
-        rounds = self._release.mechanism.rounds
-        return f"noise of prefix sums at round {self._noise.position} of {rounds}"
+def floats(total: ArrayLike) -> Array:
+    """Return the exact value as float64; refuse what is not an array of numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(total, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("a release takes an array of numbers.") from None

@@ -23,7 +23,7 @@ from ..geometry.domains import LpBall, WholeSpace
 from ..geometry.norms import Lp
 from ..losses.penalties import L1Penalty, L2Penalty, NoPenalty
 from ..privacy.certificate import Certificate
-from ..privacy.mechanisms.releases import flatten
+from ..privacy.release import flatten
 from ..problem import Problem
 from ..solvers.base import BasePlan
 from . import text as words

@@ -28,21 +28,6 @@ QUESTION: dict[Adjacency, str] = {
     Adjacency.ADD_REMOVE: "whether the data of {who} is in the table",
 }
 
-RELEASES: dict[str, str] = {
-    "gaussian": "A sum over rows, with Gaussian noise",
-    "generalized_gaussian": "A sum over rows, with noise shaped to the norm of a row",
-    "selection": "The best of several public candidates, chosen with noise on the scores",
-    "prefix_sum": "Running sums over rows, with correlated Gaussian noise",
-    "poisson_gaussian": "A sum over a secret random sample of rows, with Gaussian noise",
-    "fixed_size_gaussian": "A sum over a secret random sample of fixed size, with Gaussian noise",
-    "shuffled": "One noisy report for each row, in secret order",
-    "stable_gaussian": "The outcome of a stable algorithm, with Gaussian noise",
-    "stable_gamma": "The outcome of a stable algorithm, with noise of Gamma length",
-    "random_hits": "The outcome of steps on secretly drawn rows, with Gaussian noise",
-    "repeated_selection": "The best of a secret number of private runs",
-    "objective_perturbation": "The minimiser of the loss with a random tilt",
-}
-
 MODELS: dict[str, str] = {
     "logistic": "logistic regression",
     "svc": "support vector classification",

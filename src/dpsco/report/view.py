@@ -16,10 +16,11 @@ from ..data.schema.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
 from ..fit.choose import Recommendation
 from ..models import MODELS, LinearModel, SavedModel
-from ..privacy import certificate_text as statement
+from ..privacy import certificate_text
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
 from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
-from ..privacy.mechanisms.releases import Release, RepeatedSelectionRelease, flatten
+from ..privacy.mechanisms import RepeatedSelectionRelease
+from ..privacy.release import Release, flatten
 from ..solvers import get
 from ..solvers.base import BasePlan, Round
 from . import charts
@@ -184,7 +185,7 @@ def _point(facts: Facts) -> tuple[float, float]:
     """Return the point of the curve that the page speaks of: delta 0 for a pure budget."""
     claims = facts.certificate.claims
     if facts.verification.ok:
-        return statement.point(facts.certificate)
+        return certificate_text.point(facts.certificate)
     return claims.epsilon, claims.delta
 
 
@@ -196,7 +197,7 @@ def _budget(budget: Budget) -> str:
         return f"ε {plain(budget.epsilon)}, pure"
     if isinstance(budget, ZCDP):
         return f"ρ {plain(budget.rho)}"
-    return f"μ {plain(budget.mu)}" if isinstance(budget, GDP) else statement.amounts(budget)
+    return f"μ {plain(budget.mu)}" if isinstance(budget, GDP) else certificate_text.amounts(budget)
 
 
 def _fitted(facts: Facts) -> str:
@@ -263,17 +264,12 @@ def _curve(facts: Facts, odds: Odds) -> dict[str, Any]:
 
 
 def _released(certificate: Certificate) -> dict[str, Any]:
-    found = flatten(certificate.releases)
-    inner = [each for release in found for each in getattr(release, "inner", tuple)()]
-    theorems = [getattr(release, "theorem", None) for release in (*found, *inner)]
-    kinds = groupby(found[:_MOST_RELEASES], key=lambda release: release.kind)
+    releases = flatten(certificate.releases)
+    kinds = groupby(releases[:_MOST_RELEASES], key=lambda release: release.summary)
     return {
-        "rows": [
-            (words.RELEASES.get(kind, kind), [statement.sentence(release) for release in alike])
-            for kind, alike in kinds
-        ],
-        "more": max(len(found) - _MOST_RELEASES, 0),
-        "theorems": list(dict.fromkeys(name for name in theorems if name)),
+        "rows": [(summary, [release.sentence() for release in alike]) for summary, alike in kinds],
+        "more": max(len(releases) - _MOST_RELEASES, 0),
+        "theorems": list(dict.fromkeys(name for each in releases for name in each.theorems())),
     }
 
 
@@ -384,7 +380,7 @@ def _check(facts: Facts) -> dict[str, Any]:
         digest = "none: it cannot be written"
     return {
         "digest": digest,
-        "witness": facts.verification.witness,
+        "cross_check": facts.verification.cross_check,
         "problems": facts.verification.problems,
     }
 

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from ..data.source import Source
 from ..errors import AccuracyWarning, AssumptionError
-from ..privacy import certificate_text as statement
 from ..privacy.accounting.composition import Cost, cost
 from ..privacy.budget import Budget
 from ..privacy.certificate import Certificate
+from ..privacy.certificate_text import amounts, spent
 from ..privacy.ledger import Ledger
-from ..privacy.ledger_parts import check_lattice
-from ..privacy.mechanisms.releases import Release, flatten
+from ..privacy.release import Release, check_lattice, flatten
 from ..problem import Problem
 from ..task import Task
 
@@ -150,7 +149,7 @@ class BasePlan:
         lines = [
             f"plan of {self.solver}: {self.problem}",
             f"  {'rows':<{width}}{self.n:,} rows of {self.d:,} features",
-            f"  {'budget':<{width}}{statement.amounts(self.budget)}, {self.budget.adjacency.value}",
+            f"  {'budget':<{width}}{amounts(self.budget)}, {self.budget.adjacency.value}",
             f"  {'calibration':<{width}}{self.calibration}",
             *(f"  {name:<{width}}{_shown(getattr(self, name))}" for name in own),
         ]
@@ -192,10 +191,10 @@ class Result:
         return self.plan.solver
 
     def __str__(self) -> str:
-        spent, budget = statement.spent(self.certificate), self.certificate.budget
+        paid, budget = spent(self.certificate), self.certificate.budget
         seeded = " (seeded: private only while the seed is secret and not used again)"
         return (
-            f"{len(self.weights)} weights by {self.solver}, {spent}, {budget.adjacency.value}"
+            f"{len(self.weights)} weights by {self.solver}, {paid}, {budget.adjacency.value}"
             f"{seeded if self.certificate.reproducible else ''}\n"
             f"  {np.array2string(self.weights, precision=4, threshold=12, prefix='  ')}"
         )
@@ -315,5 +314,5 @@ def _shown(value: Any) -> str:
 
 def _brief(releases: Sequence[Release]) -> list[str]:
     """Return the releases as lines, a long list shortened."""
-    lines = [statement.sentence(release) for release in releases[:6]]
+    lines = [release.sentence() for release in releases[:6]]
     return lines if len(releases) <= 6 else [*lines, f"... and {len(releases) - 6} more"]

@@ -24,8 +24,9 @@ from ..data.source import Source
 from ..errors import LedgerError, ParameterError
 from ..files.limits import MOST_BATCHES, MOST_RELEASES
 from ..privacy.ledger import Ledger
+from ..privacy.mechanisms import GaussianRelease, PrefixSumRelease
 from ..privacy.mechanisms.prefix_sum.mechanism import NEEDS, PrefixMechanism, mechanism
-from ..privacy.mechanisms.releases import GaussianRelease, PrefixSumRelease, Release
+from ..privacy.release import Release
 from ..task import Task
 from .base import BasePlan, Floats, Progress
 

@@ -23,9 +23,8 @@ from ..data.queries import ClippedGradient
 from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
-from ..privacy.accounting.calibration import gaussian_sigma
 from ..privacy.ledger import Ledger
-from ..privacy.mechanisms.releases import GaussianRelease
+from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..task import Task
 from . import needs
 from .base import BasePlan, Floats, Measured, Progress, Round, Solver

@@ -32,7 +32,7 @@ from ..privacy.accounting.calibration import calibrate
 from ..privacy.accounting.stability import regularised_minimiser
 from ..privacy.budget import ApproxDP, Budget
 from ..privacy.ledger import Ledger
-from ..privacy.mechanisms.releases import StableGaussianRelease
+from ..privacy.mechanisms import StableGaussianRelease
 from ..problem import is_ball
 from ..task import Task
 from . import needs

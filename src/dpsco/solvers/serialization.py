@@ -19,8 +19,8 @@ from ..data.labels import Classes, Scaled
 from ..errors import ParameterError
 from ..geometry.domains import Domain
 from ..privacy.budget import Budget, budget_from_json
-from ..privacy.mechanisms import releases
 from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
+from ..privacy.release import Release
 from ..problem import Problem
 from ..task import Task
 
@@ -40,8 +40,8 @@ def encode(value: Any) -> Any:
         return number if math.isfinite(number) else {_TYPE: "float", "value": repr(number)}
     if isinstance(value, Budget):
         return {_TYPE: "Budget", "value": value.to_json()}
-    if isinstance(value, releases.Release):
-        return {_TYPE: "Release", "value": releases.to_json(value)}
+    if isinstance(value, Release):
+        return {_TYPE: "Release", "value": value.to_json()}
     if isinstance(value, Domain) and _records().get(type(value).__name__) is type(value):
         return {_TYPE: type(value).__name__, **{k: encode(v) for k, v in value.arguments.items()}}
     if isinstance(value, (tuple, list)):
@@ -75,7 +75,7 @@ def decode(record: Any) -> Any:
     if name == "Budget":
         return budget_from_json(record.get("value"))
     if name == "Release":
-        return releases.from_json(record.get("value"))
+        return Release.from_json(record.get("value"))
     kind = _records().get(str(name))
     if kind is None:
         raise ParameterError(

@@ -24,7 +24,7 @@ import numpy as np
 from .. import _validate
 from ..data.queries import ClippedGradient
 from ..errors import ParameterError
-from ..privacy.accounting.calibration import gaussian_sigma, prefix_sum_sigma
+from ..privacy.mechanisms import gaussian_sigma, prefix_sum_sigma
 from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..task import Task
 from . import needs

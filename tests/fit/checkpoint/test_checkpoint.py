@@ -32,7 +32,7 @@ from dpsco.fit.checkpoint import lock as checkpoint_lock
 from dpsco.fit.checkpoint.checkpoint import CAVEAT, Checkpoint, peek
 from dpsco.fit.checkpoint.file import Standing, Store
 from dpsco.fit.checkpoint.lock import FileLock
-from dpsco.privacy.accounting.calibration import prefix_sum_sigma
+from dpsco.privacy.mechanisms import prefix_sum_sigma
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.solvers import get, registry
 from dpsco.solvers.engine import Engine

@@ -24,7 +24,7 @@ from dpsco.privacy.accounting.amplification import (
     shuffled_epsilon,
 )
 from dpsco.privacy.accounting.composition import cost
-from dpsco.privacy.mechanisms.releases import FixedSizeGaussianRelease, ShuffledRelease
+from dpsco.privacy.mechanisms import FixedSizeGaussianRelease, ShuffledRelease
 
 KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco.errors import AssumptionError, ParameterError
-from dpsco.privacy.accounting.calibration import calibrate, gaussian_sigma, prefix_sum_sigma
+from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.lattice import SLACK
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -25,7 +24,10 @@ from dpsco.privacy.mechanisms.releases import (
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    gaussian_sigma,
+    prefix_sum_sigma,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
 
 from ..conftest import described
 

@@ -29,19 +29,18 @@ from dpsco.privacy.accounting.composition import (
 )
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP, Unit
 from dpsco.privacy.lattice import SLACK
-from dpsco.privacy.mechanisms.prefix_sum.encoding import encoding_slack
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-from dpsco.privacy.mechanisms.releases import (
-    Composition,
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    Release,
     SelectionRelease,
     ShuffledRelease,
 )
+from dpsco.privacy.mechanisms.prefix_sum.encoding import encoding_slack
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
+from dpsco.privacy.release import Composition, Release
 from dpsco.privacy.summation import SUM_LEAF, rounding_slack
 
 DELTA = 1e-6
@@ -584,8 +583,8 @@ def test_sampled_rounding_is_paid_exactly_once():
         (FixedSizeGaussianRelease(1.0, 4.0, 10, rows=(0, 100)), "zero_out"),
         (ShuffledRelease(1.0, 4.0, rows=(0, 100)), "replace_one"),
     ]:
-        charge = cost(release, adjacency=adjacency).rows[0].charges[0][0]
-        assert reach <= charge.pld.mu <= reach * (1 + 1e-14)
+        loss = cost(release, adjacency=adjacency).rows[0].losses[0][0]
+        assert reach <= loss.pld.mu <= reach * (1 + 1e-14)
 
 
 @pytest.mark.parametrize("rows", [1, 100, 4096, 10**6, 10**9, 10**12])

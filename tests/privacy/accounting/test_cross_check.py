@@ -6,12 +6,11 @@ import math
 
 import pytest
 
-from dpsco.privacy.accounting import cross_check as witness
+from dpsco.privacy.accounting import cross_check as module
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.accounting.cross_check import CrossCheck, cross_check
 from dpsco.privacy.budget import Unit
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -24,6 +23,7 @@ from dpsco.privacy.mechanisms.releases import (
     StableGaussianRelease,
     WithReplacementRelease,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 
 ROWS = (0, 1000)
 SHARP = {
@@ -80,7 +80,7 @@ def test_upper_routes_know_the_unit(name):
     assert three.second > 2.9 * one.second
 
 
-def test_random_hits_have_no_second_accountant():
+def test_sampling_with_replacement_has_no_second_accountant():
     release = WithReplacementRelease(0.1, 0.01, 40, 1.5, "replace_one", "a theorem", rows=ROWS)
     opinion = cross_check(cost(release), 1e-6)
     assert opinion.route == "none"
@@ -106,7 +106,7 @@ def test_nothing_to_say():
 
 @pytest.mark.parametrize("delta", [1e-10, 1e-20])
 def test_no_false_alarm_where_the_grid_is_too_coarse(delta):
-    """A witness that has nothing to say must not contradict."""
+    """A second accountant that has nothing to say must not contradict."""
     tiny = cross_check(cost(GaussianRelease(1.0, 1e8, rows=ROWS)), delta)
     assert tiny.agrees
     long = cross_check(cost(GaussianRelease(1.0, 1e3, rows=ROWS, count=50_000)), delta)
@@ -117,8 +117,8 @@ def test_no_false_alarm_where_the_grid_is_too_coarse(delta):
 @pytest.mark.parametrize("factor", [0.5, 0.97, 1.03])
 def test_wrong_first_value_is_contradicted(name, factor, monkeypatch):
     """Half the cost, or 3% off in either direction, does not pass a sharp route."""
-    right = witness.Cost.epsilon
-    monkeypatch.setattr(witness.Cost, "epsilon", lambda self, delta: factor * right(self, delta))
+    right = module.Cost.epsilon
+    monkeypatch.setattr(module.Cost, "epsilon", lambda self, delta: factor * right(self, delta))
     opinion = cross_check(cost(SHARP[name]), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)
@@ -127,7 +127,7 @@ def test_wrong_first_value_is_contradicted(name, factor, monkeypatch):
 @pytest.mark.parametrize("name", UPPER)
 def test_too_large_a_first_value_is_contradicted(name, monkeypatch):
     """An upper bound can only say that the first value is larger than it need be."""
-    monkeypatch.setattr(witness.Cost, "epsilon", lambda self, delta: 100.0)
+    monkeypatch.setattr(module.Cost, "epsilon", lambda self, delta: 100.0)
     opinion = cross_check(cost(UPPER[name]), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)
@@ -136,14 +136,14 @@ def test_too_large_a_first_value_is_contradicted(name, monkeypatch):
 def test_one_doubtful_row_decides(monkeypatch):
     """Two groups of rows; the accountant is wrong about one of them only."""
     parts = [GaussianRelease(1.0, 4.0, rows=(0, 9)), SelectionRelease(1.0, 0.5, 3, rows=(9, 20))]
-    right = witness.Cost.epsilon
+    right = module.Cost.epsilon
 
     def wrong(self, delta):
         value = right(self, delta)
         return value if self.mu is None else value / 2
 
     assert cross_check(cost(parts), 1e-6).route == "RDP"  # the dearer row speaks
-    monkeypatch.setattr(witness.Cost, "epsilon", wrong)
+    monkeypatch.setattr(module.Cost, "epsilon", wrong)
     opinion = cross_check(cost(parts), 1e-6)
     assert opinion.route == "PLD"
     assert not opinion.agrees
@@ -176,9 +176,9 @@ def test_agreement(first, second, sharp, agrees):
     ],
 )
 def test_agreement_of_two_integrations(first, second, agrees, said):
-    opinion = CrossCheck(witness.INTEGRATION, 1e-6, first, second, sharp=True)
+    opinion = CrossCheck(module.INTEGRATION, 1e-6, first, second, sharp=True)
     assert opinion.agrees is agrees
     assert said in str(opinion)
     assert CrossCheck("none", 1e-6, 1.0, math.inf, sharp=False, rho=(1.0, 2.0)).agrees
-    off = CrossCheck(witness.INTEGRATION, 1e-6, 1.0, 1.0, sharp=True, rho=(1.0, 1.02))
+    off = CrossCheck(module.INTEGRATION, 1e-6, 1.0, 1.0, sharp=True, rho=(1.0, 1.02))
     assert not off.agrees

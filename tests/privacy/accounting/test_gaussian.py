@@ -1,4 +1,4 @@
-"""Gaussian closed forms: known answers, and three witnesses (closed form, 80 digits, PLD)."""
+"""Gaussian closed forms: known answers, and three routes (closed form, 80 digits, PLD)."""
 
 from __future__ import annotations
 

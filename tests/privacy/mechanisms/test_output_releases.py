@@ -21,6 +21,13 @@ from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.lattice import SLACK, TILT_SHARE
 from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.mechanisms import (
+    GaussianRelease,
+    ObjectivePerturbationRelease,
+    StableGammaRelease,
+    StableGaussianRelease,
+    WithReplacementRelease,
+)
 from dpsco.privacy.mechanisms.objective_perturbation.loss import (
     Loss,
     delta_average,
@@ -29,13 +36,6 @@ from dpsco.privacy.mechanisms.objective_perturbation.loss import (
     delta_glm,
     largest_m,
     log_determinant,
-)
-from dpsco.privacy.mechanisms.releases import (
-    GaussianRelease,
-    ObjectivePerturbationRelease,
-    StableGammaRelease,
-    StableGaussianRelease,
-    WithReplacementRelease,
 )
 from dpsco.privacy.randomness import Randomness
 
@@ -114,7 +114,7 @@ def test_a_theorem_is_named(build, wrong):
         build(theorem=wrong)
 
 
-def test_random_hits_are_once_and_go_with_gaussian_releases_only():
+def test_with_replacement_are_once_and_go_with_gaussian_releases_only():
     single = cost(hits(), adjacency="zero_out")
     assert (single.mu, single.rho, single.pure_epsilon) == (None, None, math.inf)
     assert 0 < single.epsilon(1e-6) < 2
@@ -164,7 +164,7 @@ def test_gaussian_releases_compose_with_a_perturbed_minimiser(adjacency, share):
     assert math.isclose(split.delta(1.0), both.delta(1.0), rel_tol=1e-9)
 
 
-def test_gaussian_releases_compose_with_random_hits():
+def test_gaussian_releases_compose_with_with_replacement():
     alone, mu = cost(hits(), adjacency="zero_out"), 0.01
     both = cost([hits(), stable(mu, 1.0)], adjacency="zero_out")
     for epsilon in (0.0, 0.05, 0.2):
@@ -202,9 +202,9 @@ def test_a_replaced_row_is_charged_for_two_directions():
     release = perturbed(sigma=20.0, floor=1e4, distance=1e-3, output_sigma=0.1)
     output = 0.02 * (1 + 1.5 * TILT_SHARE)
     facts = {"m": 0.1, "curvature": 0.25, "floor": 1e4, "rank": 1, "output": output}
-    (charge, _), *_ = cost(release).rows[0].charges
+    (loss, _), *_ = cost(release).rows[0].losses
     known = Loss(**facts, directions="pair", dimensions=2).delta(0.04)
-    assert math.isclose(charge.alone.delta(0.04), known, rel_tol=1e-6)
+    assert math.isclose(loss.alone.delta(0.04), known, rel_tol=1e-6)
     assert known > 1.1 * Loss(**facts, directions="glm", dimensions=1).delta(0.04)
     assert cost(release).delta(0.04) < known  # zCDP knows that the loss has two sides
 
@@ -241,7 +241,7 @@ def test_perturbed_minimisers_compose():
 def test_budgets_that_can_and_cannot_pay():
     sigma = calibrate(lambda s: perturbed(s), ZCDP(0.2))
     assert math.isclose(cost(perturbed(sigma)).rho, 0.2, rel_tol=1e-5)
-    with pytest.raises(AssumptionError, match="floor that leaves"):
+    with pytest.raises(AssumptionError, match="floor such that"):
         calibrate(lambda s: perturbed(s), ZCDP(2e-4))  # c = 0.025 alone costs 3e-4
     for build, budget in (
         (perturbed, GDP(1.0)),
@@ -250,7 +250,7 @@ def test_budgets_that_can_and_cannot_pay():
         (lambda s: hits(s, "replace_one"), GDP(1.0)),
         (lambda s: stable(0.5, s, "replace_one"), PureDP(1.0)),
     ):
-        with pytest.raises(AssumptionError, match=r"PureDP|random hits an \(epsilon, delta\)"):
+        with pytest.raises(AssumptionError, match=r"PureDP|with replacement an \(epsilon, delta\)"):
             calibrate(build, budget)
     for budget in (GDP(0.3), ZCDP(0.1), ApproxDP(1.0, 1e-6)):
         sigma = calibrate(lambda s: stable(0.5, s, "replace_one"), budget)
@@ -333,10 +333,10 @@ def test_stable_releases_must_be_planned():
         Ledger([stable()], ApproxDP(0.1, 1e-6, adjacency="zero_out"))
 
 
-def test_random_hits_are_secret_uniform_rows_and_leave_once():
+def test_with_replacement_are_secret_uniform_rows_and_leave_once():
     release = hits(steps=5000, sigma=500.0)
     ledger = Ledger([release], ZERO, randomness=Randomness.seeded(8))
-    drawn = ledger.random_hits(release)
+    drawn = ledger.with_replacement(release)
     assert len(drawn.indices) == 5000
     counts = np.bincount(drawn.indices - ROWS[0], minlength=50)
     assert len(counts) == 50
@@ -355,8 +355,8 @@ def test_random_hits_are_secret_uniform_rows_and_leave_once():
 def test_unreleased_hits_return_nothing():
     ledger = Ledger([hits()], ZERO)
     with pytest.raises(ParameterError, match="WithReplacementRelease"):
-        ledger.random_hits(stable())
-    ledger.random_hits(hits())
+        ledger.with_replacement(stable())
+    ledger.with_replacement(hits())
     with pytest.raises(LedgerError, match="sampled sum"):
         ledger.close()
 
@@ -446,7 +446,7 @@ def test_certificates_name_the_theorem(release, theorem, tmp_path):
     assert loaded == certificate
     assert loaded.verify().ok
     secret = any("stay secret" in note for note in certificate.trusted)
-    assert secret == (release.kind == "random_hits")
+    assert secret == (release.kind == "with_replacement")
 
 
 def test_other_certificates_rest_on_nothing_else():

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dpsco.privacy.mechanisms import selection
-from dpsco.privacy.mechanisms.releases import SELECTION_NOISES
-from dpsco.privacy.mechanisms.selection import noisy_argmin
+from dpsco.privacy.mechanisms.selection import SELECTION_NOISES, noisy_argmin
 from dpsco.privacy.randomness import Randomness
 
 every_noise = pytest.mark.parametrize("noise", SELECTION_NOISES)

@@ -11,17 +11,17 @@ import threading
 import pytest
 
 from dpsco.errors import BudgetError, LedgerError, OdometerError, ParameterError
-from dpsco.privacy.accounting.calibration import gaussian_sigma
 from dpsco.privacy.accounting.composition import compose, cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP, Unit
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     GaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     SelectionRelease,
+    gaussian_sigma,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.privacy.odometer.counter import Count, counter_file, read_count
 from dpsco.privacy.odometer.odometer import Odometer
 
@@ -265,7 +265,7 @@ KILLS = """
     import os, random, signal, sys, time
     from dpsco.errors import BudgetError
     from dpsco.privacy.odometer.odometer import Odometer
-    from dpsco.privacy.mechanisms.releases import GaussianRelease
+    from dpsco.privacy.mechanisms import GaussianRelease
 
     path, sigma, kills = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(20240229)
@@ -595,11 +595,10 @@ def test_a_full_disk_is_an_error_of_ours(used, monkeypatch):
 # Each point at which a process can die between its spend and the second place, in turn.
 DEATHS = """
     import itertools, os, signal, sqlite3, sys
-    from dpsco.privacy import odometer_counter
     from dpsco.privacy.odometer.odometer import Odometer
     from dpsco.privacy.odometer.counter import counter_file, read_count
     from dpsco.privacy.budget import ApproxDP
-    from dpsco.privacy.mechanisms.releases import GaussianRelease
+    from dpsco.privacy.mechanisms import GaussianRelease
     from pathlib import Path
 
     path, kind = Path(sys.argv[1]), sys.argv[2]

@@ -26,7 +26,7 @@ from dpsco.losses import (
 )
 from dpsco.privacy import GDP, ZCDP, Adjacency, ApproxDP, PureDP
 from dpsco.privacy.accounting.stability import sgd_sensitivity
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -463,7 +463,7 @@ class Silent:
         self.seen, self.release_ = np.array(vector), release
         return np.array(vector)
 
-    def random_hits(self, release):
+    def with_replacement(self, release):
         self.release_ = release
         return self
 

@@ -20,7 +20,7 @@ from ...errors import ParameterError
 from ...models.linear import LinearModel
 from ...privacy.budget import ApproxDP, fit_budget
 from ...privacy.certificate import Certificate
-from ...privacy.mechanisms.repeated_selection.ledger import Best, best_of_runs
+from ...privacy.mechanisms.repeated_selection.best_of_runs import Best, best_of_runs
 from ...privacy.mechanisms.repeated_selection.profile import Runs
 from ...privacy.odometer.odometer import Odometer
 from ...privacy.odometer.payment import told

@@ -19,15 +19,16 @@ from ...fit.run import plan as make_plan
 from ...models.config import ModelConfig
 from ...models.linear import LinearModel
 from ...privacy.accounting import gaussian
-from ...privacy.accounting.calibration import calibrate, gaussian_sigma
+from ...privacy.accounting.calibration import calibrate
 from ...privacy.accounting.composition import cost
 from ...privacy.budget import ApproxDP
 from ...privacy.ledger import Ledger
-from ...privacy.mechanisms.releases import GaussianRelease, RepeatedSelectionRelease, flatten
-from ...privacy.mechanisms.repeated_selection.ledger import Attempt, Best
+from ...privacy.mechanisms import GaussianRelease, RepeatedSelectionRelease, gaussian_sigma
+from ...privacy.mechanisms.repeated_selection.best_of_runs import Attempt, Best
 from ...privacy.mechanisms.repeated_selection.profile import Runs
 from ...privacy.odometer.odometer import Odometer
 from ...privacy.randomness import Randomness
+from ...privacy.release import flatten
 from ...solvers.base import BasePlan
 from ...task import Task
 from ..base import PrivateLinearModel

@@ -36,11 +36,11 @@ from ...errors import BudgetError, CheckpointError, DpscoError, LedgerError, Par
 from ...files import limits as _limits
 from ...files.reading import parse_json
 from ...privacy.certificate import Certificate
-from ...privacy.ledger import Ledger, RunSpender
-from ...privacy.ledger_parts import NonCopyable
-from ...privacy.mechanisms.releases import flatten
+from ...privacy.ledger import BudgetSpender, Ledger
 from ...privacy.odometer.odometer import reused
+from ...privacy.open_releases import NonCopyable
 from ...privacy.randomness import Randomness
+from ...privacy.release import flatten
 from ...solvers.base import BasePlan, Result
 from ...solvers.engine import Engine
 from ...solvers.serialization import encode
@@ -85,7 +85,7 @@ class Checkpoint(NonCopyable):
         about: Mapping[str, Any] | None = None,
         origin: str | None = None,
         randomness: Randomness | None = None,
-        odometer: RunSpender | None = None,
+        odometer: BudgetSpender | None = None,
     ) -> None:
         if not isinstance(path, (str, Path)) or path == "":
             raise ParameterError(f"checkpoint must be the path of a file, got {shown(path)}.")

@@ -17,13 +17,14 @@ from ...data.labels import Scaled
 from ...errors import AssumptionError, ParameterError
 from ...fit import run as api
 from ...geometry.norms import L2, Norm
-from ...privacy import certificate_text as statement
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.accounting.composition import Cost, cost
 from ...privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget
+from ...privacy.certificate_text import amounts
 from ...privacy.ledger import BudgetSpender, Ledger
-from ...privacy.mechanisms.releases import GaussianRelease, Release
+from ...privacy.mechanisms import GaussianRelease
 from ...privacy.randomness import Randomness
+from ...privacy.release import Release
 from ...problem import Problem
 from ...solvers.base import BasePlan
 from .. import shared_budget
@@ -75,7 +76,7 @@ class BoundsPlan:
             )
         if not isinstance(self.budget, (ApproxDP, ZCDP, GDP)):
             raise AssumptionError(
-                f"bounds cannot be estimated from {statement.amounts(self.budget)}: the histograms "
+                f"bounds cannot be estimated from {amounts(self.budget)}: the histograms "
                 "have Gaussian noise, which is never purely private. Declare the bounds, or use "
                 "ApproxDP(epsilon, delta)."
             )
@@ -128,7 +129,7 @@ class BoundsPlan:
     def __str__(self) -> str:
         what = " and ".join(["row lengths"] * self.features + ["labels"] * self.labels)
         return (
-            f"private bounds: {self.share:.3g} of {statement.amounts(self.budget)} for noisy "
+            f"private bounds: {self.share:.3g} of {amounts(self.budget)} for noisy "
             f"histograms of {what}, {self.n:,} rows\n"
             f"  noise       {self.sigma:.6g} on each count: bins of more than "
             f"{STANDS_OUT * self.sigma:.0f} rows stand out\n"
@@ -238,7 +239,7 @@ def plan_bounds(
         need = math.ceil(STANDS_OUT * sigma / _FAINTEST)
         raise AssumptionError(
             f"{n} rows are too few to estimate bounds with {share:g} of "
-            f"{statement.amounts(budget)}: noise of {sigma:.3g} on a count takes {need} rows. "
+            f"{amounts(budget)}: noise of {sigma:.3g} on a count takes {need} rows. "
             "Declare the bounds, raise the share, or raise the budget."
         )
     return dataclasses.replace(first, sigma=sigma)

@@ -1,1 +1,17 @@
-"""What releases cost."""
+"""From releases to epsilon(delta), for the worst row: the mathematics, without any mechanism.
+
+Read in this order:
+
+privacy_loss         what one execution of a release costs a row, in each notion of privacy
+sensitivity          from a row's bound to the distance between neighbours: here and only here
+composition          the cost of all releases that touch a row; `row_groups` finds them
+group_privacy        the cost of several rows at once
+calibration          the least noise for a budget
+cross_check          the same cost by a second accountant
+gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting);
+                     `gaussian_grid` and `pld_arrays` evaluate many points at once
+amplification        sampling and shuffling
+stability            how far neighbours move the output of an algorithm
+
+Mechanisms import from here, and nothing here imports a mechanism.
+"""

@@ -12,38 +12,10 @@ from collections.abc import Callable, Iterable
 from ... import _validate
 from ...errors import AssumptionError, ParameterError
 from ..budget import Budget
-from ..mechanisms.prefix_sum.mechanism import PrefixMechanism
-from ..mechanisms.releases import Composition, GaussianRelease, PrefixSumRelease, Release
+from ..release import Composition, Release
 from .composition import Cost, cost
 
 Releases = Release | Composition | Iterable[Release | Composition]
-
-
-def gaussian_sigma(
-    budget: Budget,
-    *,
-    bound: float,
-    rows: tuple[int, int],
-    count: int = 1,
-    diameter: float | None = None,
-) -> float:
-    """Return the standard deviation, on the sum, of ``count`` Gaussian releases on the same rows.
-
-    ``diameter`` is for rows that differ by less than twice their bound; see `GaussianRelease`.
-
-    >>> from dpsco.privacy.budget import ApproxDP
-    >>> budget = ApproxDP(1.0, 1e-6, adjacency="zero_out")
-    >>> round(gaussian_sigma(budget, bound=1.0, rows=(0, 100)), 4)
-    4.2247
-    """
-    return calibrate(lambda s: GaussianRelease(bound, s, diameter, rows=rows, count=count), budget)
-
-
-def prefix_sum_sigma(
-    budget: Budget, *, bound: float, rows: tuple[int, int], mechanism: PrefixMechanism
-) -> float:
-    """Return the scale of the unit noise of a prefix-sum release."""
-    return calibrate(lambda s: PrefixSumRelease(bound, s, mechanism, rows=rows), budget)
 
 
 def calibrate(
@@ -61,13 +33,13 @@ def calibrate(
             f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
         )
 
-    def price(noise: float) -> Cost:
+    def cost_of(noise: float) -> Cost:
         return cost(build(noise), adjacency=budget.adjacency, unit=budget.unit)
 
-    first, second = price(1.0).mu, price(2.0).mu
+    first, second = cost_of(1.0).mu, cost_of(2.0).mu
     if first is not None and second is not None and math.isclose(first, 2 * second, rel_tol=1e-12):
-        return _gaussian_noise(price, first, budget)
-    return _search(lambda noise: _usage(price(noise), budget), tolerance, budget)
+        return _gaussian_noise(cost_of, first, budget)
+    return _search(lambda noise: _usage(cost_of(noise), budget), tolerance, budget)
 
 
 def _usage(spent: Cost, budget: Budget) -> float:
@@ -91,8 +63,9 @@ def _search(usage: Callable[[float], float], tolerance: float, budget: Budget) -
                 "no amount of noise brings this plan within the budget: some release cannot be "
                 f"paid from {budget}. Gaussian releases need a delta, generalized Gaussian ones an "
                 "(epsilon, delta) or zCDP budget, selections anything but GDP, averages over "
-                "random hits an (epsilon, delta) budget, and perturbed objectives that or a zCDP "
-                "budget, with a floor that leaves c = rank log(1 + curvature/floor) well below it."
+                "rows sampled with replacement an (epsilon, delta) budget, perturbed objectives "
+                "that or a zCDP budget, with a floor such that c = rank log(1 + curvature/floor) "
+                "is well below it."
             )
     while high / low > 1 + tolerance:
         for noise in _probes(low, high, above, below, tolerance):
@@ -117,11 +90,11 @@ def _probes(
     return tuple(noise for noise in near if low < noise < high) or (middle,)
 
 
-def _gaussian_noise(price: Callable[[float], Cost], mu_at_one: float, budget: Budget) -> float:
+def _gaussian_noise(cost_of: Callable[[float], Cost], mu_at_one: float, budget: Budget) -> float:
     """Scale so that mu meets the budget, then step up by ulps until the accountant agrees."""
     noise = mu_at_one / (budget.mu_per_row() * budget.unit.rows)
     step = 2.0**-52
-    while not price(noise).satisfies(budget):
+    while not cost_of(noise).satisfies(budget):
         noise *= 1 + step
         step *= 2
         if step > 1.0:

@@ -8,25 +8,20 @@ PLD, shuffling) and the best one counts.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from ... import _validate
 from ...errors import AssumptionError
 from ...files.limits import MOST_RELEASES
 from ..budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
-from ..mechanisms.releases import Composition, Release, RepeatedSelectionRelease, flatten
-from ..mechanisms.repeated_selection.loss import repeated_charge
-from . import gaussian, pld, renyi
-from . import group_privacy as units
+from ..release import Composition, Release, flatten, registered
+from . import gaussian, group_privacy, pld, renyi
+from .privacy_loss import PrivacyLoss, PrivacyLosses, Profile, lone_profile
 from .renyi import randomised_response_delta
 from .row_groups import heaviest_group, largest_groups
-from .rules import Charge, Profile, charge, lone_profile
-
-Charges = tuple[tuple[Charge, int], ...]
 
 _MOST_GROUPS = 256  # kinds of rows of one run: each is composed by itself, in milliseconds
 _MOST_PAIRINGS = 64  # rows of several runs that are composed one by one
@@ -42,7 +37,7 @@ def cost(
 ) -> Cost:
     """Return what the releases cost the worst row (or the worst unit of several rows).
 
-    >>> from dpsco.privacy.mechanisms.releases import GaussianRelease
+    >>> from dpsco.privacy import GaussianRelease
     >>> one = cost(GaussianRelease(1.0, 10.0, rows=(0, 100)), adjacency="zero_out")
     >>> twice = cost(GaussianRelease(1.0, 10.0, rows=(0, 100), count=4), adjacency="zero_out")
     >>> round(one.mu, 6), round(twice.mu, 6)
@@ -58,28 +53,27 @@ def cost(
             f"{len(flat):,} different releases are more than the {MOST_RELEASES:,} that are "
             "accounted for. Use fewer, larger batches."
         )
-    parts = (part for each in flat for part in (each, *getattr(each, "inner", tuple)()))
+    parts = (part for each in flat for part in (each, *each.inner()))
     if adjacency is Adjacency.ADD_REMOVE and len({part.rows for part in parts}) > 1:
         raise AssumptionError(
             "under add_remove every release must touch the same rows, because a row more or less "
             "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
         )
-    charges = _charges(flat, adjacency)
+    losses = _privacy_losses(flat, adjacency)
     ranges = [release.rows for release in flat]
-    if all(item.mu is not None for item, _ in charges):
-        worst = RowCost(_worst_gaussian(charges, ranges))
+    if all(item.mu is not None for item, _ in losses):
+        worst = RowCost(_worst_gaussian(losses, ranges))
         return Cost((worst,), unit.rows, alike=len(set(ranges)) == 1)
     touching = largest_groups(ranges)
-    groups = {  # rows that the same charges fall on cost the same
-        tuple(sorted((id(charges[i][0]), charges[i][1]) for i in group)): group
-        for group in touching
+    groups = {  # rows that the same losses fall on cost the same
+        tuple(sorted((id(losses[i][0]), losses[i][1]) for i in group)): group for group in touching
     }
     if len(groups) > _MOST_GROUPS:
         raise AssumptionError(
             f"the releases fall on {len(groups):,} different kinds of rows, and at most "
             f"{_MOST_GROUPS} are accounted for one by one. Let them touch the same rows."
         )
-    rows = (RowCost(tuple(charges[i] for i in group)) for group in groups.values())
+    rows = (RowCost(tuple(losses[i] for i in group)) for group in groups.values())
     return Cost(tuple(rows), unit.rows, alike=len(touching) == 1)
 
 
@@ -87,16 +81,16 @@ def compose(costs: Sequence[Cost], *, unit: Unit | None = None) -> Cost:
     """Return the cost of several runs on one table, each of which may order the rows its own way.
 
     The worst row of one run may be the worst of every other, so all pairings are composed; where
-    they would be too many, each run is charged all that any of its rows was charged.
+    they would be too many, every row is taken to bear all that any row of the run bears.
     """
-    combined: list[Charges] = [()]
+    combined: list[PrivacyLosses] = [()]
     for run in costs:
-        groups = [row.charges for row in run.rows]
+        groups = [row.losses for row in run.rows]
         if len(combined) * len(groups) > _MOST_PAIRINGS:
             groups = [_union(groups)]
         combined = [before + group for before in combined for group in groups]
     alike = all(run.alike for run in costs)
-    return Cost(tuple(RowCost(charges) for charges in combined), (unit or Unit()).rows, alike)
+    return Cost(tuple(RowCost(losses) for losses in combined), (unit or Unit()).rows, alike)
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,7 @@ class Cost:
         return spent <= allowed
 
     def against(self, budget: Budget) -> tuple[float, float]:
-        """Return what is spent and what is allowed, in the budget's own currency."""
+        """Return what is spent and what is allowed, in the budget's own notion of privacy."""
         if isinstance(budget, ApproxDP):
             return self.epsilon(budget.delta), budget.epsilon
         if isinstance(budget, PureDP):
@@ -182,14 +176,14 @@ class Cost:
     def _group_delta(self, epsilon: float) -> float:
         """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
         worst = max(row.delta(epsilon / self.unit_rows) for row in self.rows)
-        return units.group_delta(worst, epsilon, self.unit_rows)
+        return group_privacy.group_delta(worst, epsilon, self.unit_rows)
 
     @cached_property
     def _together(self) -> RowCost | None:
         """What all rows of a unit cost at once, if the same releases touch every row."""
-        single = self.rows[0].charges if self.alike and self.unit_rows > 1 else ()
-        charges = units.together(single, self.unit_rows)
-        return RowCost(charges) if charges else None
+        single = self.rows[0].losses if self.alike and self.unit_rows > 1 else ()
+        losses = group_privacy.together(single, self.unit_rows)
+        return RowCost(losses) if losses else None
 
     @staticmethod
     def _worst(values: list[float | None], factor: int) -> float | None:
@@ -209,36 +203,36 @@ class Bound:
 class RowCost:
     """What all releases that touch one row cost it together."""
 
-    charges: Charges
+    losses: PrivacyLosses
 
     @cached_property
     def mu(self) -> float | None:
         """Exact Gaussian composition: the root of the sum of squares."""
-        if any(item.mu is None for item, _ in self.charges):
+        if any(item.mu is None for item, _ in self.losses):
             return None
         squares = math.fsum(
-            count * (item.mu or 0.0) * (item.mu or 0.0) for item, count in self.charges
+            count * (item.mu or 0.0) * (item.mu or 0.0) for item, count in self.losses
         )
         return math.sqrt(squares) * (1 + 2.0**-50)
 
     @cached_property
     def rho(self) -> float | None:
         """The sum of the zCDP parameters."""
-        if any(item.rho is None for item, _ in self.charges):
+        if any(item.rho is None for item, _ in self.losses):
             return None
-        total = math.fsum(count * (item.rho or 0.0) for item, count in self.charges)
+        total = math.fsum(count * (item.rho or 0.0) for item, count in self.losses)
         return total * (1 + 2.0**-50)
 
     @cached_property
     def pure(self) -> float:
         """The sum of the pure epsilons."""
-        return sum(count * item.pure for item, count in self.charges) * (1 + 2.0**-50)
+        return sum(count * item.pure for item, count in self.losses) * (1 + 2.0**-50)
 
     @cached_property
     def curve(self) -> renyi.Curve | None:
         """The sum of the Renyi curves."""
-        pairs = [(item.curve, count) for item, count in self.charges if item.curve]
-        return renyi.compose(pairs) if len(pairs) == len(self.charges) else None
+        pairs = [(item.curve, count) for item, count in self.losses if item.curve]
+        return renyi.compose(pairs) if len(pairs) == len(self.losses) else None
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon over all bounds that apply."""
@@ -258,29 +252,29 @@ class RowCost:
             found += [_pure_bound(self.pure), *self._responses()]
         if self.curve is not None:
             found.append(_renyi_bound(self.curve))
-        if (alone := lone_profile(self.charges)) is not None:
+        if (alone := lone_profile(self.losses)) is not None:
             found.append(_profile_bound(alone))
         return found or [self.numerical()]
 
     def numerical(self) -> Bound:
         """Return the bound of the privacy loss distribution, from dp-accounting."""
-        losses = tuple((item.pld, count) for item, count in self.charges if item.pld is not None)
-        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in losses)
-        sampled = any(isinstance(a, _NUMERICAL) for a, _ in losses)
-        if len(losses) < len(self.charges) or (mixed and sampled):
+        recipes = tuple((item.pld, count) for item, count in self.losses if item.pld is not None)
+        mixed = any(isinstance(a, pld.ZcdpLoss) for a, _ in recipes)
+        sampled = any(isinstance(a, _NUMERICAL) for a, _ in recipes)
+        if len(recipes) < len(self.losses) or (mixed and sampled):
             raise AssumptionError(
                 "no accountant covers this mixture on the same rows: sampled releases need a "
                 "privacy loss distribution, and generalized Gaussian ones have none; "
-                "an average over random hits goes with Gaussian releases, once. Let them touch "
-                "different rows, or use Gaussian noise throughout."
+                "an average over rows sampled with replacement goes with Gaussian releases, once. "
+                "Let them touch different rows, or use Gaussian noise throughout."
             )
-        composed = pld.Composed(losses)
+        composed = pld.Composed(recipes)
         return Bound(composed.epsilon, composed.delta)
 
     def _responses(self) -> list[Bound]:
         """Exact composition of equal purely private releases, each dominated by a coin."""
-        sizes = {item.pure for item, _ in self.charges}
-        total = sum(count for _, count in self.charges)
+        sizes = {item.pure for item, _ in self.losses}
+        total = sum(count for _, count in self.losses)
         if len(sizes) > 1 or not 2 <= total <= _MOST_RESPONSES:
             return []
         e0 = sizes.pop()
@@ -323,12 +317,12 @@ def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
         below = delta_of(high)
         if high > 1e9:
             return math.inf
-    reach = 0.02  # how far from the interpolated root to look, as a share of the bracket
+    share = 0.02  # how far from the interpolated root to look, as a share of the bracket
     while (width := high - low) > 1e-12 * high:
         guess = 0.5 * (low + high)
         if below > 0:  # log delta is nearly straight over a short bracket
             guess = low + width * math.log(above / delta) / math.log(above / below)
-        near = max(reach * width, 3e-13 * high)
+        near = max(share * width, 3e-13 * high)
         for point in (guess + near, guess - near, None):
             if point is None:
                 point = 0.5 * (low + high) if high - low > 0.5 * width else low
@@ -338,42 +332,42 @@ def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
                     high, below = point, value
                 else:
                     low, above = point, value
-        reach = 0.05 * reach if high - low < 0.3 * width else 0.02
+        share = 0.05 * share if high - low < 0.3 * width else 0.02
     return high
 
 
-def _worst_gaussian(charges: list[tuple[Charge, int]], ranges: list[tuple[int, int]]) -> Charges:
-    """Return the charges of the row with the largest sum of squares."""
+def _worst_gaussian(
+    losses: list[tuple[PrivacyLoss, int]], ranges: list[tuple[int, int]]
+) -> PrivacyLosses:
+    """Return the losses of the row with the largest sum of squares."""
     if len(set(ranges)) == 1:
-        return tuple(charges)
-    squares = [count * (item.mu or 0.0) ** 2 for item, count in charges]
-    return tuple(charges[i] for i in heaviest_group(ranges, squares))
+        return tuple(losses)
+    squares = [count * (item.mu or 0.0) ** 2 for item, count in losses]
+    return tuple(losses[i] for i in heaviest_group(ranges, squares))
 
 
-def _charges(flat: tuple[Release, ...], adjacency: Adjacency) -> list[tuple[Charge, int]]:
-    """Return each release's charge and count; equal ones on other rows share one object."""
-    known: dict[Release, Charge] = {}
-    found = []
+def _privacy_losses(
+    flat: tuple[Release, ...], adjacency: Adjacency
+) -> list[tuple[PrivacyLoss, int]]:
+    """Return each release's privacy loss and count; equal ones on other rows share one object."""
+    known: dict[Release, PrivacyLoss] = {}
+    losses = []
     for release in flat:
-        moved = release.once()
-        if isinstance(moved, RepeatedSelectionRelease):
-            known.setdefault(moved, _repeated(moved, adjacency))
-        elif moved.rows[0]:
-            moved = dataclasses.replace(moved, rows=(0, moved.row_count))
+        moved = release.once().at_first_row()
         if moved not in known:
-            known[moved] = charge(moved, adjacency)
-        found.append((known[moved], release.count))
-    return found
+            known[moved] = _privacy_loss(moved, adjacency)
+        losses.append((known[moved], release.count))
+    return losses
 
 
-@lru_cache(maxsize=64)  # a plan, its ledger and its reader ask for the same
-def _repeated(release: RepeatedSelectionRelease, adjacency: Adjacency) -> Charge:
-    """Return the charge of a repeated selection, from the cost of each alternative."""
-    single = [cost(each, adjacency=adjacency) for each in dict.fromkeys(release.alternatives)]
-    return repeated_charge([row for each in single for row in each.rows], release.runs)
+def _privacy_loss(release: Release, adjacency: Adjacency) -> PrivacyLoss:
+    """Return what one execution costs a row; refuse a class that is not a registered kind."""
+    if not registered(release):
+        return Release.privacy_loss(release, adjacency)
+    return release.privacy_loss(adjacency)
 
 
-def _union(groups: list[Charges]) -> Charges:
+def _union(groups: list[PrivacyLosses]) -> PrivacyLosses:
     """Return every charge as often as the group that has it most often."""
     items = {id(item): item for group in groups for item, _ in group}
     most = dict.fromkeys(items, 0)

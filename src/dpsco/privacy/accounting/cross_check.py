@@ -1,4 +1,4 @@
-"""A second opinion on a cost, by another route than the one that computed it.
+"""A cost checked by a second accountant, on another route than the one that computed it.
 
 | releases on the row                | first accountant          | second                         |
 |------------------------------------|---------------------------|--------------------------------|
@@ -10,7 +10,7 @@
 | sampled                            | PLD                       | RDP, an upper bound            |
 | sampled, replace-one Poisson       | PLD                       | none exists                    |
 | stable vectors                     | as Gaussian or selection  | as Gaussian or selection       |
-| averages over random hits          | own mixture               | none exists                    |
+| averages, rows with replacement    | own mixture               | none exists                    |
 | best of a secret number of runs    | own profile and Renyi     | RDP where a run has a zCDP     |
 
 PLD and RDP are dp-accounting's. "An upper bound" can show that the first number is too large, not
@@ -20,13 +20,12 @@ from the first accountant's rho and checks the conversion only.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
-from ..mechanisms.objective_perturbation.check import Check
 from . import pld
 from .composition import Cost, RowCost
+from .privacy_loss import SecondComputation
 
 INTEGRATION = "a second integration of the privacy loss"
 _MOST_COMPOSED = 100_000  # Gaussian releases beyond this are merged before the PLD is built
@@ -78,18 +77,18 @@ class CrossCheck:
 
 
 def cross_check(cost: Cost, delta: float) -> CrossCheck:
-    """Return the least favourable opinion over all rows of a cost."""
-    opinions = [_of_row(row, cost, delta) for row in cost.rows]
-    covered = [opinion for opinion in opinions if opinion.route != "none"]
-    doubtful = [opinion for opinion in covered if not opinion.agrees]
-    return (doubtful or sorted(covered, key=lambda item: -item.first) or opinions)[0]
+    """Return the least favourable check over all rows of a cost."""
+    checks = [_of_row(row, cost, delta) for row in cost.rows]
+    covered = [check for check in checks if check.route != "none"]
+    doubtful = [check for check in covered if not check.agrees]
+    return (doubtful or sorted(covered, key=lambda item: -item.first) or checks)[0]
 
 
 def _of_row(row: RowCost, whole: Cost, delta: float) -> CrossCheck:
     unit_rows = whole.unit_rows
     own = Cost((row,), unit_rows, whole.alike)
     first = own.epsilon(delta)
-    if not row.charges:
+    if not row.losses:
         return CrossCheck("none", delta, first, math.inf, sharp=False)
     if row.mu is not None:
         second = pld.Composed(_gaussian_losses(row, unit_rows)).pld_epsilon(delta)
@@ -104,28 +103,28 @@ def _of_row(row: RowCost, whole: Cost, delta: float) -> CrossCheck:
         second = pld.Composed(((pld.ZcdpLoss(own.rho), 1),)).rdp_epsilon(delta)
         return CrossCheck("RDP", delta, first, second, sharp=False)
     second = math.inf
-    if unit_rows == 1 and all(item.pld is not None for item, _ in row.charges):
-        recipes = tuple((item.pld, count) for item, count in row.charges if item.pld is not None)
+    if unit_rows == 1 and all(item.pld is not None for item, _ in row.losses):
+        recipes = tuple((item.pld, count) for item, count in row.losses if item.pld is not None)
         second = pld.Composed(recipes).rdp_epsilon(delta)
     return CrossCheck("RDP" if second < math.inf else "none", delta, first, second, sharp=False)
 
 
-def _lone_check(row: RowCost, unit_rows: int) -> Check | None:
+def _lone_check(row: RowCost, unit_rows: int) -> SecondComputation | None:
     """Return the second computation of a perturbed minimiser, once, with Gaussian releases only."""
-    others = [(item, count) for item, count in row.charges if item.mu is None]
+    others = [(item, count) for item, count in row.losses if item.mu is None]
     if len(others) != 1 or others[0][1] != 1 or others[0][0].check is None:
         return None
-    squares = math.fsum(count * (item.mu or 0.0) ** 2 for item, count in row.charges)
+    squares = math.fsum(count * (item.mu or 0.0) ** 2 for item, count in row.losses)
     beside = unit_rows * math.sqrt(squares)
-    return dataclasses.replace(others[0][0].check, rows=unit_rows, beside=beside)
+    return others[0][0].check.in_group(unit_rows, beside)
 
 
 def _gaussian_losses(row: RowCost, unit_rows: int) -> tuple[tuple[pld.Loss, int], ...]:
     """Return the Gaussian losses of a unit, merged into one where they are too many to compose."""
     assert row.mu is not None
-    steps = sum(count for _, count in row.charges)
-    if steps > _MOST_COMPOSED or len(row.charges) > 50:
+    steps = sum(count for _, count in row.losses)
+    if steps > _MOST_COMPOSED or len(row.losses) > 50:
         return ((pld.GaussianLoss(unit_rows * row.mu), 1),)
     return tuple(
-        (pld.GaussianLoss(unit_rows * (item.mu or 0.0)), count) for item, count in row.charges
+        (pld.GaussianLoss(unit_rows * (item.mu or 0.0)), count) for item, count in row.losses
     )

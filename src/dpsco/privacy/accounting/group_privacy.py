@@ -5,32 +5,32 @@ from __future__ import annotations
 import math
 
 from . import renyi
-from .rules import Charge
+from .privacy_loss import PrivacyLoss, PrivacyLosses
 
 _UP = 1 + 2.0**-50
 _MOST_TOGETHER = 10_000  # rows: laws of more directions take seconds, and hide nothing
 
 
-def together(charges: tuple[tuple[Charge, int], ...], k: int) -> tuple[tuple[Charge, int], ...]:
+def together(losses: PrivacyLosses, k: int) -> PrivacyLosses:
     """Return what ``k`` rows cost at once; nothing if no release says it better than a group.
 
     All of the rows must be touched by the same releases, or by fewer. The other releases cost k
     times their mu, k^2 times their rho (Bun, Steinke 2016, Prop 27), k times their pure epsilon.
     """
-    if k > _MOST_TOGETHER or all(item.together is None for item, _ in charges):
+    if k > _MOST_TOGETHER or all(item.together is None for item, _ in losses):
         return ()
-    if any(item.together is None and item.rho is None for item, _ in charges):
+    if any(item.together is None and item.rho is None for item, _ in losses):
         return ()
     return tuple(
-        (item.together(k) if item.together else _group(item, k), count) for item, count in charges
+        (item.together(k) if item.together else _group(item, k), count) for item, count in losses
     )
 
 
-def _group(item: Charge, k: int) -> Charge:
+def _group(item: PrivacyLoss, k: int) -> PrivacyLoss:
     assert item.rho is not None
     rho = k * k * item.rho * _UP
     mu = None if item.mu is None else k * item.mu * _UP
-    return Charge(mu=mu, rho=rho, curve=renyi.zcdp(rho), pure=k * item.pure * _UP)
+    return PrivacyLoss(mu=mu, rho=rho, curve=renyi.zcdp(rho), pure=k * item.pure * _UP)
 
 
 def group_delta(delta: float, epsilon: float, k: int) -> float:

@@ -1,4 +1,4 @@
-"""Privacy loss distributions through dp-accounting: sampled and mixed releases, second witness.
+"""Privacy loss distributions through dp-accounting: sampled and mixed releases, cross-checks.
 
 The only module that imports dp-accounting. It speaks to it in one convention, because the library's
 accountants read the same event differently: under REPLACE_ONE its PLD doubles the sensitivity of a
@@ -377,7 +377,7 @@ def _library() -> Any:
         import dp_accounting.rdp
     except ImportError:
         raise MissingExtraError(
-            "sampled or mixed releases and the second witness need dp-accounting. "
+            "sampled or mixed releases and the second accountant need dp-accounting. "
             "Install it with: pip install 'dpsco[accounting]'"
         ) from None
     found = metadata.version("dp-accounting")

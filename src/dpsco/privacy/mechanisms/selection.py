@@ -12,18 +12,30 @@ Floats with error bounds leave one candidate that can be the least, or, once in 
 several; those are compared in integers, with as many further digits of their U as it takes. (A
 float logarithm is believed to 2^-40 of its value, 2^12 times what libraries promise.) Nothing else
 about the noise can be seen: what leaves is an index.
+
+The exponential mechanism has a bounded range, hence costs an eighth of epsilon^2 zCDP; the others
+are pure DP only, and cost a half.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import _validate
+from ..accounting import pld, renyi
+from ..accounting.privacy_loss import PrivacyLoss, pure_loss, round_up
+from ..accounting.sensitivity import float_sum_sensitivity
+from ..budget import Adjacency
+from ..randomness import Stream
+from ..release import Release, register, store
 from ..rounded_normals import Words, log_bounds
 
-__all__ = ["noisy_argmin"]
+__all__ = ["SELECTION_NOISES", "SelectionRelease", "noisy_argmin"]
 
 Array = NDArray[np.float64]
 Digits = list[int]  # the uniform numbers of one candidate, as integers of equally many digits
@@ -32,6 +44,47 @@ _WORD = 64
 _GUARD = 64
 _TRUST = 2.0**-40  # relative error that is allowed for in a float logarithm
 _EXTREME = 2.0**20  # words this close to 0 or 2^64 leave too few digits
+
+
+SELECTION_NOISES = ("gumbel", "permute_and_flip", "laplace")
+
+
+@register
+@dataclass(frozen=True)
+class SelectionRelease(Release):
+    """The index of the smallest of ``candidates`` noisy scores, each score a sum over ``rows``.
+
+    ``bound`` is the spread max - min over the candidates of one row's scores. (A shift common to
+    all candidates changes nothing but the rounding: keep each row's scores within ``bound`` of 0.)
+    ``noise`` of size ``scale`` is 'gumbel' (the exponential mechanism), 'permute_and_flip'
+    (exponential noise) or 'laplace' (report noisy max).
+    """
+
+    kind: ClassVar[str] = "selection"
+    summary: ClassVar[str] = (
+        "The best of several public candidates, chosen with noise on the scores"
+    )
+    bound: float
+    scale: float
+    candidates: int
+    noise: str = "gumbel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, "candidates", _validate.integer("candidates", self.candidates))
+        _validate.choice("noise", self.noise, SELECTION_NOISES)
+
+    def privacy_loss(self, adjacency: Adjacency) -> PrivacyLoss:
+        """Return the pure epsilon, and the smaller Renyi divergences of a bounded range."""
+        e0 = round_up(float_sum_sensitivity(self, adjacency) / self.scale)
+        if self.noise != "gumbel":
+            return pure_loss(e0)
+        curve = renyi.bounded_range(e0)
+        return PrivacyLoss(rho=e0 * e0 / 8, curve=curve, pure=e0, pld=pld.PureLoss(e0))
+
+    def draw_index(self, stream: Stream, scores: Array) -> int:
+        """Return the index of the noisily smallest score."""
+        return noisy_argmin(stream.words, scores, self.scale, self.noise)
 
 
 def noisy_argmin(words: Words, scores: Array, scale: float, noise: str) -> int:

@@ -27,10 +27,10 @@ from ... import _validate
 from ...errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from ...files import limits as _limits
 from ...files.reading import parse_json
-from .. import certificate_text as statement
+from .. import certificate_text
 from ..accounting.composition import Cost, compose, cost
 from ..budget import Budget, budget_from_json
-from ..mechanisms.releases import Composition, Release, flatten, from_json, to_json
+from ..release import Composition, Release, flatten
 from .file import OdometerFile, count_of
 
 _SCHEMA = "dpsco.odometer/1"
@@ -133,7 +133,7 @@ class Odometer:
                 return paid
             self._check_affordable([self._price(entry.releases) for entry in known], asked, label)
             now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            record = json.dumps([to_json(release) for release in flat])
+            record = json.dumps([release.to_json() for release in flat])
             added = database.execute(
                 "INSERT INTO spends (time, label, releases) VALUES (?, ?, ?)", (now, label, record)
             )
@@ -189,7 +189,7 @@ class Odometer:
         return compose([self._price(e.releases) for e in self.entries()], unit=self.budget.unit)
 
     def spent_by(self, entry: Entry) -> float:
-        """Return what one entry costs by itself, in the currency of the budget.
+        """Return what one entry costs by itself, in the budget's own notion of privacy.
 
         The whole is less than the sum of its entries: they are composed, not added.
         """
@@ -200,15 +200,15 @@ class Odometer:
         budget, entries = self.budget, self.entries()
         total, _ = self.cost().against(budget)
         lines = [
-            f"{self.path}: spent {statement.of_total(total, budget)}; protects "
-            f"{statement.owner(budget)}, adjacency {budget.adjacency.value}"
+            f"{self.path}: spent {certificate_text.of_total(total, budget)}; protects "
+            f"{certificate_text.owner(budget)}, adjacency {budget.adjacency.value}"
         ]
         if entries:
             lines.append("  entry  time                       by itself   for")
         for e in entries:
-            alone = statement.rounded_up(self.spent_by(e))
+            alone = certificate_text.rounded_up(self.spent_by(e))
             lines.append(f"  {e.number:>5}  {e.time:<25}  {alone:>9}   {e.label}")
-        return "\n".join(map(statement.printable, lines))
+        return "\n".join(map(certificate_text.printable, lines))
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:
         return cost(releases, adjacency=self.budget.adjacency)
@@ -262,7 +262,7 @@ def _releases(records: object) -> tuple[Release, ...]:
     """Return the releases of a spend."""
     if not isinstance(records, list) or len(records) > _limits.MOST_RELEASES:
         raise OdometerError(f"it is no list of at most {_limits.MOST_RELEASES:,} releases.")
-    return tuple(map(from_json, records))
+    return tuple(map(Release.from_json, records))
 
 
 def reused(run: str, round: int) -> str:

@@ -1,4 +1,4 @@
-"""What a run that did not come to its end says of its payment.
+"""Who pays for a run, and what a run that did not come to its end says of its payment.
 
 A run is paid for before its first noise is drawn, and an odometer takes nothing back: part of the
 run may have left. So whoever interrupts a run must hear whether it was paid. `told` adds that to
@@ -8,12 +8,29 @@ the exception as a note, which Python shows below its traceback.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...errors import BudgetError, ParameterError
+from ..release import Release
+
+
+class BudgetSpender(Protocol):
+    """Whatever pays for releases before they happen: an odometer, or what stands before one."""
+
+    def spend(self, releases: Iterable[Release], *, label: str, run: str | None = None) -> Any:
+        """Record the spend durably, once for each named run, or refuse."""
+
+    def paid(self, run: str) -> bool:
+        """Return whether a run has been paid for here."""
+
+    def commit(self, run: str, round: int, digest: str) -> None:
+        """Record durably what a round has let out, or refuse if it has let out something else."""
+
+    def committed(self, run: str) -> dict[int, str]:
+        """Return what was recorded of each round."""
 
 
 class Payment:

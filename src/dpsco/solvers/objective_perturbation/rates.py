@@ -21,7 +21,7 @@ from ...losses.base import MarginLoss
 from ...losses.vector import Softmax, SquaredDistance
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import ZCDP, ApproxDP, Budget
-from ...privacy.mechanisms.releases import ObjectivePerturbationRelease
+from ...privacy.mechanisms import ObjectivePerturbationRelease
 from ...task import Task
 from ..common.clips import default_clip, start_clip
 from ..common.glm_objective import gradient_rounding, steepness

@@ -13,7 +13,7 @@ from ...data.queries import ClippedGradient
 from ...data.source import Source
 from ...losses.base import MarginLoss
 from ...privacy.ledger import Ledger
-from ...privacy.mechanisms.releases import GaussianRelease, ObjectivePerturbationRelease
+from ...privacy.mechanisms import GaussianRelease, ObjectivePerturbationRelease
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.glm_objective import GlmObjective, Tilted, VectorObjective
 from ..common.minimise import TRUSTED, effort, minimise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...privacy.accounting.calibration import gaussian_sigma
 from ...privacy.budget import GDP
+from ...privacy.mechanisms import gaussian_sigma
 from ...task import Task
 from ..needs import Need
 from . import rates

@@ -20,11 +20,7 @@ from ...geometry.domains import Domain, L2Ball
 from ...losses.base import MarginLoss
 from ...privacy.budget import PureDP
 from ...privacy.ledger import Ledger
-from ...privacy.mechanisms.releases import (
-    StableGammaRelease,
-    StableGaussianRelease,
-    WithReplacementRelease,
-)
+from ...privacy.mechanisms import StableGammaRelease, StableGaussianRelease, WithReplacementRelease
 from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.passes import Indices, Pass, require_stable
@@ -164,7 +160,7 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     """Take the passes, and release the average or the last iterate once."""
     (release,) = plan.releases()
     if isinstance(release, WithReplacementRelease):
-        hits = ledger.random_hits(release)
+        hits = ledger.with_replacement(release)
         noisy = hits.release(_trajectory(plan, source, progress, hits.indices))
     else:
         noisy = ledger.stable(_trajectory(plan, source, progress, None), release)

@@ -11,7 +11,7 @@ from ... import _validate
 from ...errors import AssumptionError, ParameterError
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import PureDP
-from ...privacy.mechanisms.releases import WithReplacementRelease
+from ...privacy.mechanisms import WithReplacementRelease
 from ...task import Task
 from ..common.smoothing import nonsmooth, smoothed
 from . import published, rates

@@ -21,7 +21,7 @@ from ...losses.smoothing import Smoothed
 from ...privacy.accounting import stability
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.ledger import Ledger
-from ...privacy.mechanisms.releases import StableGaussianRelease
+from ...privacy.mechanisms import StableGaussianRelease
 from ...task import Task
 from ..base import BasePlan, Floats, Progress, Round
 from ..common.glm_objective import SLOPE_ERROR, steepness

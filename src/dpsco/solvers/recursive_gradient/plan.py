@@ -12,8 +12,8 @@ from ... import _validate
 from ...data.row_norms import check_limit
 from ...errors import AssumptionError, ParameterError
 from ...losses.base import MarginLoss
-from ...privacy.accounting.calibration import prefix_sum_sigma
 from ...privacy.budget import ApproxDP, Budget
+from ...privacy.mechanisms import prefix_sum_sigma
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ...problem import Loss, Problem
 from ...task import Task

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import _validate
-from ...privacy.accounting.calibration import gaussian_sigma
+from ...privacy.mechanisms import gaussian_sigma
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ...task import Task
 from .. import needs

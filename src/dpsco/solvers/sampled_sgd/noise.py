@@ -13,15 +13,15 @@ from functools import lru_cache
 from ... import _validate
 from ...errors import AssumptionError
 from ...files.limits import MOST_ROUNDS as MOST_ROUNDS
-from ...privacy.accounting.calibration import gaussian_sigma
 from ...privacy.accounting.composition import cost
 from ...privacy.budget import Adjacency, ApproxDP, Budget
-from ...privacy.mechanisms.releases import (
+from ...privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
-    Release,
+    gaussian_sigma,
 )
+from ...privacy.release import Release
 
 POISSON, FIXED_SIZE, FULL = "poisson", "fixed_size", "full"
 _CLOSE = 1e-3  # how much of epsilon may stay unspent

@@ -19,7 +19,7 @@ from ...data.source import Source
 from ...errors import AssumptionError, ParameterError
 from ...privacy.budget import ApproxDP, Budget
 from ...privacy.ledger import Ledger
-from ...privacy.mechanisms.releases import Release
+from ...privacy.release import Release
 from ...problem import Loss
 from ...task import Task
 from .. import needs

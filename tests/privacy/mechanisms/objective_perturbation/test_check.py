@@ -15,11 +15,11 @@ from scipy.special import ndtr
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.accounting.cross_check import INTEGRATION, cross_check
 from dpsco.privacy.budget import Unit
+from dpsco.privacy.mechanisms import GaussianRelease, ObjectivePerturbationRelease
 from dpsco.privacy.mechanisms.objective_perturbation import check as perturbation_check
-from dpsco.privacy.mechanisms.objective_perturbation import loss as perturbation
+from dpsco.privacy.mechanisms.objective_perturbation import release as perturbation_release
 from dpsco.privacy.mechanisms.objective_perturbation import zcdp as perturbation_zcdp
 from dpsco.privacy.mechanisms.objective_perturbation.check import Check
-from dpsco.privacy.mechanisms.releases import GaussianRelease, ObjectivePerturbationRelease
 
 ROWS = (0, 1000)
 SHAPES = {  # directions, span, dimension, rank
@@ -122,7 +122,7 @@ def test_nothing_is_shared_with_the_first_computation():
     imported = {
         node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level
     }
-    assert imported == {"lattice", "output_releases", "summation"}  # a constant of the first
+    assert imported == {"lattice", "release", "summation"}  # a constant, the record's type
     assert "scipy" not in inspect.getsource(perturbation_check)
 
 
@@ -202,8 +202,8 @@ def _fewer_dimensions(loss):
 )
 def test_a_planted_mistake_is_contradicted(shape, rows, mistake, monkeypatch):
     record = release(shape, sigma=20.0 * rows, floor=10.0 * SHAPES[shape][3])
-    build = perturbation.Loss
-    monkeypatch.setattr(perturbation, "Loss", lambda **facts: mistake(build(**facts)))
+    build = perturbation_release.Loss
+    monkeypatch.setattr(perturbation_release, "Loss", lambda **facts: mistake(build(**facts)))
     opinion = cross_check(cost(record, unit=Unit(rows)), 1e-6)
     assert not opinion.agrees
     assert "contradicts" in str(opinion)

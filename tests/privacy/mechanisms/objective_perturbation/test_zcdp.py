@@ -18,6 +18,11 @@ from dpsco.losses import Softmax
 from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.accounting.composition import compose, cost
 from dpsco.privacy.budget import ZCDP, ApproxDP, Unit
+from dpsco.privacy.mechanisms import (
+    GaussianRelease,
+    ObjectivePerturbationRelease,
+    PoissonGaussianRelease,
+)
 from dpsco.privacy.mechanisms.objective_perturbation import zcdp as perturbation_zcdp
 from dpsco.privacy.mechanisms.objective_perturbation.chi_law import chi_law
 from dpsco.privacy.mechanisms.objective_perturbation.loss import (
@@ -25,11 +30,6 @@ from dpsco.privacy.mechanisms.objective_perturbation.loss import (
     delta_chi,
     delta_glm,
     log_determinant,
-)
-from dpsco.privacy.mechanisms.releases import (
-    GaussianRelease,
-    ObjectivePerturbationRelease,
-    PoissonGaussianRelease,
 )
 
 

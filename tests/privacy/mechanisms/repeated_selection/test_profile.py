@@ -35,7 +35,7 @@ from dpsco.privacy.accounting.cross_check import cross_check
 from dpsco.privacy.budget import ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.mechanisms.releases import (
+from dpsco.privacy.mechanisms import (
     GaussianRelease,
     GeneralizedGaussianRelease,
     PoissonGaussianRelease,
@@ -43,14 +43,13 @@ from dpsco.privacy.mechanisms.releases import (
     SelectionRelease,
     StableGaussianRelease,
     WithReplacementRelease,
-    from_json,
-    to_json,
 )
 from dpsco.privacy.mechanisms.repeated_selection import profile as repeated
-from dpsco.privacy.mechanisms.repeated_selection.ledger import Attempt, best_of_runs
+from dpsco.privacy.mechanisms.repeated_selection.best_of_runs import Attempt, best_of_runs
 from dpsco.privacy.mechanisms.repeated_selection.profile import MOST_RUNS, Base, Runs, Selected
 from dpsco.privacy.odometer.odometer import Odometer
 from dpsco.privacy.randomness import Randomness
+from dpsco.privacy.release import Release
 
 LAWS = {
     "poisson": Runs.named("poisson", 4.0),
@@ -144,7 +143,7 @@ def test_named_laws_have_their_mean(distribution, mean):
 def test_draws_follow_the_law(runs):
     """G-test at 1e-6, with power: the same draws are no Poisson law of another mean."""
     stream = Randomness.seeded(11).child("runs")
-    counted = Counter(runs.draw(stream) for _ in range(4000))
+    counted = Counter(runs.draw_number(stream) for _ in range(4000))
     assert g_test(counted, chances(runs)) > 1e-6
     assert g_test(counted, chances(Runs.named("poisson", 1.2 * runs.mean))) < 1e-6
 
@@ -213,11 +212,11 @@ def test_chances_add_up_to_one_and_to_the_mean(runs):
 @pytest.mark.parametrize("runs", [*LAWS.values(), *EXTREME.values()], ids=[*LAWS, *EXTREME])
 def test_every_quantile_is_drawn_where_it_lies(runs):
     for u in (1e-12, 0.01, 0.3, 0.5, 0.8, 0.99):
-        k = runs.draw(Fixed(u))
+        k = runs.draw_number(Fixed(u))
         assert cumulative(runs, k - 1) - 2e-9 <= u <= cumulative(runs, k) + 2e-9
     if runs.eta is None or runs.parameter > 1e-5:  # the largest words: drawn again, and it ends
         stream = Fixed(1 - 2.0**-53, 0.5)
-        assert runs.draw(stream) == runs.draw(Fixed(0.5))
+        assert runs.draw_number(stream) == runs.draw_number(Fixed(0.5))
         assert stream.numbers == []
 
 
@@ -225,7 +224,7 @@ def test_every_quantile_is_drawn_where_it_lies(runs):
 def test_large_poisson_numbers_of_runs(mean):
     """Kolmogorov and Smirnov at 1e-6, mean and variance of 150 draws within 6 deviations."""
     runs, stream = Runs.named("poisson", mean), Randomness.seeded(3).child("runs")
-    drawn = np.array([runs.draw(stream) for _ in range(150)])
+    drawn = np.array([runs.draw_number(stream) for _ in range(150)])
     assert kstest(drawn - 0.5, lambda x: poisson.cdf(np.asarray(x), mean)).pvalue > 1e-6
     assert abs(np.mean(drawn) - mean) < 6 * math.sqrt(mean / 150)
     assert abs(np.var(drawn) / mean - 1) < 6 * math.sqrt(2 / 150)
@@ -235,7 +234,7 @@ def test_large_poisson_numbers_of_runs(mean):
 def test_a_sum_of_no_runs_is_drawn_again(monkeypatch):
     parts = iter([0, 0, 3, 4])
     monkeypatch.setattr(repeated, "_inverted", lambda *_: next(parts))
-    assert Runs("poisson", 900.0).draw(None) == 7
+    assert Runs("poisson", 900.0).draw_number(None) == 7
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.0, math.nan, math.inf, "10", 2 * MOST_RUNS, None])
@@ -616,11 +615,11 @@ def test_the_second_accountant_confirms(law):
 
 def test_record_survives_json_and_refuses_nonsense():
     record = selection((FIT, SCORE), (SCORE,), law="logarithmic")
-    text = json.dumps(to_json(record))
-    assert from_json(json.loads(text)) == record
+    text = json.dumps(record.to_json())
+    assert Release.from_json(json.loads(text)) == record
     for field, value in [("runs", 3), ("alternatives", 3), ("alternatives", [3])]:
         with pytest.raises(ParameterError):
-            from_json({**json.loads(text), field: value})
+            Release.from_json({**json.loads(text), field: value})
     for wrong, match in [
         (((selection(),),), "plain releases"),
         (((FIT, "x"),), "plain releases"),

@@ -1,6 +1,6 @@
 """A second computation of what a perturbed minimiser costs, from its record alone.
 
-Nothing here comes from :mod:`.perturbation`: the loss is derived again, in another parametrisation,
+Nothing here comes from :mod:`.loss`: the loss is derived again, in another parametrisation,
 and integrated on a grid of losses from below and from above.
 
 **The loss.** Let w minimise ``F(w) + <b, w>``, F the sum of the rows' losses and the ridge, b ~
@@ -57,15 +57,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...lattice import TILT_SHARE
 from ...summation import rounding_slack
-from ..output_releases import ObjectivePerturbationRelease
+
+if TYPE_CHECKING:
+    from .release import ObjectivePerturbationRelease
 
 Array = NDArray[np.float64]
 Profile = Callable[[Array], Array]  # epsilons of any sign -> delta of the exact minimiser
@@ -93,6 +96,10 @@ class Check:
     replaced: bool
     rows: int = 1
     beside: float = 0.0
+
+    def in_group(self, rows: int, beside: float) -> Check:
+        """Return the check of ``rows`` rows at once, Gaussian releases beside it."""
+        return replace(self, rows=rows, beside=beside)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Return what encloses the epsilon of the dominating law at ``delta``.

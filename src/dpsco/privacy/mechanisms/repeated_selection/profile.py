@@ -136,7 +136,7 @@ class Runs:
             return np.asarray(k / self.parameter)
         return np.asarray(np.expm1(k / (1 + (self.eta or 0.0))) / (1 / self.parameter - 1))
 
-    def draw(self, stream: Stream) -> int:
+    def draw_number(self, stream: Stream) -> int:
         """Return a number of runs, by inversion of its distribution; it must stay secret.
 
         A Poisson law of a large rate is a sum of independent ones; given that it is not 0, it is

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from dpsco.errors import LedgerError
-from dpsco.privacy import open_releases
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.lattice import lattice_step, with_gaussian
 from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.mechanisms import PrefixSumRelease
+from dpsco.privacy.mechanisms.prefix_sum import release as prefix_sum
 from dpsco.privacy.mechanisms.prefix_sum.encoding import Encoding, encoding_slack
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS
-from dpsco.privacy.mechanisms.releases import PrefixSumRelease
 from dpsco.privacy.randomness import Randomness
 
-from .conftest import described
+from ...conftest import described
 
 ROUNDS, SIZE, FIRST, ROWS = 8, 3, 10, 5
 PLENTY = ApproxDP(1e9, 1e-6)
@@ -141,7 +141,7 @@ def test_prefix_sums_are_a_function_of_numbers_on_the_lattice(name, monkeypatch)
         left.append((exact, with_gaussian(words, exact, sigma, step), step))
         return left[-1][1]
 
-    monkeypatch.setattr(open_releases, "with_gaussian", remembered)
+    monkeypatch.setattr(prefix_sum, "with_gaussian", remembered)
     prefixes = added(opened(name)[1], range(ROUNDS))
     noise = described(name, ROUNDS)
     exact, noisy = (np.array([each[k] for each in left]) for k in (0, 1))

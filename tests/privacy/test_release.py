@@ -10,30 +10,25 @@ import numpy as np
 import pytest
 
 from dpsco.errors import ParameterError
-from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, PrefixMechanism
-from dpsco.privacy.mechanisms.releases import (
-    KINDS,
-    Composition,
+from dpsco.privacy.mechanisms import (
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
     ObjectivePerturbationRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
-    Release,
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
-    flatten,
-    from_json,
-    to_json,
 )
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, PrefixMechanism
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
+from dpsco.privacy.release import RELEASE_KINDS, Composition, Release, flatten
 
-from ..conftest import described
+from .conftest import described
 
 ROWS = (3, 103)
 TREE = PrefixMechanism("tree", 8)
@@ -64,8 +59,8 @@ every = pytest.mark.parametrize(("kind", "values"), CASES)
 
 
 def test_every_class_is_listed():
-    assert set(KINDS.values()) == set(EVERY)
-    assert all(name == kind.kind for name, kind in KINDS.items())
+    assert set(RELEASE_KINDS.values()) == set(EVERY)
+    assert all(name == kind.kind for name, kind in RELEASE_KINDS.items())
 
 
 # --- validation -----------------------------------------------------------------------------------
@@ -127,7 +122,7 @@ def test_sample_needs_its_rows():
 
 
 def test_prefix_sums_need_a_mechanism_and_rows():
-    with pytest.raises(ParameterError, match=r"prefix_sums\.mechanism"):
+    with pytest.raises(ParameterError, match=r"dpsco\.privacy\.mechanism"):
         PrefixSumRelease(1.0, 1.0, "tree", rows=ROWS)
     with pytest.raises(ParameterError, match="fewer rounds"):
         PrefixSumRelease(1.0, 1.0, TREE, rows=(0, 7))
@@ -147,7 +142,7 @@ def test_numpy_numbers_become_plain(kind, values):
     odd = {k: np.int64(v) if type(v) is int else v for k, v in odd.items()}
     release = kind(**odd, rows=np.array(ROWS), count=np.int32(2))
     assert release == kind(**values, rows=list(ROWS), count=2)
-    assert json.dumps(to_json(release)) == json.dumps(to_json(kind(**values, rows=ROWS, count=2)))
+    assert json.dumps(release.to_json()) == json.dumps(kind(**values, rows=ROWS, count=2).to_json())
     assert hash(release) == hash(kind(**values, rows=ROWS, count=2))
     assert release.row_count == 100
 
@@ -165,7 +160,7 @@ def test_records_are_frozen(kind, values):
 @every
 def test_json_round_trip(kind, values):
     release = kind(**values, rows=ROWS, count=5)
-    back = from_json(json.loads(json.dumps(to_json(release), allow_nan=False)))
+    back = Release.from_json(json.loads(json.dumps(release.to_json(), allow_nan=False)))
     assert back == release
     assert type(back) is kind
 
@@ -173,31 +168,31 @@ def test_json_round_trip(kind, values):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_json_of_every_mechanism(name):
     release = PrefixSumRelease(1.0, 1.0, described(name, 8), rows=ROWS)
-    assert from_json(json.loads(json.dumps(to_json(release)))) == release
+    assert Release.from_json(json.loads(json.dumps(release.to_json()))) == release
 
 
 @every
 def test_json_with_other_fields_is_refused(kind, values):
-    record = to_json(kind(**values, rows=ROWS))
+    record = kind(**values, rows=ROWS).to_json()
     for name in record:
         with pytest.raises(ParameterError):
-            from_json({key: value for key, value in record.items() if key != name})
+            Release.from_json({key: value for key, value in record.items() if key != name})
     with pytest.raises(ParameterError, match=kind.kind):
-        from_json({**record, "more": 1})
+        Release.from_json({**record, "more": 1})
     with pytest.raises(ParameterError, match="kind"):
-        from_json({**record, "kind": "another"})
+        Release.from_json({**record, "kind": "another"})
     with pytest.raises(ParameterError):
-        from_json({**record, "bound": -1.0})
+        Release.from_json({**record, "bound": -1.0})
 
 
 def test_json_of_another_shape_is_refused():
     for wrong in (None, [], "gaussian", 3, {}, {"kind": []}, {"kind": None}):
         with pytest.raises(ParameterError, match="kind"):
-            from_json(wrong)
-    record = to_json(PrefixSumRelease(1.0, 1.0, TREE, rows=ROWS))
+            Release.from_json(wrong)
+    record = PrefixSumRelease(1.0, 1.0, TREE, rows=ROWS).to_json()
     for wrong in ("tree", {"name": "tree"}, {"name": "oak", "rounds": 8}, {"height": 3}):
         with pytest.raises(ParameterError):
-            from_json({**record, "mechanism": wrong})
+            Release.from_json({**record, "mechanism": wrong})
 
 
 # --- flatten --------------------------------------------------------------------------------------
@@ -234,7 +229,7 @@ def test_flatten_takes_one_release_or_none():
 
 @pytest.mark.parametrize("wrong", ["gaussian", b"x", {"kind": "gaussian"}, 3, None, [ONE, 3]])
 def test_flatten_refuses_what_is_no_release(wrong):
-    with pytest.raises(ParameterError, match=r"record of dpsco\.privacy\.releases"):
+    with pytest.raises(ParameterError, match=r"record of dpsco\.privacy"):
         flatten(wrong)
 
 

@@ -14,9 +14,9 @@ from scipy import stats
 from scipy.special import gamma as gamma_function
 
 from dpsco.privacy import lattice
-from dpsco.privacy.mechanisms import float_laws as mechanisms
-from dpsco.privacy.mechanisms.releases import SELECTION_NOISES
-from dpsco.privacy.mechanisms.selection import noisy_argmin
+from dpsco.privacy.mechanisms.gamma import gamma
+from dpsco.privacy.mechanisms.generalized_gaussian import generalized_gaussian
+from dpsco.privacy.mechanisms.selection import SELECTION_NOISES, noisy_argmin
 from dpsco.privacy.randomness import Randomness
 
 FALSE_ALARM = 1e-6
@@ -96,13 +96,13 @@ def gamma_p(draws, shape):
 @pytest.mark.parametrize("shape", [0.05, 0.25, 0.5, 1.0, 1.0 + 1 / 14, 1.5, 2.0, 7.5, 50.0, 500.0])
 def test_gamma_has_its_law_and_a_wrong_scale_or_shape_is_noticed(shape):
     count = 100_000 if shape < 0.2 else 20_000
-    right = mechanisms.gamma(stream("gamma", shape), shape, count)
+    right = gamma(stream("gamma", shape), shape, count)
     assert right.shape == (count,)
     assert right.min() >= 0.0
     assert gamma_p(right, shape) > FALSE_ALARM
     for wrong in WRONG_SCALES:
         assert gamma_p(wrong * right, shape) < FALSE_ALARM
-        other = mechanisms.gamma(stream("gamma", shape, wrong), wrong * shape, count)
+        other = gamma(stream("gamma", shape, wrong), wrong * shape, count)
         assert gamma_p(other, shape) < FALSE_ALARM
 
 
@@ -113,7 +113,7 @@ NORMS = [2.0, 3.0, 4.0, 14.0, INF]
 
 def generalized(name, dimension, norm, sigma, count):
     source = stream("generalized", name, dimension, norm)
-    draws = [mechanisms.generalized_gaussian(source, dimension, norm, sigma) for _ in range(count)]
+    draws = [generalized_gaussian(source, dimension, norm, sigma) for _ in range(count)]
     return np.array(draws)
 
 

@@ -12,7 +12,8 @@ from ....errors import LedgerError, ParameterError
 from ...certificate import Certificate
 from ...ledger import Ledger
 from ...randomness import Randomness, Stream
-from ..releases import Release, RepeatedSelectionRelease, flatten
+from ...release import Release, flatten
+from .release import RepeatedSelectionRelease
 
 T = TypeVar("T")
 
@@ -56,14 +57,14 @@ def best_of_runs(
         ledger._state = "busy with a selection"  # the runs have ledgers of their own
         best: Best[T] | None = None
         shown: dict[int, Certificate] = {}  # kept, so that no other object gets the same id
-        for _ in range(release.runs.draw(stream)):
+        for _ in range(release.runs.draw_number(stream)):
             choice = int(stream.integers(len(due), 1)[0])
-            made = attempt(choice, ledger._randomness)
-            _check(made, due[choice], ledger)
-            _once(made, shown)
-            score = -math.inf if math.isnan(made.score) else float(made.score)
+            run = attempt(choice, ledger._randomness)
+            _check(run, due[choice], ledger)
+            _check_new(run, shown)
+            score = -math.inf if math.isnan(run.score) else float(run.score)
             if best is None or score > best.score:
-                best = Best(choice, score, made.value)
+                best = Best(choice, score, run.value)
         ledger._state = "open"
         assert best is not None  # there is always a run
         return best
@@ -71,10 +72,10 @@ def best_of_runs(
     return ledger._execute(release.once(), select)
 
 
-def _check(made: Attempt[T], due: Counter[Release], ledger: Ledger) -> None:
+def _check(run: Attempt[T], due: Counter[Release], ledger: Ledger) -> None:
     """Refuse a run that executed anything else than its alternative's releases."""
-    done = _counted(one for certificate in made.certificates for one in certificate.releases)
-    adjacencies = {certificate.budget.adjacency for certificate in made.certificates}
+    done = _counted(one for certificate in run.certificates for one in certificate.releases)
+    adjacencies = {certificate.budget.adjacency for certificate in run.certificates}
     if done != due or adjacencies != {ledger.budget.adjacency}:
         raise LedgerError(
             "a run of a repeated selection executed other releases than planned, so nothing may "
@@ -82,9 +83,9 @@ def _check(made: Attempt[T], due: Counter[Release], ledger: Ledger) -> None:
         )
 
 
-def _once(made: Attempt[T], shown: dict[int, Certificate]) -> None:
+def _check_new(run: Attempt[T], shown: dict[int, Certificate]) -> None:
     """Refuse a certificate that was shown before; note those of this run."""
-    for certificate in made.certificates:
+    for certificate in run.certificates:
         if id(certificate) in shown:
             raise LedgerError(
                 "a run of a repeated selection shows the certificate of an earlier one, so nothing "

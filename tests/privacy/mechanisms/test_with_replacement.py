@@ -1,4 +1,4 @@
-"""The mixture over random hits: printed values, exact small cases, an FFT twin, upper bounds."""
+"""Sampling with replacement: printed values, exact small cases, the law by FFT, upper bounds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from dpsco.errors import AssumptionError
 from dpsco.privacy.accounting import gaussian
 from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.budget import ApproxDP
-from dpsco.privacy.mechanisms import random_hits
-from dpsco.privacy.mechanisms.releases import WithReplacementRelease
+from dpsco.privacy.mechanisms import WithReplacementRelease, with_replacement
 
 
 def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
@@ -48,7 +47,7 @@ def test_printed_noise_with_drift():
 
 
 def exact_delta(epsilon, *, hit, drift, steps, rows, sigma):
-    """The expectation over all 2^steps patterns of hits."""
+    """The expectation over all 2^steps patterns of participation."""
     total = 0.0
     for pattern in itertools.product((0, 1), repeat=steps):
         k = sum(pattern)
@@ -69,14 +68,14 @@ def test_small_cases_are_exact(steps, rows, epsilon, sigma, drift):
     """Few steps have a bucket each, so nothing is rounded."""
     facts = {"hit": 1.3, "drift": drift, "steps": steps, "rows": rows, "sigma": sigma}
     exact = exact_delta(epsilon, **facts)
-    found = random_hits.delta(epsilon, **facts)
+    found = with_replacement.delta(epsilon, **facts)
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-6) + 1e-12
 
 
 @pytest.mark.parametrize(("rows", "steps"), [(200, 900), (50, 700), (1000, 433)])
 def test_law_agrees_with_a_transform(rows, steps):
     """The law's mean, total and shape, from characteristic functions on the exact weights."""
-    values, masses, lost = random_hits.weighted_hits(rows, steps)
+    values, masses, lost = with_replacement.participation_law(rows, steps)
     nothing = (1 - 1 / rows) ** (steps - 1)
     assert math.isclose(masses.sum() + nothing, 1.0, rel_tol=1e-8)
     assert 0 < lost < 1e-29
@@ -94,40 +93,44 @@ def test_tiny_deltas_are_not_lost():
     a = {"hit": 1.0, "drift": 0.0, "steps": 100, "rows": 100, "sigma": 5.0}
     for epsilon in (3.0, 6.0, 9.0, 12.0):
         single = 1 / 100 * (1 - 1 / 100) ** 99 * gaussian.delta(epsilon, 0.99 / 2)
-        found = random_hits.delta(epsilon, **a)
+        found = with_replacement.delta(epsilon, **a)
         assert single < found < 1
-    assert random_hits.delta(12.0, **a) < 1e-12
+    assert with_replacement.delta(12.0, **a) < 1e-12
 
 
 @given(st.floats(0.5, 20.0), st.floats(0.0, 4.0))
 @settings(max_examples=60, deadline=None)
 def test_more_noise_and_more_epsilon_cost_less(sigma, epsilon):
     a = {"hit": 1.0, "drift": 0.01, "steps": 60, "rows": 30}
-    one = random_hits.delta(epsilon, **a, sigma=sigma)
-    assert random_hits.delta(epsilon, **a, sigma=1.01 * sigma) < one
-    assert random_hits.delta(epsilon + 0.01, **a, sigma=sigma) < one
-    assert random_hits.delta(epsilon, **{**a, "hit": 1.01}, sigma=sigma) > one
-    assert random_hits.delta(epsilon, **{**a, "drift": 0.02}, sigma=sigma) > one
-    assert random_hits.delta(epsilon, **{**a, "steps": 66}, sigma=sigma) > one
+    one = with_replacement.delta(epsilon, **a, sigma=sigma)
+    assert with_replacement.delta(epsilon, **a, sigma=1.01 * sigma) < one
+    assert with_replacement.delta(epsilon + 0.01, **a, sigma=sigma) < one
+    assert with_replacement.delta(epsilon, **{**a, "hit": 1.01}, sigma=sigma) > one
+    assert with_replacement.delta(epsilon, **{**a, "drift": 0.02}, sigma=sigma) > one
+    assert with_replacement.delta(epsilon, **{**a, "steps": 66}, sigma=sigma) > one
 
 
 @pytest.mark.parametrize("buckets", [16, 57, 200])
 def test_fewer_buckets_cost_more(buckets, monkeypatch):
     a = {"hit": 1.0, "drift": 0.0, "steps": 1000, "rows": 300, "sigma": 6.0}
-    fine = random_hits.delta(1.0, **a)
-    monkeypatch.setattr(random_hits, "_MOST_BUCKETS", buckets)
-    monkeypatch.setattr(random_hits, "weighted_hits", random_hits.weighted_hits.__wrapped__)
-    assert fine < random_hits.delta(1.0, **a) < fine * 1.5
+    fine = with_replacement.delta(1.0, **a)
+    monkeypatch.setattr(with_replacement, "_MOST_BUCKETS", buckets)
+    monkeypatch.setattr(
+        with_replacement, "participation_law", with_replacement.participation_law.__wrapped__
+    )
+    assert fine < with_replacement.delta(1.0, **a) < fine * 1.5
 
 
 def test_merged_values_cost_more(monkeypatch):
     a = {"hit": 1.0, "drift": 0.0, "steps": 500, "rows": 300, "sigma": 6.0}
-    fine = random_hits.delta(1.0, **a)
-    monkeypatch.setattr(random_hits, "_FINEST", 20)
-    monkeypatch.setattr(random_hits, "weighted_hits", random_hits.weighted_hits.__wrapped__)
-    assert fine < random_hits.delta(1.0, **a) < fine * 1.3
+    fine = with_replacement.delta(1.0, **a)
+    monkeypatch.setattr(with_replacement, "_FINEST", 20)
+    monkeypatch.setattr(
+        with_replacement, "participation_law", with_replacement.participation_law.__wrapped__
+    )
+    assert fine < with_replacement.delta(1.0, **a) < fine * 1.3
 
 
 def test_far_too_many_steps_are_refused():
     with pytest.raises(AssumptionError, match="fixed order"):
-        random_hits.weighted_hits(10, 20_001)
+        with_replacement.participation_law(10, 20_001)
