@@ -99,8 +99,8 @@ print(f"{encoder.width} features, no row longer than {encoder.feature_norm:.2f}"
 # %%
 # The fit
 # -------
-# One third of the rows is held back to see how good the model is. Accuracy on them is for our eyes:
-# publishing it would be one more release.
+# One third of the rows is held back to see how good the model is. We keep the accuracy on them to
+# ourselves: to publish it would be one more release.
 
 train, test = train_test_split(people, test_size=1 / 3, random_state=0)
 X, y = encoder.features(train), train["income"].to_numpy()
@@ -114,8 +114,8 @@ print(model.certificate_)
 # %%
 # What privacy costs in accuracy
 # ------------------------------
-# Three fits at each epsilon, each with its own noise. They are made to draw the picture: on private
-# rows all of them together would have to be paid for.
+# We make three fits at each epsilon, each with its own noise. On private rows this picture would
+# cost privacy: all these fits together would have to be paid for.
 
 plain = LogisticRegression(max_iter=1_000).fit(X, y).score(X_test, y_test)
 trivial = max(y_test.mean(), 1 - y_test.mean())
@@ -145,14 +145,14 @@ plt.show()
 # %%
 # The whole guarantee
 # -------------------
-# A pair (epsilon, delta) is one point of a curve that the certificate carries. For every delta it
-# says which epsilon holds:
+# A pair (epsilon, delta) is one point of a curve. The certificate holds the whole curve: for every
+# delta it says which epsilon holds.
 
 deltas = np.logspace(-14, -1, 30)
 figure, axes = plt.subplots()
 axes.semilogx(deltas, [model.certificate_.epsilon(delta) for delta in deltas])
 budget = model.certificate_.budget
-axes.plot(budget.delta, budget.epsilon, "o", color="C1", label="the budget that was asked for")
+axes.plot(budget.delta, budget.epsilon, "o", color="C1", label="the budget")
 axes.set_xlabel("delta")
 axes.set_ylabel("epsilon")
 axes.set_ylim(bottom=0)
@@ -161,10 +161,10 @@ axes.legend()
 plt.show()
 
 # %%
-# Hand it on
-# ----------
-# The model file is JSON with the certificate inside; nothing in it runs. Whoever receives it can
-# recompute the guarantee: ``dpsco verify adult-model.json``, or
+# Share it
+# --------
+# The model file is JSON with the certificate inside, and contains no code. Anybody who receives it
+# can recompute the guarantee with ``dpsco verify adult-model.json``, or in Python:
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "adult-model.json"

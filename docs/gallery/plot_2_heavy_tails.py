@@ -2,10 +2,10 @@
 Heavy tails, and bounds that nobody knows
 =========================================
 
-Repair costs, incomes, file sizes: most are small, a few are enormous. Least squares chases the few;
-under privacy that is doubly bad, because noise has to hide the largest pull that any row may have.
-This example compares three losses on such labels. It also declares nothing: the estimators spend a
-tenth of the budget on finding out how large rows and labels are.
+Repair costs, incomes, file sizes: most are small, a few are enormous. Least squares follows the
+few. Under privacy that hurts twice, because the noise must hide the largest pull that any row may
+have. This example compares three losses on such labels. It declares no bounds: the estimators spend
+a tenth of the budget on estimating how large rows and labels are.
 """
 
 # %%
@@ -44,8 +44,8 @@ plt.show()
 # %%
 # Fits with private bounds
 # ------------------------
-# ``bounds="private"`` plans everything first: noisy histograms over public powers of two, then a
-# fit in whatever unit they suggest. One certificate covers both.
+# With ``bounds="private"`` the estimator releases noisy histograms over public powers of two, and
+# then fits in the unit that they suggest. One certificate covers both.
 
 LOSSES = {
     "squares": dp.PrivateLinearRegression,
@@ -59,8 +59,8 @@ print(model.certificate_)
 # %%
 # Three losses
 # ------------
-# What counts is the error of the line itself, not that of single labels: the mean distance between
-# predicted and true line on fresh rows, for three fits at each epsilon.
+# We measure the error of the line itself, not that of single labels: the mean distance between the
+# predicted and the true line on new rows, for three fits at each epsilon.
 
 epsilons = (0.3, 1.0, 3.0)
 line = 5_000.0 + X_test @ TRUTH
@@ -68,8 +68,8 @@ line = 5_000.0 + X_test @ TRUTH
 
 def error(kind, epsilon):
     """Fit with fresh noise, and return the mean error of the line."""
-    fitted = kind(epsilon=epsilon, bounds="private").fit(X, y)
-    return np.abs(fitted.predict(X_test) - line).mean()
+    model = kind(epsilon=epsilon, bounds="private").fit(X, y)
+    return np.abs(model.predict(X_test) - line).mean()
 
 
 errors = {
@@ -79,9 +79,9 @@ errors = {
 trivial = np.abs(np.median(y) - line).mean()
 
 figure, axes = plt.subplots()
-for (name, found), marker in zip(errors.items(), "os^", strict=True):
-    axes.fill_between(epsilons, found.min(axis=1), found.max(axis=1), alpha=0.15, linewidth=0)
-    axes.loglog(epsilons, np.median(found, axis=1), marker=marker, label=name)
+for (name, values), marker in zip(errors.items(), "os^", strict=True):
+    axes.fill_between(epsilons, values.min(axis=1), values.max(axis=1), alpha=0.15, linewidth=0)
+    axes.loglog(epsilons, np.median(values, axis=1), marker=marker, label=name)
 axes.axhline(trivial, color="0.5", linestyle=":", label="always the median")
 axes.set_xticks(epsilons, labels=[f"{epsilon:g}" for epsilon in epsilons])
 axes.minorticks_off()
@@ -92,13 +92,13 @@ axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.93))
 plt.show()
 
 # %%
-# Huber's and the absolute loss bound how hard a row can pull, so that the few enormous labels do
-# not matter, and less noise suffices. Privacy and robustness ask for the same thing.
+# Huber and absolute loss limit how far one row can pull the fit. The few enormous labels then
+# matter little, and less noise suffices: robust losses suit privacy.
 #
-# What it would be worth to know the bounds
-# -----------------------------------------
-# Somebody who may declare that features stay within 500 and labels between -5,000 and 15,000, from
-# public knowledge, need not spend anything on finding out:
+# What declared bounds are worth
+# ------------------------------
+# If it is publicly known that features stay within 500 and labels between -5,000 and 15,000,
+# nothing has to be spent on estimating these bounds:
 
 declared = {"feature_norm": 500.0, "label_range": (-5_000.0, 15_000.0)}
 for epsilon in epsilons:

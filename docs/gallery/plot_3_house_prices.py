@@ -76,11 +76,11 @@ odometer = dp.Odometer(account, dp.ApproxDP(epsilon=1.0, delta=1e-8))
 QUANTILES = (0.1, 0.5, 0.9)
 models = {
     quantile: dp.PrivateQuantileRegressor(
+        feature_norm=encoder.feature_norm,
+        label_range=(schema.label.low, schema.label.high),
         epsilon=0.5,
         delta=1e-9,
         quantile=quantile,
-        feature_norm=encoder.feature_norm,
-        label_range=(schema.label.low, schema.label.high),
         odometer=odometer,
     ).fit(X, y)
     for quantile in QUANTILES
