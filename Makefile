@@ -8,7 +8,7 @@ DEV    := $(VENV)/.installed-dev
 OLD    := $(VENV)-oldest
 OLDEST := $(OLD)/.installed
 
-.PHONY: help demo test lint types layers unit oldest docs bench fuzz bench-peers bench-rates clean
+.PHONY: help demo quick test lint types layers unit oldest docs bench fuzz bench-peers bench-rates clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -25,6 +25,11 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 demo: $(USE)  ## fit a private model end to end and verify its certificate
 	$(BIN)/dpsco demo --output demo-output
 
+# Each solver on one problem, known answers, rules of the house, a sample of the golden results; one
+# thread for each worker: two that spin for each other take ten times as long.
+quick: $(DEV)  ## the tests for daily work, about a minute: all but those marked slow or thorough
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --no-header -m 'not slow and not thorough'
+
 test: lint types layers unit oldest docs  ## set up, then lint, types, layers, tests, oldest versions, docs
 
 lint: $(DEV)
@@ -37,7 +42,6 @@ types: $(DEV)
 layers: $(DEV)
 	$(BIN)/lint-imports
 
-# One thread for each worker: two that spin for each other take ten times as long.
 unit: $(DEV)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 

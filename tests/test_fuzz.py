@@ -20,6 +20,7 @@ from dpsco.errors import DataError
 CASES = 1500
 
 
+@pytest.mark.thorough
 def test_mutated_files_are_read_or_refused():
     found = runner.spread(CASES)
     assert len(found) >= CASES - len(runner.SHARES)
@@ -36,6 +37,7 @@ def raised(error):
     return todo
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("todo", "fault"),
     [

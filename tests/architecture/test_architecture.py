@@ -135,6 +135,7 @@ def test_functions_stay_small():
                 assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
 
 
+@pytest.mark.thorough
 def test_import_is_light():
     """`import dpsco` loads neither SciPy nor the heavy optional packages; the core no optimiser."""
     program = """

@@ -242,6 +242,7 @@ def test_noise_is_standardised(name, count):
     assert abs(np.mean(drawn**2) - 1.0) < 5.5 * math.sqrt(2.0 / count)
 
 
+@pytest.mark.thorough
 def test_gamma_noise_is_standardised():
     release = StableGammaRelease(1.0, 4.0, **STABLE)
     recording, drawn = record(make(), (X, Y)), []

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from scipy import sparse
 
 import dpsco as dp
@@ -321,6 +322,7 @@ def neighbours():
                 yield f"label, {form}, {name}", everywhere[name], (ROWS, clean), (ROWS, near)
 
 
+@pytest.mark.thorough
 def test_tables_that_differ_in_a_cell_end_alike():
     clean, count = {}, 0
     for name, entry, table, near in neighbours():
@@ -439,6 +441,7 @@ def every(X, y, names):
         hear(partial({**CHEAP, **ROUNDS_FRACTION}[name], table, labels))
 
 
+@pytest.mark.thorough
 def test_odd_shapes_and_types_are_refused_without_a_word_of_theirs():
     dear = list(ROUNDS_FRACTION)
     for k, make in enumerate(SHAPES.values()):
@@ -512,6 +515,7 @@ CHANGES = [
 MUTATIONS = 1_000
 
 
+@pytest.mark.thorough
 def test_no_mutation_says_a_word():
     names, dear = list(CHEAP), list(ROUNDS_FRACTION)
     for k in range(MUTATIONS):

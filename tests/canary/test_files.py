@@ -86,6 +86,7 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", range(5), ids=NAMES)
 def test_the_command_line_says_and_writes_no_cell(home, column, capsys):
     model = home / "clean.json"
@@ -137,6 +138,7 @@ ODD_COLUMNS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", NAMES)
 @pytest.mark.parametrize("kind", ODD_COLUMNS)
 def test_readers_name_types_and_no_entry(tmp_path, column, kind, capsys):

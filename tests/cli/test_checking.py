@@ -191,6 +191,7 @@ def test_verify_fails_on_a_model_whose_plan_protects_others(
     assert record["valid"] is False
 
 
+@pytest.mark.thorough
 def test_the_second_number_of_a_perturbed_minimiser_agrees(dpsco, home, make, tmp_path):
     path = tmp_path / "m.json"
     assert make.fit(home, path, "--solver", "approx_objective_perturbation") == 0
@@ -242,6 +243,7 @@ def mutations(record, path=()):
 VALUES = (None, 10**400, "text", -1, [], {"type": "float"}, True, 1e308)
 
 
+@pytest.mark.thorough
 def test_no_damage_of_a_model_is_an_error_of_our_own(copy, dpsco):
     """Each field in turn is replaced by something odd, with a digest that fits."""
     text = copy.read_text()

@@ -49,6 +49,7 @@ def fit(dpsco, files, table, schema, *more):
     return dpsco(*command, *known, *more)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_a_fit_on_nothing_is_loud(dpsco, files, adjacency):
     for table in ("codes", "both"):
@@ -70,6 +71,7 @@ def test_numbers_that_are_not_read_are_loud(dpsco, files):
     assert "decimal comma" in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("table", "schema"), [("good", "plain"), ("both", "options")])
 def test_what_is_written_as_declared_is_fitted(dpsco, files, table, schema):
     more = ["--json", "--test-public", files / f"{table}.csv"]
@@ -82,6 +84,7 @@ def test_what_is_written_as_declared_is_fitted(dpsco, files, table, schema):
     assert record["epsilon"] <= 1.0
 
 
+@pytest.mark.thorough
 def test_both_ways_to_write_a_table_give_one_model(dpsco, files):
     found = []
     for table, schema in (("good", "plain"), ("both", "options")):
@@ -124,6 +127,7 @@ def test_a_count_that_cannot_be_is_left_out_or_refused(dpsco, refused, files):
     assert "checkpoint" in refused(*command, *kept)
 
 
+@pytest.mark.thorough
 def test_a_plan_leaves_room_for_the_count(dpsco, files):
     """And is the plan that fit makes by itself: the same noise, the same model and count."""
     plan = files / "plan.json"

@@ -46,6 +46,7 @@ def test_the_table(outcome):
         assert words in shown
 
 
+@pytest.mark.thorough
 def test_the_command_writes_what_it_says(tmp_path, capsys):
     pytest.importorskip("jinja2")
     folder = tmp_path / "out"
@@ -60,6 +61,7 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
         assert cli.main(["verify", "--single", str(folder / name)]) == code
 
 
+@pytest.mark.thorough
 def test_two_computations_of_the_cost_are_printed_and_agree(tmp_path, capsys):
     assert cli.main(["demo", "--output", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
@@ -103,6 +105,7 @@ def test_bad_epsilon_is_a_clear_refusal(tmp_path, capsys):
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["file", "file/more", "x" * 999], ids=["file", "below", "long"])
 def test_an_impossible_place(tmp_path, place, outcome, capsys, monkeypatch):
     (tmp_path / "file").write_text("mine")

@@ -27,6 +27,7 @@ def run_into(file, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_is_no_error(certificate):
     reader, writer = os.pipe()
     os.close(reader)
@@ -38,6 +39,7 @@ def test_a_reader_that_goes_away_is_no_error(certificate):
         os.close(writer)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_is_told(certificate):
     with open("/dev/full", "w") as full:

@@ -72,6 +72,7 @@ def test_without_a_seed_the_noise_is_fresh(command, dpsco, tmp_path):
     assert "SEEDED" in dpsco(*command, *QUICK, "--seed", 1, "--force")[1]
 
 
+@pytest.mark.thorough
 def test_what_is_written_and_said(command, dpsco, home, tmp_path):
     pytest.importorskip("jinja2")
     more = ["--certificate", tmp_path / "c.json", "--report", tmp_path / "r.html"]
@@ -129,6 +130,7 @@ def test_csv_parquet_and_folders_give_the_same_model(command, dpsco, home, tmp_p
     assert models[0] == models[1] == models[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_large_tables_are_shuffled_on_disk(
     command, dpsco, refused, home, tmp_path, monkeypatch, kind
@@ -304,6 +306,7 @@ def spoiled(columns, change):
     return {name: [*values, change.get(name, values[0])] for name, values in columns.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change",
     [
@@ -416,6 +419,7 @@ def test_help_names_what_a_csv_file_can_tell(dpsco):
     assert "Parquet has none of this" in shown
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("epsilon", "word"), [(0.001, "Noise exceeds"), (0.01, "Weak")])
 def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
     """The verdict of `plan`, on stderr."""
@@ -479,6 +483,7 @@ def test_people_with_several_rows_are_named(command, dpsco):
     assert "one person" not in dpsco(*command, *QUICK, "--force")[1]
 
 
+@pytest.mark.thorough
 def test_quantiles_are_measured_as_such(home, dpsco, tmp_path):
     pytest.importorskip("jinja2")
     data, schema = home / "costs.csv", home / "costs.json"

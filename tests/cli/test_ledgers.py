@@ -226,6 +226,7 @@ def test_a_real_interrupt(paid):
     assert "Traceback" not in err
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid, name, tmp_path):

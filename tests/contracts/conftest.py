@@ -204,10 +204,16 @@ def cases(solver, adjacency, *, every=False):
     return [*fitting[: None if every else MOST[adjacency]], *variants]
 
 
+def tiers(solver):
+    """Return a solver's cases as parameters: its first is in the quick tier, the others are not."""
+    first, *others = [case for kind in MOST for case in cases(solver, kind)]
+    thorough = [pytest.param(case, id=case.id, marks=pytest.mark.thorough) for case in others]
+    return [pytest.param(first, id=first.id), *thorough]
+
+
 def pytest_generate_tests(metafunc):
     if "case" in metafunc.fixturenames:
-        every = [case for key in registry() for kind in MOST for case in cases(key, kind)]
-        metafunc.parametrize("case", [pytest.param(case, id=case.id) for case in every])
+        metafunc.parametrize("case", [param for key in registry() for param in tiers(key)])
     if "solver" in metafunc.fixturenames:
         metafunc.parametrize("solver", list(registry()))
 

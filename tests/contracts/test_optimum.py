@@ -1,6 +1,7 @@
 """With a budget so large that noise does not matter, every solver finds the optimum."""
 
 import numpy as np
+import pytest
 from scipy.optimize import minimize
 
 import dpsco as dp
@@ -55,6 +56,7 @@ def optimum(problem, X, y):
     return float(found.fun)
 
 
+@pytest.mark.thorough
 def test_huge_budget_reaches_the_optimum(solver):
     X, y = table(MORE.get(solver, ROWS))
     entry = registry()[solver]

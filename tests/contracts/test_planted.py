@@ -92,6 +92,7 @@ def test_planted_bugs_are_caught(solver, bug, planned):
     assert any(seen(bug, case) for case in open_cases), bug
 
 
+@pytest.mark.thorough
 def test_what_plants_bugs_is_harmless_itself(solver, planned):
     """Catches are due to the bug, not to what stands between a solver and its ledger."""
     case = planned(solver, "replace_one")[0]

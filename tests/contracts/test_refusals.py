@@ -40,6 +40,7 @@ class Untouchable(dp.data.tables.table.Table):
         raise AssertionError("rows were touched")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", ODD)
 def test_refusals_come_before_rows_and_name_what_works(solver, name, budget):
@@ -106,6 +107,7 @@ def test_tables_of_another_shape_are_refused(solver, planned):
         dp.run(plan, Untouchable(plan.n + 1, plan.d))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_rows_are_refused_or_served(solver, planned, n):
     case = planned(solver)[0]

@@ -203,6 +203,7 @@ def test_the_size_of_the_whole_table_decides(monkeypatch, order):
     assert set(sizes) == {(100_000, 5)}
 
 
+@pytest.mark.thorough
 def test_small_tables_are_clipped_without_numba():
     program = (
         "import sys, numpy as np; from dpsco.data import Bounds, from_arrays;"
@@ -235,6 +236,7 @@ NORMS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("intercept", [None, 0.1])

@@ -49,6 +49,7 @@ def no_longer_than(vector, clip):
     return sum(Fraction(float(v)) ** 2 for v in vector) <= Fraction(clip) ** 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("loss", "label"), CASES, ids=lambda case: getattr(case, "name", ""))
 @pytest.mark.parametrize("clip", [0.3, 1.0, 1e6])

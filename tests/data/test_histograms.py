@@ -104,6 +104,7 @@ def test_null_rows_add_nothing(bad):
 WILD = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(WILD, WILD), min_size=1, max_size=4), st.lists(WILD, min_size=4))
 def test_no_row_exceeds_the_bound(rows, labels):
     X, y = np.array(rows), np.array(labels[: len(rows)])

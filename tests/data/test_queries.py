@@ -113,6 +113,7 @@ VECTOR_LOSSES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("loss", "label"), LOSSES + VECTOR_LOSSES)
@@ -303,6 +304,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", [LINF, L2, L1])
 @pytest.mark.parametrize("name", SHAPES)
 def test_scores_of_vertices(name, norm):

@@ -1,6 +1,7 @@
 """scikit-learn's own checks of an estimator; every exception is listed with its reason."""
 
 import numpy as np
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpsco.estimators import (
@@ -75,6 +76,7 @@ def exceptions(estimator):
     return found | (LABELS if hasattr(estimator, "predict") else {})
 
 
+@pytest.mark.thorough
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=exceptions)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -44,6 +44,7 @@ def quick(**others):
     return logistic(solver="noisy_gd", options={"rounds": 5}, random_state=3, **others)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", REGRESSORS, ids=lambda kind: kind.__name__)
 def test_regressors_recover_a_line_in_its_own_units(kind):
     model = kind(epsilon=1.0, feature_norm=NORM, label_range=(0, 70)).fit(X, NUMBERS)
@@ -54,6 +55,7 @@ def test_regressors_recover_a_line_in_its_own_units(kind):
     assert model.certificate_.epsilon(1.0 / N**2) <= 1.0
 
 
+@pytest.mark.thorough
 def test_a_quantile_lies_above_its_part_of_the_labels():
     model = dp.PrivateQuantileRegressor(
         epsilon=8.0, quantile=0.9, feature_norm=NORM, label_range=(0, 70)
@@ -61,6 +63,7 @@ def test_a_quantile_lies_above_its_part_of_the_labels():
     assert 0.87 < np.mean(model.predict(X) >= NUMBERS) < 0.95
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [dp.PrivateLogisticRegression, dp.PrivateSVC])
 def test_classifiers_of_two_and_of_three_classes(kind):
     two = kind(epsilon=1.0, feature_norm=NORM, classes=["no", "yes"]).fit(X, CLASSES)
@@ -138,6 +141,7 @@ def test_nothing_that_a_row_holds_raises_an_error():
         model.predict(rows)
 
 
+@pytest.mark.thorough
 def test_the_budget_is_what_was_asked_for():
     default = logistic().fit(X, CLASSES).certificate_
     assert default.budget == dp.ApproxDP(1.0, 1.0 / N**2)

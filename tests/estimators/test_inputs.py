@@ -56,6 +56,7 @@ def regressor():
     return dp.PrivateLinearRegression(epsilon=1.0, feature_norm=1.0, label_range=(-1, 1), **quick)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 def test_one_entry_of_a_list_decides_nothing(odd):
     rows = X.tolist()

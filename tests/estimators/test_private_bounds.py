@@ -13,6 +13,7 @@ LINE = X @ [2.0, -1.0, 0.0] + rng.normal(size=N) / 4
 CLASSES = np.where(LINE > 0.3, 1, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 3e6])
 def test_the_unit_of_rows_does_not_matter(unit):
     model = dp.PrivateLogisticRegression(epsilon=2.0, bounds="private", classes=[0, 1])
@@ -25,6 +26,7 @@ def test_the_unit_of_rows_does_not_matter(unit):
     assert len(certificate.releases) > len(model.plan_.releases())  # the histogram is in it
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [1e-3, 1e4])
 @pytest.mark.parametrize("kind", [dp.PrivateLinearRegression, dp.PrivateAbsoluteRegressor])
 def test_the_range_of_labels_is_estimated_as_well(kind, unit):
@@ -37,6 +39,7 @@ def test_the_range_of_labels_is_estimated_as_well(kind, unit):
     assert model.certificate_.epsilon(1.0 / N**2) <= 2.0
 
 
+@pytest.mark.thorough
 def test_what_is_declared_is_not_estimated():
     model = dp.PrivateLinearRegression(epsilon=2.0, bounds="private", label_range=(-10, 10)).fit(
         X, LINE

@@ -198,6 +198,7 @@ def test_rows_are_fitted_or_scored_never_both_and_keep_their_part(runs):
     assert parts[0][1] != {round(float(value), 6) for value in X[320:, 2]}  # not the last rows
 
 
+@pytest.mark.thorough
 def test_nothing_tells_how_many_runs_there_were(runs):
     X, y = table()
     texts, counts = set(), set()
@@ -215,6 +216,7 @@ def test_nothing_tells_how_many_runs_there_were(runs):
     assert "how many runs" in texts.pop()
 
 
+@pytest.mark.thorough
 def test_the_number_of_runs_and_their_candidates_do_not_depend_on_rows(runs):
     X, y = table()
     seen = []
@@ -246,6 +248,7 @@ def test_seeds_repeat_and_mark_the_certificate_and_secure_noise_does_not():
 # --- the budget of one run ------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "solver", ["approx_objective_perturbation", "phased_sgd", "dp_sgd_poisson"]
 )
@@ -262,6 +265,7 @@ def test_other_solvers_are_tuned_within_the_budget(solver):
     assert made.base.epsilon < 1.0
 
 
+@pytest.mark.thorough
 def test_more_runs_leave_less_for_each():
     bases = []
     for distribution, mean in [("logarithmic", 4.0), ("geometric", 4.0), ("poisson", 40.0)]:
@@ -443,6 +447,7 @@ class Uniform:
         return float(random_state.uniform())
 
 
+@pytest.mark.thorough
 def test_candidates_can_be_drawn_from_distributions():
     X, y = table()
     made = search(grid={"alpha": Uniform()}, n_candidates=5).fit(X, y)

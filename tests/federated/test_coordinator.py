@@ -512,6 +512,7 @@ def test_a_used_up_noise_state_costs_nothing(setting, tmp_path):
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", ["acc_srgd", "dp_sgd_single_epoch"])
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3])
 def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver, rounds):

@@ -59,6 +59,7 @@ def adversarial_rows(grid: Grid, n: int, seed: int) -> np.ndarray:
     return rows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda g: f"{g.step:.3g}-{g.bound:.3g}")
 def test_adversarial_rows_stay_inside(grid):
     rows = adversarial_rows(grid, 100_000 // len(GRIDS), seed=7)
@@ -67,6 +68,7 @@ def test_adversarial_rows_stay_inside(grid):
     assert not encoded[~np.isfinite(rows).all(axis=1)].any()
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(
     rows=st.lists(st.lists(st.floats(width=64), min_size=2, max_size=2), min_size=1, max_size=4),

@@ -99,6 +99,7 @@ def test_run_hands_back_weights_and_their_cost():
     assert seen == [(k, 5) for k in range(1, 6)]
 
 
+@pytest.mark.thorough
 def test_sources_and_tables_give_the_same():
     plan = make()
 

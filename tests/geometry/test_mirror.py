@@ -80,6 +80,7 @@ def test_known_step_into_the_l1_ball():
 # --- gradient and inverse -------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("p", EXPONENTS)
 @settings(max_examples=60, deadline=None)
 @given(
@@ -162,6 +163,7 @@ def exact_bregman(mirror: PNormMap, v: np.ndarray, w: np.ndarray) -> float:
         return float(kappa * value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mirror", MAPS, ids=repr)
 @pytest.mark.parametrize("distance", [0.0, 1e-15, 1e-12, 1e-8, 1e-4, 1e-2, 0.1, 0.2, 0.5, 3.0, 1e6])
 def test_bregman_against_many_digits(mirror, distance):
@@ -241,6 +243,7 @@ def ball_of(kind: str, mirror: PNormMap, radius: float, centre: np.ndarray) -> L
     return LpBall(1.0 if kind == "l1" else mirror.exponent, radius, centre)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["free", "own", "l1"])
 @settings(max_examples=120, deadline=None)
 @given(
@@ -289,6 +292,7 @@ def test_a_centre_moves_everything(kind, extra):
         np.testing.assert_allclose(moved, centre + still, atol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["free", "own", "l1"])
 @pytest.mark.parametrize("p", [1.05, 1.2, 1.5])
 def test_steps_against_a_general_optimiser(kind, p):
@@ -376,6 +380,7 @@ def test_exponent_two_is_projected_descent(domain, extra):
     assert domain.contains(found)
 
 
+@pytest.mark.thorough
 def test_composite_steps_reach_the_proximal_point():
     """Steps 1 / gamma = lam t / 2 on a quadratic plus beta / 2 ||w - c||_p^2, without noise."""
     rng = np.random.default_rng(5)

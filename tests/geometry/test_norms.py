@@ -165,6 +165,7 @@ def test_extreme_weights():
 # --- axioms and duality ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", NORMS, ids=repr)
 @settings(max_examples=12, deadline=None)
 @given(x=sixes, y=sixes, factor=st.floats(-1e3, 1e3))

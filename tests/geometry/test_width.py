@@ -70,6 +70,7 @@ def test_l2_against_many_digits(d):
     assert l2_ball_width(d).value == pytest.approx(float(expected), rel=2e-14, abs=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [2, 10, 1000, 10**6])
 def test_largest_against_many_digits(d):
     with mpmath.workdps(25):
@@ -91,6 +92,7 @@ def test_largest_against_many_digits(d):
     assert simplex_width(d).value == pytest.approx(float(most), rel=1e-12, abs=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("q", [1.01, 1.3, 2.7, 3.0, 8.0, 60.0])
 def test_lq_in_the_plane_against_many_digits(q):
     """In polar coordinates: the mean length times the mean of the norm over the circle."""
@@ -123,6 +125,7 @@ def test_the_lq_integral_at_its_known_points(d):
     assert _mean_lq_norm(1e9, d) == pytest.approx(l1_ball_width(d).value, rel=1e-8, abs=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", DIMENSIONS)
 @pytest.mark.parametrize("p", [1.0, 1 + 1e-7, 1.01, 1.05, 1.3, 1.9, 2.0, 2.1, 7.0, 1e4, math.inf])
 def test_bounds_on_lp_widths(p, d):

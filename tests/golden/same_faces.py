@@ -28,7 +28,7 @@ PROBLEM = dp.Problem(
     bounds=dp.Bounds(1.0, label="sign", intercept=0.5),
     domain=dp.domains.L2Ball(5.0),
 )
-ORDER = "stream"
+ORDER = "given"
 BUDGET = dp.ApproxDP(2.0, 1e-6)
 ROUND_SOLVERS = (
     *("acc_srgd", "acc_independent", "srg_sgd", "srg_online_to_batch"),

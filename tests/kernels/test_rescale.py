@@ -77,6 +77,7 @@ def same_bits(a, b):
 SHAPES = [(1, 1), (1, 20), (2, 20), (3, 7), (5, 1), (17, 4), (16, 150), (50, 33), (301, 10)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("n", "d"), SHAPES)
 def test_sums_of_squares_are_in_order_in_every_layout(n, d, dtype, compiled):
@@ -91,6 +92,7 @@ def test_sums_of_squares_are_in_order_in_every_layout(n, d, dtype, compiled):
             assert same_bits(found, wanted[part]), (name, part)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dtype", "stored"),
     [(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)],

@@ -165,6 +165,7 @@ def test_every_option(name, form, dtype, compiled):
             np.testing.assert_array_equal(start, before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("name", SLOPES)
 def test_every_slope(name, form, compiled):
@@ -259,6 +260,7 @@ def test_no_drift_in_a_million_sparse_steps(centred):
     assert_close(lazy, dense)
 
 
+@pytest.mark.thorough
 def test_norms_are_refreshed(monkeypatch):
     # Without settlements, rounding in the recurrence of ||v||^2 does show: the test can fail.
     X, y, rng = problem(500, 6, seed=8)

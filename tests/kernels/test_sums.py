@@ -84,6 +84,7 @@ def assert_close(found, expected, size):
     assert np.max(np.abs(found - expected), initial=0.0) <= TOLERANCE * size
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("name", SLOPES)
@@ -100,6 +101,7 @@ def test_one_and_two_points(name, form, dtype, compiled):
         assert_close(found, plain_sum(X, y, norms, slope, points, clip), bound)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
@@ -187,6 +189,7 @@ def assert_bounded(slopes, norms, clip, compiled):
     return found
 
 
+@pytest.mark.thorough
 def test_the_bound_is_exact_on_the_edges(compiled):
     slopes, norms = (np.array(v) for v in zip(*itertools.product(EDGES, EDGES), strict=True))
     for clip in EDGES:
@@ -194,6 +197,7 @@ def test_the_bound_is_exact_on_the_edges(compiled):
         assert_bounded(-slopes, norms, clip, compiled)
 
 
+@pytest.mark.thorough
 def test_the_bound_is_exact_on_random_numbers(compiled):
     rng = np.random.default_rng(7)
     for clip in np.concatenate((rng.random(40), 10.0 ** rng.uniform(-300, 300, 40))):

@@ -189,6 +189,7 @@ def _compiled(function):
     return COMPILED[function]
 
 
+@pytest.mark.thorough
 def test_numba_agrees_with_numpy(case):
     """One definition, two runtimes: they agree to four units in the last place on hard inputs."""
     margins, labels = _hard(case.loss)

@@ -64,6 +64,7 @@ def make(value=huber_value, slope=huber_slope, **changes):
 # --- truths pass ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", CATALOGUE, ids=repr)
 def test_the_catalogue_passes_its_own_claims(loss):
     """No false alarm: every loss of the catalogue with its exact constants, as a user's own."""
@@ -157,6 +158,7 @@ def test_trusted_lists_what_a_grid_cannot_prove():
     assert len(make(lambda u, y: 0 * u, lambda u, y: 0 * u, **plain).trusted) == 2
 
 
+@pytest.mark.thorough
 def test_the_slope_bound_is_enforced_between_grid_points():
     """A spike that no grid can see is cut off, in NumPy and in machine code."""
 

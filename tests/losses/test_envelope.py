@@ -94,6 +94,7 @@ def _rounding(margins, labels, smoothing):
     return 8 * EPS * (1 + smoothing) * (np.abs(margins) + np.abs(labels)) + 64 * EPS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_closed_form_equals_bisection(smoothable, smoothing):
     m, y = _sample(smoothable, smoothing, 31)
@@ -146,6 +147,7 @@ def test_value_lies_below_the_loss_and_near_it(smoothable, smoothing):
     assert np.all(value <= envelope + bound**2 / (2 * smoothing) + slack)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_value_is_the_minimum(case, smoothing):
     """Never above phi(u) + smoothing / 2 (u - m)^2 at any u, and equal to it at the prox."""
@@ -167,6 +169,7 @@ def test_value_is_the_minimum(case, smoothing):
         assert np.all(envelope <= loss.value(u, y) + smoothing / 2 * (u - m) ** 2 + scale + lost)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_slope_is_the_derivative_of_the_value(smoothable, smoothing):
     """A difference quotient of a convex function lies between the slopes at its ends."""

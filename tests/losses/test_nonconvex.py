@@ -128,6 +128,7 @@ def test_sigmoid_constants_are_the_extrema():
         assert abs(mpmath.diff(lambda t: exact(loss, t, 1), 0) + loss.slope_bound(1.0, 0.0)) < 1e-12
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", ALL, ids=repr)
 @pytest.mark.parametrize("label", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("margin", [0.0, 0.02, 0.2, 1.0, 4.0, 40.0])
@@ -159,6 +160,7 @@ def test_weak_convexity_is_the_least(loss):
         assert np.diff(slope + 0.99 * rho * u).min() < -1e-9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @settings(max_examples=60, deadline=None)
 @given(
@@ -246,6 +248,7 @@ def test_kernel_accepts_numbers_and_arrays_alike(loss):
     assert pickle.loads(pickle.dumps(loss)) == loss
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", ALL, ids=repr)
 def test_kernel_compiles(loss):
     numba = pytest.importorskip("numba")

@@ -126,6 +126,7 @@ def cases(d, rng):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [2, 3, 7, 40])
 def test_prox_against_a_conic_solver(d):
     rng = np.random.default_rng(d)
@@ -141,6 +142,7 @@ def test_prox_against_a_conic_solver(d):
         assert reached <= problem.value + 1e-6, penalty
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [1, 2, 5, 30, 1000])
 def test_prox_cannot_be_improved(d):
     """No random or adversarial move, long or short, lowers the objective."""

@@ -35,6 +35,7 @@ def _golden(objective, low, high):
     return (low + high) / 2
 
 
+@pytest.mark.thorough
 def test_against_brute_force(case):
     """The minimiser found from values alone, for steps from 1e-8 to 1e8."""
     rng = np.random.default_rng(21)

@@ -176,6 +176,7 @@ def test_bisection_agrees_with_closed_form(loss, beta):
 # --- invariants -----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), log_beta=st.floats(-3, 4), spread=st.floats(-3, 2))

@@ -169,6 +169,7 @@ def test_softmax_bounds_hold(classes, margin):
         assert top <= min(0.5, loss.largest_probability(margin)) * (1 + 1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("classes", [3, 5])
 @pytest.mark.parametrize("margin", [0.3, 1.0, 2.5])
 def test_softmax_bound_is_not_far_off(classes, margin):

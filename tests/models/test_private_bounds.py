@@ -232,6 +232,7 @@ def test_gaussian_plans_spend_the_whole_budget_and_no_more(budget):
     assert 0.99999 * allowed <= spent <= allowed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("solver", "least"),
     [
@@ -262,6 +263,7 @@ def test_releases_that_no_accountant_composes_are_refused(monkeypatch):
         plan(solver="noisy_gd")
 
 
+@pytest.mark.thorough
 def test_sampling_with_replacement_shares_the_budget_with_histograms():
     problem = dataclasses.replace(SIGNS, domain=dp.domains.L2Ball(5.0))
     options = {"sampling": "with_replacement"}
@@ -271,6 +273,7 @@ def test_sampling_with_replacement_shares_the_budget_with_histograms():
     assert 0.97 * allowed <= spent <= allowed
 
 
+@pytest.mark.thorough
 def test_auto_keeps_the_solver_it_chose_first():
     joint = plan(solver="auto")
     assert joint.fit.solver == plan(solver=joint.fit.solver).fit.solver
@@ -580,6 +583,7 @@ def problems(joint, data, others=neighbours):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", ["noisy_gd", "phased_sgd"])
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_nothing_but_the_releases_looks_at_the_rows(solver, adjacency):
@@ -672,6 +676,7 @@ def accuracy(weights, constant, data):
     return np.mean(np.where(X @ weights[:-1] + weights[-1] * constant > 0, 1.0, -1.0) == y)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("heavy", [False, True], ids=["normal", "heavy"])
 def test_classes_are_told_as_well_as_with_declared_bounds(scale, heavy):

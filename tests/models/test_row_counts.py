@@ -64,6 +64,7 @@ def sigmas(plan):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BUDGETS)
 @pytest.mark.parametrize("solver", registry())
 def test_every_solver_shares_its_budget_with_a_count(solver, name):
@@ -97,6 +98,7 @@ def test_every_solver_shares_its_budget_with_a_count(solver, name):
         assert beside is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 @pytest.mark.parametrize(("n", "loss"), [(600, "Logistic"), (5000, "Huber"), (400_000, "Hinge")])
 def test_auto_counts_within_the_budget(n, loss, adjacency):
@@ -136,6 +138,7 @@ def test_the_adjacencies_move_a_count_alike():
     assert one.sigma == pytest.approx(other.sigma, rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["replace_one", "zero_out", "pure"])
 def test_noise_of_a_count_has_the_stated_spread(name):
     """2,000 counts: the spread is within 20 % at a false-alarm rate below 1e-6."""
@@ -164,6 +167,7 @@ def record(made, data, script=None):
     return Recording(made.fit, 0, result.weights, events, result.certificate, ()), found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 @pytest.mark.parametrize("solver", ["noisy_gd", "acc_srgd", "phased_sgd"])
 def test_replay_on_neighbours(solver, adjacency):
@@ -243,6 +247,7 @@ def model(**more):
 WORDS = np.where(LABELS > 0, "yes", "no")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bounds", [{"feature_norm": 1.0}, {"bounds": "private"}])
 def test_an_estimator_says_how_many_rows_counted(bounds, tmp_path):
     X, y = np.vstack([ROWS, ROWS]), np.concatenate([WORDS, WORDS])
@@ -261,6 +266,7 @@ def test_an_estimator_says_how_many_rows_counted(bounds, tmp_path):
         model(count_rows=True, random_state=1, **bounds).fit(X, np.char.upper(y))
 
 
+@pytest.mark.thorough
 def test_private_bounds_count_for_nothing_more():
     """The histogram's bins add up to the count: the releases are those of a fit without it."""
     X, y = np.vstack([ROWS, ROWS]), np.concatenate([WORDS, WORDS])

@@ -156,6 +156,7 @@ def test_every_kind_of_release_is_covered_here():
     assert kinds == set(RELEASE_KINDS)
 
 
+@pytest.mark.thorough
 @EVERY_PLAN
 def test_json_states_everything(name):
     certificate, (planned, budget) = honest(name), PLANS[name]
@@ -256,6 +257,7 @@ def test_a_seeded_run_is_marked_and_a_secure_one_is_not():
     assert "not private" not in secure
 
 
+@pytest.mark.thorough
 def test_the_conjectured_pair_is_listed_as_trusted_where_it_is_used():
     def trusts(pair, adjacency):
         plan = [
@@ -308,6 +310,7 @@ def test_an_infinite_epsilon_is_left_out_of_the_curve(monkeypatch):
 # --- Round trip and honest verification --------------------------------------------------
 
 
+@pytest.mark.thorough
 @EVERY_PLAN
 def test_round_trip_and_verification(name, tmp_path):
     certificate = honest(name)
@@ -429,6 +432,7 @@ def tampered(record):
                 yield path, replaced(record, path, other)
 
 
+@pytest.mark.thorough
 @EVERY_PLAN
 def test_any_change_is_noticed_at_loading(name):
     record = record_of(name)
@@ -744,6 +748,7 @@ def test_a_field_given_twice_is_refused(tmp_path):
 HUGE = 10**18
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "path", "value"),
     [

@@ -44,6 +44,7 @@ def test_the_step_is_the_largest_power_of_two_that_the_slack_allows(bound, size)
     assert (2.0001 * Fraction(step)) ** 2 * size > (Fraction(SLACK) * Fraction(bound)) ** 2
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20),
     st.lists(st.floats(-1, 1), min_size=20, max_size=20),
@@ -156,6 +157,7 @@ RELEASES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RELEASES)
 def test_what_leaves_is_a_multiple_of_a_public_step(name):
     release, execute, step = RELEASES[name]
@@ -245,6 +247,7 @@ def successes(attack, draws, value):
     return sum(off_lattice(execute(ledger, total, d), V) for _ in range(releases.count))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_low_bits_do_not_tell_neighbours_apart(attack, monkeypatch):
     """On yesterday's noise the event happens on one table and never on its neighbour."""

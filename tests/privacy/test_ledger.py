@@ -927,6 +927,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.thorough
 @EVERY_KIND
 @pytest.mark.parametrize("values", VALUES, ids=str)
 def test_no_value_raises_warns_or_changes_what_comes_after(kind, values):
@@ -1030,6 +1031,7 @@ def separation(plus, minus):
     return found, math.sqrt(2 / plus.size + found**2 / (4 * plus.size))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("adjacency", "other"), [("replace_one", -1.5), ("zero_out", 0.0)])
 def test_neighbours_are_mu_apart(adjacency, other):
     """lowy2023 PROP-3: totals one sensitivity apart are told apart as N(0, 1) from N(mu, 1)."""

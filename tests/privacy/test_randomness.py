@@ -357,6 +357,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_workers_get_different_noise(tmp_path: Path) -> None:
     words = run_script(tmp_path, WORKERS)
     assert len(words) == len(set(words)) >= 4 * 7

@@ -111,6 +111,7 @@ def test_integers_are_those_of_high_precision(scale):
         assert found[k : k + 2].tolist() == [nearest(z, scale) for z in pair]
 
 
+@pytest.mark.thorough
 @given(word, word, st.integers(-3, 47), st.floats(1.0, 2.0))
 @settings(max_examples=400, deadline=None)
 def test_extreme_words_give_the_right_integers(w, v, exponent, mantissa):
@@ -136,6 +137,7 @@ def tolerance(square):
     return 3e5
 
 
+@pytest.mark.thorough
 def test_the_error_of_the_kernel_is_within_what_the_proof_allows():
     """On words all over the range, small and large radii included; and not far below."""
     rng = np.random.default_rng(3)

@@ -15,6 +15,7 @@ def exact_error(total, values):
     return abs(Fraction(float(total)) - sum(map(Fraction, values.tolist())))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [1, 2, SUM_LEAF, SUM_LEAF + 1, 3 * SUM_LEAF, 50_000])
 @pytest.mark.parametrize("kind", ["equal", "alternating", "one third"])
 def test_error_is_within_the_slack_on_either_side(n, kind):

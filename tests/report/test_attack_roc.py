@@ -57,6 +57,7 @@ def test_every_gaussian_is_covered(mu, rate):
     assert exact <= gaussian(mu).power(rate) <= exact + CLOSE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0, 30.0])
 @pytest.mark.parametrize("rate", [0.0, 0.001, 0.05, 0.4, 1.0])
 def test_pure_privacy_is_known(epsilon, rate):

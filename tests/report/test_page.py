@@ -50,6 +50,7 @@ def section(text, name):
     return Page(found).text
 
 
+@pytest.mark.thorough
 def test_every_section_is_there_in_order(key):
     found = Page(page(key))
     names = [each["id"] for each in found.all("section")]
@@ -167,6 +168,7 @@ def with_releases(planned, budget):
     )
 
 
+@pytest.mark.thorough
 def test_long_parts_are_folded(key):
     found = page(key)
     folded = [Page(part).text for part in re.findall("<details>.*?</details>", found, re.DOTALL)]
@@ -175,6 +177,7 @@ def test_long_parts_are_folded(key):
     assert all(any(title in each for title in titles) for each in folded)
 
 
+@pytest.mark.thorough
 def test_bars_do_not_repeat_the_table(key):
     problem, budget, _ = CASES[key]
     ranked = dp.recommend(problem, solved(key).plan.n, solved(key).plan.d, budget).ranked

@@ -305,6 +305,7 @@ def secrets_of(run, source, rounds):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("after", [0, 1, 3, 4])
 def test_resumed_runs_have_the_same_bits(key, after):

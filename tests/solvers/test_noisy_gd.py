@@ -214,6 +214,7 @@ def test_units_do_not_matter(feature, label):
     assert other.smoothing * label == pytest.approx(base.smoothing)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss", "label"),
     [

@@ -84,6 +84,7 @@ def test_nonsmooth_losses_are_smoothed_by_a_thousandth_of_the_risk():
             dataclasses.replace(plan, smoothing=bad)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("domain", [dp.domains.L2Ball(1.0), dp.domains.WholeSpace()], ids=repr)
 def test_slopes_without_a_bound_are_cut_and_smoothed(domain):
     """|u - y|^1.5 has no largest slope and no largest curvature."""

@@ -507,6 +507,7 @@ def rough_examples():
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", ODD_ROWS)
 @pytest.mark.parametrize("name", rough_examples())
 def test_neighbours_stay_within_the_sensitivity(name, change):
@@ -771,6 +772,7 @@ def absolute_excess(w, best, noise=0.1):
     return noise * float(weights @ mean / weights.sum())
 
 
+@pytest.mark.thorough
 def test_least_absolute_deviations_at_their_rate():
     """Instance A: slope at most -0.8, excess at n = 8192 below 0.006 and below the bound."""
     best, found = np.concatenate([[0.8], np.zeros(9)]), {}
@@ -792,6 +794,7 @@ def test_least_absolute_deviations_at_their_rate():
     assert math.log(found[8192] / found[2048]) / math.log(4) <= -0.8
 
 
+@pytest.mark.thorough
 def test_a_huge_budget_reaches_the_optimum():
     best = np.concatenate([[0.8], np.zeros(4)])
     rng = np.random.default_rng(4)

@@ -128,6 +128,7 @@ PLANS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["given", "shuffled"])
 @pytest.mark.parametrize("name", PLANS)
 def test_resumed_runs_end_at_the_same_bits(name, order, tmp_path):
@@ -1010,6 +1011,7 @@ def refuse_lock(descriptor, kind):
     raise OSError(errno.ENOLCK, "no locks available")
 
 
+@pytest.mark.thorough
 @holds
 def test_a_child_that_outlives_its_parent_does_not_keep_the_file(tmp_path):
     script = """
@@ -1134,6 +1136,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path, monkeypatch):
     assert stored(make(), Untouchable(), checkpoint=tmp_path / "run").weights.shape == (D + 1,)
 
 
+@pytest.mark.thorough
 def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     plan, path = make(), tmp_path / "run"
     with Checkpoint(path, plan, order="given") as kept:

@@ -69,6 +69,7 @@ def solved(objective, constraints):
     return problem.value
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [1, 2, 6, 40])
 def test_projection_and_minimiser(d):
     rng = np.random.default_rng(d)

@@ -75,6 +75,7 @@ def reference(a, radius, p):
         return np.array([float(radius * mp.exp(x)) for x in parts(low)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize(
     ("scale", "radius"), [(1.0, 0.3), (1e200, 1.0), (1.0, 1e-200), (1e-200, 1e-203)]

@@ -49,6 +49,7 @@ def check_projection(example, x, y):
     assert np.array_equal(domain.project(inner), inner)
 
 
+@pytest.mark.thorough
 @usual
 @given(d=sizes, seed=seeds, scale=scales)
 def test_projection(build, d, seed, scale):
@@ -58,6 +59,7 @@ def test_projection(build, d, seed, scale):
     check_projection(example, x, x + 1e-3 * (y - x))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [100, 1000])
 def test_projection_in_high_dimension(build, d):
     if d > 100 and build.kind == "ellipsoid, matrix":
@@ -111,6 +113,7 @@ def test_zero_direction_has_one_answer(build):
     assert float(example.domain.support(np.zeros(4))) == 0.0
 
 
+@pytest.mark.thorough
 @usual
 @given(d=sizes, seed=seeds, factor=st.floats(1e-3, 1e3))
 def test_gauge(build, d, seed, factor):
@@ -131,6 +134,7 @@ def test_gauge(build, d, seed, factor):
         assert not domain.contains(centre + (members[0] - centre) * (1.001 / gauge), slack=1e-8)
 
 
+@pytest.mark.thorough
 @usual
 @given(seed=seeds, scale=scales)
 def test_gauge_is_at_most_one_exactly_for_members(build, seed, scale):
@@ -170,6 +174,7 @@ def climb(domain, norm, about, starts, rounds=6):
     return float(np.max(norm(w - about)))
 
 
+@pytest.mark.thorough
 @usual
 @given(d=st.sampled_from([1, 2, 3, 8]), seed=seeds)
 def test_no_member_is_beyond_the_sizes(build, d, seed):
@@ -216,6 +221,7 @@ def test_sizes_are_attained_where_they_are_exact(build, d):
             assert reach == pytest.approx(domain.reach(d, norm), rel=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [1, 3, 10])
 def test_width_agrees_with_simulation(build, d):
     if "and" in build.kind and d > 3:
@@ -230,6 +236,7 @@ def test_width_agrees_with_simulation(build, d):
     assert (width.error <= 1e-12) == (exact or d == 1)
 
 
+@pytest.mark.thorough
 def test_batches_are_rows(build):
     example = build(5, seed=4)
     domain = example.domain
@@ -271,6 +278,7 @@ WILD = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("x", WILD, ids=str)
 def test_every_value_has_a_projection_and_a_minimiser(build, x):
     domain = build(3, seed=6).domain
@@ -312,6 +320,7 @@ def test_a_domain_is_a_frozen_value(build):
     assert domain.bounded
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("call", "named"),
     [

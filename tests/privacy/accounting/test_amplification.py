@@ -99,6 +99,7 @@ def clones_by_enumeration(epsilon: float, reports: int, eps0: float) -> float:
     return sum(max(first[k] - math.exp(epsilon) * second.get(k, 0.0), 0.0) for k in first)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reports", [1, 2, 3, 8, 25])
 @pytest.mark.parametrize("eps0", [1e-6, 0.1, 1.0, 3.0])
 def test_clones_against_enumeration(reports, eps0):
@@ -220,6 +221,7 @@ def test_shuffling_twice_is_not_amplified():
     assert whole <= cost(twice).epsilon(1e-6) <= 1.2 * whole
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reports", [10**9, 10**15])
 @pytest.mark.parametrize("mu", [1e-5, 0.1, 3.0])
 def test_any_number_of_reports_is_summed_in_short_time(reports, mu):

@@ -44,6 +44,7 @@ def poisson_epsilon(rate, steps, noise, adjacency, pair="conjectured"):
     return cost(release, adjacency=adjacency).epsilon(1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("known", KNOWN["poisson_multiplier"], ids=lambda k: f"{k['steps']}")
 def test_poisson_multipliers(known, adjacency):
@@ -88,6 +89,7 @@ budgets = (
 )
 
 
+@pytest.mark.thorough
 @given(
     budgets,
     st.floats(-6, 6).map(lambda t: 10.0**t),
@@ -194,6 +196,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OTHERS)
 @given(powers, deltas, st.sampled_from(["replace_one", "zero_out"]), st.sampled_from([1, 3]))
 @settings(max_examples=8, deadline=None)

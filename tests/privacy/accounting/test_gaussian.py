@@ -105,6 +105,7 @@ def test_log_delta_beyond_the_smallest_float():
 # --- third witness: PLD ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 4, 100])
 @pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-6, 1e-10])
 def test_pld_agrees(delta, count):
@@ -158,6 +159,7 @@ def test_epsilon_is_monotone(mu, delta, share):
     assert gaussian.epsilon(delta * (1 - share / 2), mu) >= here
 
 
+@pytest.mark.thorough
 @given(epsilons, deltas, st.floats(1e-6, 1.0))
 @settings(max_examples=150, deadline=None)
 def test_mu_is_monotone(epsilon, delta, share):

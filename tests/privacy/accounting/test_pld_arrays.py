@@ -21,6 +21,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOSSES)
 def test_epsilon_is_the_library_s(name):
     distribution = pld.Composed((LOSSES[name],))._distribution
@@ -61,6 +62,7 @@ def test_a_million_steps_are_composed_in_short_time():
     assert time.process_time() - started < 3.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mu", "rate", "count"), [(1.6, 1e-5, 21), (2.0, 1e-4, 5), (7.0, 1e-6, 3)])
 def test_tiny_rates_do_not_ask_for_millions_of_points(mu, rate, count):
     composed = pld.Composed(((pld.SampledLoss(mu, rate), count),))
@@ -70,6 +72,7 @@ def test_tiny_rates_do_not_ask_for_millions_of_points(mu, rate, count):
     assert found >= 0.0
 
 
+@pytest.mark.thorough
 def test_a_coarser_grid_is_on_the_safe_side(monkeypatch):
     composed = pld.Composed(((pld.SampledLoss(2.0, 1e-3), 5),))
     pld._composition.cache_clear()

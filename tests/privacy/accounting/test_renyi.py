@@ -97,6 +97,7 @@ def bounded_range_truth(order: float, e0: float) -> mpmath.mpf:
         return moment((low + high) / 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("e0", [1e-6, 0.9e-4, 1.1e-4, 0.01, 0.5, 3.0, 40.0, 700.0])
 def test_bounded_range_curve(e0):
     """Never below the extremal law, and sharp: to 1e-8 of it, or 1e-14."""

@@ -26,6 +26,7 @@ def by_rows(ranges):
     ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(RANGES)
 def test_the_largest_sets_are_those_of_all_rows(ranges):
@@ -36,6 +37,7 @@ def test_the_largest_sets_are_those_of_all_rows(ranges):
     assert len(found) == len(largest)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(RANGES, st.randoms(use_true_random=False))
 def test_the_heaviest_set_is_that_of_the_worst_row(ranges, rng):

@@ -251,6 +251,7 @@ def run(q, X, y, step, order, *, batch, ridge, radius):
     return total / len(order), w
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("q", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("batch", "ridge"), [(1, 0.0), (4, 0.0), (1, 0.3), (3, 0.2)])
 def test_coupled_runs_stay_within_the_bound(q, batch, ridge):

@@ -93,6 +93,7 @@ def gamma_p(draws, shape):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [0.05, 0.25, 0.5, 1.0, 1.0 + 1 / 14, 1.5, 2.0, 7.5, 50.0, 500.0])
 def test_gamma_has_its_law_and_a_wrong_scale_or_shape_is_noticed(shape):
     count = 100_000 if shape < 0.2 else 20_000
@@ -158,6 +159,7 @@ def independence_p(draws, norm):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dimension", [1, 2, 10])
 def test_generalized_gaussian_has_its_law_and_a_wrong_scale_is_noticed(dimension, norm):
@@ -223,6 +225,7 @@ def exact_moment(powers, dimension, norm, sigma):
 SPECIFIED = {(2, 0): 2.02486, (4, 0): 11.4244, (2, 2): 5.22034}  # su2023 3.2, by quadrature
 
 
+@pytest.mark.thorough
 def test_generalized_gaussian_has_the_moments_of_the_specification():
     draws = np.abs(generalized("moments", 2, 4.0, 1.3, 8000))
     for (first, second), value in SPECIFIED.items():
@@ -318,6 +321,7 @@ def test_the_smaller_score_wins(noise):
         assert counts[place] >= 242
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", SELECTION_NOISES)
 def test_no_noise_is_the_argmin_and_all_noise_is_uniform(noise):
     numbers = np.random.default_rng(1).normal(size=(200, 6))
@@ -361,6 +365,7 @@ def audit(noise, *, scale=1.0, pairs=150):
     return ratio, spread, divergence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", SELECTION_NOISES)
 def test_selection_is_purely_private_and_tightly_so(noise):
     ratio, _, _ = audit(noise)

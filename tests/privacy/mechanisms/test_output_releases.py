@@ -145,6 +145,7 @@ def composed_delta(profile, epsilon, mu):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1])
 def test_gaussian_releases_compose_with_a_perturbed_minimiser(adjacency, share):
@@ -238,6 +239,7 @@ def test_perturbed_minimisers_compose():
     assert cost(perturbed(), unit=Unit(2, "person")).epsilon(1e-6) > 1.5 * one
 
 
+@pytest.mark.thorough
 def test_budgets_that_can_and_cannot_pay():
     sigma = calibrate(lambda s: perturbed(s), ZCDP(0.2))
     assert math.isclose(cost(perturbed(sigma)).rho, 0.2, rel_tol=1e-5)
@@ -294,6 +296,7 @@ def accepts(values, law):
     return stats.kstest(values, law).pvalue > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["gaussian", "gamma"])
 def test_stable_noise_has_its_law(kind):
     size, draws = 3, 8000
@@ -333,6 +336,7 @@ def test_stable_releases_must_be_planned():
         Ledger([stable()], ApproxDP(0.1, 1e-6, adjacency="zero_out"))
 
 
+@pytest.mark.thorough
 def test_with_replacement_are_secret_uniform_rows_and_leave_once():
     release = hits(steps=5000, sigma=500.0)
     ledger = Ledger([release], ZERO, randomness=Randomness.seeded(8))

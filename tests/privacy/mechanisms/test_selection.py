@@ -35,6 +35,7 @@ def exact_values(words, scores, scale, noise, digits=64):
         return [mpmath.mpf(float(s)) - mpmath.mpf(scale) * g for s, g in pairs]
 
 
+@pytest.mark.thorough
 @every_noise
 def test_float_bounds_hold(noise):
     count = 3000

@@ -24,6 +24,7 @@ def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n", "steps", "epsilon", "printed", "digit"),
     [

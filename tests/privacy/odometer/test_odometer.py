@@ -661,6 +661,7 @@ DEATHS = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["create", "spend", "adopt"])
 def test_whoever_dies_leaves_an_odometer_that_serves(tmp_path, kind):
     folder = tmp_path / "folder"

@@ -68,6 +68,7 @@ def test_with_a_checkpoint_it_says_how_to_go_on(odometer, tmp_path):
     assert len(odometer.entries()) == 1
 
 
+@pytest.mark.thorough
 @notes
 @pytest.mark.parametrize(
     "model",

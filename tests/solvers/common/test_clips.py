@@ -97,6 +97,7 @@ def planned(key, loss=None, *, n=2000, d=20, epsilon=1.0, calibration="tight", *
     return dp.plan(made, budget=budget(epsilon), **given)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", START)
 def test_every_solver_that_clips_cuts_logistic_rows_at_the_start(key):
     """Half of the loss's own bound, and so half of the noise for equal rounds."""
@@ -116,6 +117,7 @@ def test_rows_are_whole_where_noise_is_small(key):
     assert planned(key, clip=0.25, n=10**6, epsilon=8.0, **rounds).clip == 0.25
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", START)
 def test_unbounded_gradients_are_cut_at_the_start(key):
     """Squared loss over the whole space: X Y at the start, not X (Y + X R) at the far end."""

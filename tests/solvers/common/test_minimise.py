@@ -101,6 +101,7 @@ def test_interior_minimiser_is_not_moved():
     assert np.linalg.norm(found - problem.best) <= 1e-10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "domain",
     [

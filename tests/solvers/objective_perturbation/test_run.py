@@ -512,6 +512,7 @@ def test_small_width_experiment():
     assert found[1] < 0.05
 
 
+@pytest.mark.thorough
 def test_mean_experiment():
     """U2, d = 1000: 5.5e-4 and 5.9e-5 in the l1 ball, 9.1e-3 without; means of 4 runs."""
     for ball, n, expected in (("l1", 2000, 5.5e-4), ("l1", 8000, 5.9e-5), ("none", 2000, 9.1e-3)):

@@ -81,6 +81,7 @@ def test_noise_of_a_smooth_loss(key, n, passes, epsilon, ratio):
     assert made.sigma / made.step == pytest.approx(ratio, abs=0.006)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("passes", "epsilon", "ratio"),
     [(1, 0.5, 35.0), (1, 1.0, 19.3), (1, 4.0, 6.19), (10, 1.0, 70.9)],
@@ -250,6 +251,7 @@ def test_batches():
     assert last.sensitivity == pytest.approx(2 * 3 * 0.01 / 10, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), QPower(1.5), Hinge()], ids=repr)
 @pytest.mark.parametrize("passes", [1, 10])
 def test_step_minimises_the_bound(loss, passes):
@@ -561,6 +563,7 @@ def test_walk_starts_at_the_centre_of_the_domain():
     assert np.allclose(exact(plan, null, np.zeros(20)), 0.25)
 
 
+@pytest.mark.thorough
 @given(
     name=st.sampled_from(sorted(WALKS)),
     seed=st.integers(0, 10**6),
@@ -820,6 +823,7 @@ def mean_excess(key, n, d, repeats, calibration="tight", **options):
     return float(np.mean(found))
 
 
+@pytest.mark.thorough
 def test_excess_falls_at_the_published_rate():
     # Measured .0141 and .0011 with standard errors of up to 13 %; weights of 0 have .0657.
     small = mean_excess(BALL, 500, 5, 8, passes=1)
@@ -834,10 +838,12 @@ def test_bolt_on_reaches_its_measured_excess():
     assert mean_excess(BOLT, 4000, 20, 6, passes=1) < 0.006  # .0036 measured, .0202 for weights 0
 
 
+@pytest.mark.thorough
 def test_published_noise_drowns_everything():
     assert mean_excess(BALL, 1000, 5, 4, calibration="paper", project=True) > 0.0657
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", [BALL, FREE, BOLT])
 def test_large_budgets_reach_the_optimum(key):
     domain = WHOLE if key == FREE else UNIT

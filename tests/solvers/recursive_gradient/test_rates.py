@@ -137,6 +137,7 @@ def test_errors_of_streams(rounds):
     assert schedules.largest_error(mechanism(rounds=10**6)) == schedules.landau(10**6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("rounds", [4096, 8191, 2**14])
 def test_errors_do_not_fall_where_streams_get_long(name, rounds):

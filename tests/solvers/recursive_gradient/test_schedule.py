@@ -376,6 +376,7 @@ def batch_inputs(recording):
     return np.array([total for event in recording.events for total in event.inputs])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("key", KEYS)
 def test_only_the_row_s_own_batch_moves(key, name):
@@ -592,6 +593,7 @@ def test_the_note_begins_where_noise_outweighs_all_there_is():
     assert not make("acc_srgd", everywhere(10), n=last + 1, d=20).warnings
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", RECURSIVE)
 def test_many_rounds_do_not_swing(key, monkeypatch):
     """If most rows are cut, prefix sums lose the gradient: the leash keeps moves short enough."""

@@ -243,6 +243,7 @@ def test_order_inside_a_batch_does_not_matter(key):
     assert np.abs(drive(plan, X8[across], Y8[across]) - one).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("radius", [0.3, 3.0])
 @pytest.mark.parametrize("rounds", [1, 2, 5, 20])
 def test_noise_free_bound_on_quadratics(rounds, radius):
@@ -378,6 +379,7 @@ def reached(key, radius, scale, seed, rounds=31, **options):
     return np.array(found), plan
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("radius", [1.0, 5.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_online_to_batch_needs_no_clip(radius, scale):
@@ -408,6 +410,7 @@ def test_certified_moves_never_meet_the_clip(key, scale):
         assert np.max(free) > 2.5  # the limit on moves is what keeps it
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", RECURSIVE)
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
 def test_certified_moves_of_longer_rows(key, loss):
@@ -466,6 +469,7 @@ def test_ridge_reaches_its_solution(key):
     assert found == pytest.approx(best, abs=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", KEYS)
 def test_lasso_reaches_its_solution_and_its_zeros(key):
     X = unit_rows(8, 4, 4)

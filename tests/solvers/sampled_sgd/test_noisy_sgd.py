@@ -132,6 +132,7 @@ def test_what_cannot_be_smoothed_is_refused():
     assert make(steep, key="noisy_sgd_2020", n=100, rounds=50).clip > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "n", "adjacency", "calibration"),
     [

@@ -90,6 +90,7 @@ def test_feasible_set_of_two_intervals():
     assert abs(found.beta - 0.5) <= abs(nearest - 0.5)
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(20, 10**6),

@@ -313,6 +313,7 @@ def paper(problem=ABSOLUTE, n=1000, epsilon=1.0, **options):
     )
 
 
+@pytest.mark.thorough
 def test_published_plan():
     plan = paper(rounds=1000)
     assert plan.clip == pytest.approx(3.0)  # M + L R^0 = 1 + 2, three times the true bound
@@ -401,6 +402,7 @@ def excess(instance, n, solver, seed, **options):
     return instance.excess(found.weights)
 
 
+@pytest.mark.thorough
 def test_excess_falls_with_n_on_e1():
     """d = 20: below 0.006 at n = 4000 (w = 0: 0.0785), and faster than n^-0.6 from n = 1000."""
     instance = e1("absolute", 20)

@@ -68,6 +68,7 @@ def test_there_are_a_hundred_settings():
     assert len(SETTINGS) == 100
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "adjacency", "point"), SETTINGS)
 def test_two_computations_agree_to_a_percent(shape, adjacency, point):
     epsilon, delta, ridge, rows = point
@@ -84,6 +85,7 @@ def test_two_computations_agree_to_a_percent(shape, adjacency, point):
     assert "agrees with" in str(opinion)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [1e-4, 0.03, 0.4, 4.0])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_they_agree_whatever_the_noise_of_the_output(shape, share):
@@ -92,6 +94,7 @@ def test_they_agree_whatever_the_noise_of_the_output(shape, share):
     assert abs(first / Check(record, True).epsilon(1e-6)[1] - 1) < 0.012
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [1, 2])
 def test_they_agree_beside_gaussian_releases(rows):
     noisy = GaussianRelease(1.0, 30.0, rows=ROWS, count=3)
@@ -103,6 +106,7 @@ def test_they_agree_beside_gaussian_releases(rows):
     assert opinion.second > 1.02 * alone.second
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("rows", [1, 3])
@@ -140,6 +144,7 @@ def test_one_direction_against_a_closed_form():
         assert exact(lower) >= delta >= exact(upper)
 
 
+@pytest.mark.thorough
 def test_two_directions_by_simulation():
     """4e6 draws of the larger part at a few angles: no epsilon from below, false alarm 1e-6."""
     record = release(sigma=6.0, floor=1e4, share=1e-9)
@@ -189,6 +194,7 @@ def _fewer_dimensions(loss):
     return dataclasses.replace(loss, dimensions=1, span=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shape", "rows", "mistake"),
     [

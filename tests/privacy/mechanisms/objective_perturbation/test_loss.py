@@ -130,6 +130,7 @@ def test_noise_of_all_directions(d, known):
 # --- against independent computations -------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @given(st.floats(-0.5, 4.0), st.floats(0.02, 3.0), st.floats(0.0, 1.0))
 @settings(max_examples=100, deadline=None)
 def test_one_direction_is_an_expectation(epsilon, m, c):

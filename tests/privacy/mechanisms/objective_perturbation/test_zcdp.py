@@ -64,6 +64,7 @@ def test_convex_functions_are_rounded_up():
             assert exact <= float(law.weights @ h(law.edges)) <= exact * (1 + 2e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("s", [1, 2, 9, 60])
 def test_moments_of_chi(s):
     slopes = np.array([1e-4, 0.3, 4.0, 60.0, 1e6])
@@ -164,6 +165,7 @@ def check_bounds(tables, *, d, sigma, floor, spent, count):
     return closest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_several_rows_in_one_dimension(k, seed):
@@ -195,6 +197,7 @@ def test_rows_that_point_the_same_way_reach_the_bound():
         assert closest > 0.6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("angle", [0.0, 0.4, 1.57])
 def test_two_rows_in_two_dimensions(angle):
     sigma, floor = 4.0, 3.0

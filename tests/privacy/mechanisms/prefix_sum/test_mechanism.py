@@ -88,6 +88,7 @@ def check_mechanism(noise: PrefixMechanism) -> None:
     np.testing.assert_allclose(noise.prefix_std(), norms(decoder.T), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", HORIZONS)
 def test_encoder_decoder_and_stream_agree(rounds: int) -> None:
     for noise in variants(rounds):
@@ -115,6 +116,7 @@ def test_encoder_is_causal(rounds: int) -> None:
 # The whitened-shift audit
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", HORIZONS)
 def test_audit_never_exceeds_the_target(rounds: int) -> None:
     mu, bound = 0.5, 3.0
@@ -271,6 +273,7 @@ def test_blt_norm_is_that_of_the_actual_horizon(rounds: int) -> None:
     assert beyond.tolist() == prefix_matrices.blt_design(16384)[0].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rounds", "error"),
     [(16, 1.7831), (64, 2.2114), (256, 2.6528), (1024, 3.0837), (4096, 3.5312), (16384, 3.9919)],
@@ -327,6 +330,7 @@ def exact_power_square(exponent: float, rounds: int) -> mpmath.mpf:
     return total
 
 
+@pytest.mark.thorough
 @settings(max_examples=80, deadline=None)
 @given(
     st.one_of(st.floats(0, 1), st.floats(0, 1e-300), st.sampled_from(EXPONENTS)),
@@ -344,6 +348,7 @@ def test_power_norm_is_rounded_up(exponent: float, rounds: int) -> None:
     check_mechanism(mechanism("power", rounds=min(rounds, 60), exponent=exponent))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exponent", [0.1, 0.5, 0.75, 0.999])
 def test_power_norm_of_a_long_stream(exponent: float) -> None:
     noise = mechanism("power", rounds=20_000, exponent=exponent)
@@ -488,6 +493,7 @@ def test_error_table(rounds: int) -> None:
     assert nuclear_bound(rounds) == pytest.approx(ERRORS[rounds][4], abs=6e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", RATIOS)
 def test_ratios_of_errors(rounds: int) -> None:
     best = mechanism(rounds=rounds)

@@ -54,6 +54,7 @@ def resumed(sums, done, name="toeplitz_cn"):
     sums.resume(done, changed, row=batch(done)[0], prefix=prefix)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("done", [1, 3, 4, ROUNDS])
 def test_a_resumed_stream_goes_on_at_the_same_bits(name, done):
@@ -156,6 +157,7 @@ def test_prefix_sums_are_a_function_of_numbers_on_the_lattice(name, monkeypatch)
     assert np.array(prefixes).tobytes() == decoded.tobytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_rounding_of_the_encoder_is_within_what_is_charged(name):
     """Against exact rational arithmetic on the same floats, for sums of very unequal sizes."""

@@ -139,6 +139,7 @@ def test_named_laws_have_their_mean(distribution, mean):
     assert found.name == distribution
 
 
+@pytest.mark.thorough
 @every_law
 def test_draws_follow_the_law(runs):
     """G-test at 1e-6, with power: the same draws are no Poisson law of another mean."""
@@ -209,6 +210,7 @@ def test_chances_add_up_to_one_and_to_the_mean(runs):
     assert float(k @ p) == pytest.approx(runs.mean, rel=1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("runs", [*LAWS.values(), *EXTREME.values()], ids=[*LAWS, *EXTREME])
 def test_every_quantile_is_drawn_where_it_lies(runs):
     for u in (1e-12, 0.01, 0.3, 0.5, 0.8, 0.99):
@@ -220,6 +222,7 @@ def test_every_quantile_is_drawn_where_it_lies(runs):
         assert stream.numbers == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mean", [501.0, 742.0, 1000.0, MOST_RUNS])
 def test_large_poisson_numbers_of_runs(mean):
     """Kolmogorov and Smirnov at 1e-6, mean and variance of 150 draws within 6 deviations."""
@@ -317,6 +320,7 @@ ORDERS = {  # of the outcomes of a normal, worst to best: P(score <= that of x) 
 }
 
 
+@pytest.mark.thorough
 @every_law
 @pytest.mark.parametrize("order", ORDERS)
 def test_gaussian_runs_by_numerical_integration(runs, order):
@@ -336,6 +340,7 @@ def test_gaussian_runs_by_numerical_integration(runs, order):
         assert true <= found.delta(e) + 1e-7
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(["poisson", "geometric", "logarithmic"]),
@@ -542,6 +547,7 @@ def loss_of(found):
     return pld.RepeatedLoss(found.points, None, found.runs.mean, 0.0)
 
 
+@pytest.mark.thorough
 @every_law
 def test_composed_profiles_cover_pairs_of_finite_mechanisms(runs):
     """The exact product of two selections, and of one with a coin, stays below."""

@@ -68,6 +68,7 @@ def outcome(text):
     return None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", sorted(registry()))
 def test_no_number_of_a_plan_keeps_its_reader_busy(key):
     """Alone and together with rows enough for it, whatever the noise."""
@@ -93,6 +94,7 @@ def test_a_refusal_names_the_limit(names):
     assert f"{names[-1]} must be at most" in str(problem)
 
 
+@pytest.mark.thorough
 def test_large_honest_plans_are_read():
     large = {
         "noisy_gd": {"n": 10**9, "d": 10**4},
@@ -158,6 +160,7 @@ def test_mechanisms_without_terms_are_as_long_as_any_run():
             mechanism(name, rounds=10**7 + 1)
 
 
+@pytest.mark.thorough
 def test_the_longest_mechanisms_take_little_time():
     for noise in (
         mechanism("toeplitz", rounds=10**6),
@@ -173,6 +176,7 @@ def test_a_million_coins_are_composed_in_short_time():
     assert seconds(lambda: cost(release).curve([1e-3, 1e-6, 1e-9])) < 1.0
 
 
+@pytest.mark.thorough
 def test_releases_beyond_counting_are_refused():
     rows = (0, 100)
     with pytest.raises(ParameterError, match="count must be at most"):
@@ -191,6 +195,7 @@ def test_kinds_of_rows_are_limited():
     assert len(cost(many[:200]).rows) == 199
 
 
+@pytest.mark.thorough
 def test_passes_without_end_are_refused():
     how = {"step": 0.1, "gradient": 1.0, "drift": 0.1, "adjacency": "replace_one"}
     for ridge in (0.0, 1e-3):
@@ -212,6 +217,7 @@ def test_names_of_buckets_are_made_when_asked_for():
         TableEncoder(Schema(tuple(Hashed(str(k), 2**24) for k in range(3))))
 
 
+@pytest.mark.thorough
 def test_a_schema_file_of_millions_of_categories_is_refused(tmp_path):
     path = tmp_path / "schema.json"
     values = ",".join(map(str, range(5 * 10**6)))
@@ -300,6 +306,7 @@ def test_an_odometer_runs_nothing_that_its_file_says(tmp_path, table, name):
     assert time.process_time() - started < 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("table", ["about", "purse", "root", "progress", "vectors", "certificate"])
 def test_a_checkpoint_runs_nothing_that_its_file_says(tmp_path, table, name):

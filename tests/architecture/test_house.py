@@ -1,0 +1,70 @@
+"""The house can be walked: folders say what they hold, variables are nouns, few files at the top.
+
+Each rule is shown to catch a planted violation.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "dpsco"
+MODULES = sorted(SOURCE.rglob("*.py"))
+FOLDERS = sorted({path.parent for path in MODULES if path.parent != SOURCE})
+PARTICIPLES = {"found", "made", "asked", "given", "kept", "going"}
+
+
+def unnamed(docstring, contents):
+    """Return the contents of a folder that its docstring does not name."""
+    words = set(re.findall(r"\w+", docstring or ""))
+    return [name for name in contents if name not in words]
+
+
+def contents(folder):
+    """Return a folder's modules and folders; `_name` counts as private and may go unnamed."""
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    names |= {path.name for path in FOLDERS if path.parent == folder}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_folder_says_what_it_holds(folder):
+    """Its docstring names every module, in the order in which to read them."""
+    text = (folder / "__init__.py").read_text(encoding="utf-8")
+    assert unnamed(ast.get_docstring(ast.parse(text)), contents(folder)) == []
+
+
+def test_a_module_without_a_word_is_seen():
+    assert unnamed("Read `base`, then `steps`.", ["base", "run", "steps"]) == ["run"]
+
+
+def variables(tree):
+    """Yield (line, name) of everything that is assigned, iterated over, or taken as a parameter."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def test_variables_are_nouns():
+    """A name says what a value is, not what happened to it."""
+    participles = [
+        f"{path.relative_to(SOURCE)}:{line} {name}"
+        for path in MODULES
+        for line, name in variables(ast.parse(path.read_text(encoding="utf-8")))
+        if name in PARTICIPLES
+    ]
+    assert participles == []
+
+
+@pytest.mark.parametrize(
+    "line", ["found = 1", "for made in x: pass", "def f(asked): pass", "(kept := 2)"]
+)
+def test_a_participle_is_seen(line):
+    assert {name for _, name in variables(ast.parse(line))} & PARTICIPLES
+
+
+def test_few_files_at_the_top():
+    assert len(list(SOURCE.glob("*.py"))) <= 8
