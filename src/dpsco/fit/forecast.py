@@ -1,4 +1,4 @@
-"""What fewer rounds cost: the excess risk to expect of one pass, for each number of rounds.
+"""What fewer rounds cost: the excess risk to expect of a single epoch, by number of rounds.
 
 A forecast is made of the public task alone. It compares numbers of rounds and promises nothing: see
 `Forecast.accuracy`.
@@ -83,7 +83,7 @@ class Forecast:
     points: tuple[Expected, ...]  # by rounds, then by solver
     own: tuple[Expected, ...]  # each solver with the number of rounds that it takes by itself
     calibration: Calibration
-    asked: bool = False  # whether the numbers of rounds were given
+    explicit: bool = False  # whether the user named the numbers of rounds
     unmeasured: str | None = None  # the loss, if the factors were measured on others alone
 
     @property
@@ -117,18 +117,18 @@ class Forecast:
         Raises:
             ParameterError: the forecast has no such number of rounds or solver.
         """
-        found = [
+        points = [
             point
             for point in self.points
             if point.rounds == rounds and solver in (None, point.solver)
         ]
-        if not found:
+        if not points:
             listed = ", ".join(map(str, self.rounds))
             raise ParameterError(
                 f"the forecast has no {rounds} rounds of {solver or 'any solver'}; it has {listed} "
                 f"rounds of {', '.join(self.defaults)}. Ask for others with rounds=[...]."
             )
-        return min(found, key=lambda point: point.excess)
+        return min(points, key=lambda point: point.excess)
 
     def times(self, rounds: int, instead_of: int, solver: str | None = None) -> float:
         """Return how many times the excess of ``instead_of`` rounds that of ``rounds`` is.
@@ -145,7 +145,7 @@ class Forecast:
     def answer(self) -> str:
         """What fewer rounds cost, in words; of a single number of rounds, what it promises.
 
-        Each number that was asked for is compared with the largest one, by the solver that is best
+        Each number that the user named is compared with the largest one, by the solver that is best
         for that one. If none was, about half of the usual number is compared with that.
         """
         return " ".join(self._sentences())
@@ -153,22 +153,20 @@ class Forecast:
     def _sentences(self) -> list[str]:
         """Return the answer, a sentence for each number of rounds that is compared."""
         more, fewer = self.rounds[-1], list(self.rounds[:-1])
-        if not self.asked:
+        if not self.explicit:
             more = self.usual
             below = [rounds for rounds in self.rounds if 2 * rounds <= more]
             fewer = below[-1:] or [rounds for rounds in self.rounds[:1] if rounds < more]
+        best = self.at(more)
         if not fewer:
-            found = self.at(more)
-            return [
-                f"{_rounds(more)} of {found.solver}: an excess risk of about {found.excess:.2g}."
-            ]
-        found = self.at(more)
-        return [_comparison(self.at(rounds, found.solver), found) for rounds in fewer]
+            excess = f"an excess risk of about {best.excess:.2g}"
+            return [f"{_rounds(more)} of {best.solver}: {excess}."]
+        return [_comparison(self.at(rounds, best.solver), best) for rounds in fewer]
 
     @property
     def accuracy(self) -> str:
         """How far measurements on made-up problems lay from such forecasts."""
-        found = self.calibration
+        errors = self.calibration
         doubt = ""
         if self.unmeasured is not None:
             names = ", ".join(loss.__name__ for loss in MEASURED)
@@ -177,9 +175,9 @@ class Forecast:
                 f"unknown. Those measured: {names}."
             )
         return (
-            f"On made-up problems half of the measurements were within {found.half:g} times the "
-            f"forecast and nine of ten within {found.most:g} times; ratios between numbers of "
-            f"rounds up to four times apart within {found.ratio_half:g} and {found.ratio_most:g} "
+            f"On made-up problems half of the measurements were within {errors.half:g} times the "
+            f"forecast and nine of ten within {errors.most:g} times; ratios between numbers of "
+            f"rounds up to four times apart within {errors.ratio_half:g} and {errors.ratio_most:g} "
             f"times.{doubt}"
         )
 
@@ -211,10 +209,10 @@ class Forecast:
         widths = [max(len(key), 6) for key in keys]
         head = " ".join(f"{key:>{width}}" for key, width in zip(keys, widths, strict=True))
         lines = [
-            f"one pass over {self.n:,} rows of {self.d:,} features: the excess risk to expect, as "
-            "so many times",
-            f"the least of this table, {least:.3g} ({self.best.solver}, "
-            f"{_rounds(self.best.rounds)})",
+            f"a single epoch over {self.n:,} rows of {self.d:,} features; the least excess risk to "
+            f"expect is {least:.3g}",
+            f"({self.best.solver}, {_rounds(self.best.rounds)}). Each cell is the expected excess "
+            "risk divided by it (1.00 = best).",
         ]
         if self.usual in self.rounds:
             lines.append(
@@ -244,13 +242,13 @@ def forecast(
     solvers: str | Iterable[str] | None = None,
     population_smoothness: float | None = None,
 ) -> Forecast:
-    """Say what each number of rounds is expected to cost in one pass, from public task.
+    """Say what each number of rounds is expected to cost in a single epoch, from the public task.
 
     Args:
         problem, n, d, budget: as in `dpsco.plan`.
         rounds: one or more numbers of rounds; by default 1, 2, 4, ... up to a few times the usual
             one, which is added.
-        solvers: keys of solvers of one pass; all of them by default.
+        solvers: keys of single-epoch solvers; all that are calibrated by default.
         population_smoothness: a public bound on the smoothness of the mean loss, for solvers that
             take one. Rows in many directions make it much smaller than that of a row's loss.
 
@@ -260,8 +258,8 @@ def forecast(
 
     >>> import dpsco as dp
     >>> problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
-    >>> found = forecast(problem, 50_000, 20, dp.ApproxDP(1.0, 1e-9), rounds=[8, 32])
-    >>> found.times(8, instead_of=32) > 1.0
+    >>> table = forecast(problem, 50_000, 20, dp.ApproxDP(1.0, 1e-9), rounds=[8, 32])
+    >>> table.times(8, instead_of=32) > 1.0
     True
     """
     task, keys = as_task(problem, n=n, d=d, budget=budget), _keys(solvers)
@@ -294,7 +292,7 @@ def forecast(
 
 
 def _calibration(task: Task) -> Calibration:
-    """Return the factors of losses of this kind; a bend as sharp as a kink is smoothed like one."""
+    """Return the errors of losses of this kind; very sharp curvature is smoothed like a jump."""
     alpha = public_scales(task, None, None).alpha
     return NONSMOOTH if default_smoothing(task, alpha) > 0.0 else SMOOTH
 
@@ -340,7 +338,7 @@ def _grid(usual: int, n: int) -> list[int]:
 
 
 def _numbers(rounds: int | Iterable[int], n: int) -> list[int]:
-    """Return the numbers of rounds that are asked for, rising; at most one a row."""
+    """Return the user's numbers of rounds, rising; at most one per row."""
     given = list(rounds) if isinstance(rounds, Iterable) else [rounds]
     numbers = sorted({_validate.integer("rounds", number) for number in given})
     if not numbers or numbers[-1] > n:

@@ -1,6 +1,6 @@
 """What a theorem asks of a problem, as named needs that can say why they are not met.
 
-A need looks at public task only. Refusals, listings and recommendations all read the same words.
+A need looks at the public task only. Refusals, listings and recommendations read the same words.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from . import rates
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public task only."""
+    """All that a run needs, from the public task only."""
 
     ridge: float  # added to the mean loss as ridge/2 ||w - centre||^2, beside the penalty
     clip: float  # L: l2 bound on a row's gradient (of the row itself for constant_hessian)

@@ -35,7 +35,7 @@ StableRelease = StableGaussianRelease | StableGammaRelease | WithReplacementRele
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BasePlan):
-    """All that a run needs, from public task only."""
+    """All that a run needs, from the public task only."""
 
     sampling: str  # "permutation": rows in one secret order; "with_replacement": drawn afresh
     steps: int  # gradient steps in all
