@@ -34,7 +34,6 @@ PACKAGES = (
     "dpsco.solvers.base",
     "dpsco.fit.choose",
     "dpsco.fit.forecast",
-    "dpsco.problem",
     "dpsco.audit",
     "dpsco.errors",
     "dpsco",
@@ -44,9 +43,9 @@ PARTS = {
     "dpsco.solvers.base": ("BasePlan", "Round", "Solver"),
     "dpsco.fit.choose": ("Recommendation", "Candidate"),
     "dpsco.fit.forecast": ("Forecast", "Expected"),
-    "dpsco.problem": ("Facts",),
 }
-INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo"}  # not promised to anybody
+# Not promised to anybody; what is public of dpsco.fit is a name of dpsco, or listed above.
+INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo", "dpsco.files", "dpsco.fit"}
 # scikit-learn adds these to every class, with docstrings in a form of its own
 _ROUTING = "set_fit_request, set_score_request, set_predict_request, get_metadata_routing"
 SHOWN = {"dpsco.geometry.domains": "dpsco.domains"}  # what users call a package
@@ -198,7 +197,7 @@ def _name_page(entry: Entry) -> str:
     if entry.kind == "class":
         lines += ["   :members:", "   :show-inheritance:"]
     if entry.package == "dpsco.estimators":  # what users call is mostly inherited there
-        lines += ["   :inherited-members: BaseEstimator", "   :exclude-members: score, " + _ROUTING]
+        lines += ["   :inherited-members: BaseEstimator", "   :exclude-members: " + _ROUTING]
     if entry.kind == "data" and len(repr(entry.value)) > 60:
         lines += ["   :no-value:"]
     return "\n".join(lines) + "\n"

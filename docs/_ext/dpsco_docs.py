@@ -226,7 +226,10 @@ def as_rst(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
     for i, line in enumerate(lines):
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
         if not example:
-            lines[i] = dpsco_api.literal(line)
+            name, colon, kind = line.partition(" : ")  # an entry of numpydoc keeps its name
+            entry = bool(colon) and name.strip().isidentifier()
+            prose = dpsco_api.literal(kind if entry else line)
+            lines[i] = f"{name}{colon}{prose}" if entry else prose
 
 
 def short_name(app: Sphinx, env: Any, node: Any, child: Any) -> Any:
