@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
-from .errors import ParameterError
-from .geometry.domains import Domain, WholeSpace
+from .geometry.domains import Domain, LpBall, WholeSpace
 from .losses.base import MarginLoss
 from .losses.penalties import NoPenalty, Penalty
 from .losses.vector import VectorLoss
@@ -64,9 +63,10 @@ class Problem:
         }
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise ParameterError(
-                    f"a problem's {name} must be one of dpsco's, for example {example[name]}; got "
-                    f"{_validate.shown(getattr(self, name))}."
+                raise _validate.refusal(
+                    name,
+                    f"must be one of dpsco's, for example {example[name]}; got "
+                    f"{_validate.shown(getattr(self, name))}.",
                 )
         if self.scale is not None:
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
@@ -81,6 +81,4 @@ class Problem:
 
 def is_ball(domain: Any) -> bool:
     """Return whether projection onto the domain is onto a Euclidean ball, or nowhere."""
-    from .geometry.domains import LpBall
-
     return isinstance(domain, WholeSpace) or (isinstance(domain, LpBall) and domain.p == 2.0)

@@ -1,7 +1,7 @@
 """The whole public side of a fit as one value: what is minimised, on how many rows, at what price.
 
-A plan is made of a `Task` and of nothing else. The constants of the problem that plans ask for are
-its properties; each is computed once.
+A plan is made of a `Task` and of nothing else. What plans need to know of a problem (sizes, bounds,
+constants of the loss) are properties of the task; those that take time are computed once.
 """
 
 from __future__ import annotations
@@ -61,24 +61,34 @@ class Task:
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, Problem):
-            raise ParameterError(f"a task needs a Problem, got {type(self.problem).__name__}.")
+            raise _validate.refusal(
+                "problem", f"must be a Problem, got {_validate.shown(self.problem)}."
+            )
         if not isinstance(self.budget, Budget):
-            raise ParameterError(
-                "a task needs a budget such as ApproxDP(1.0, 1e-6), got "
-                f"{_validate.shown(self.budget)}."
+            raise _validate.refusal(
+                "budget",
+                "must be a budget such as ApproxDP(1.0, 1e-6), got "
+                f"{_validate.shown(self.budget)}.",
             )
         _validate.choice("calibration", self.calibration, CALIBRATIONS)
-        sizes = (("n", limits.MOST_ROWS), ("d", limits.MOST_WEIGHTS))
-        for name, most in sizes:
+        for name, most in (("n", limits.MOST_ROWS), ("d", limits.MOST_WEIGHTS)):
             value = _validate.integer(name, getattr(self, name), at_most=most)
             object.__setattr__(self, name, value)
-        _validate.integer("the number of weights", self.n_weights, at_most=limits.MOST_WEIGHTS)
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        """Refuse too many weights, and a domain of another dimension than they have."""
         domain = self.problem.domain
+        weights = f"{self.problem.loss.name} has {self.n_weights:,} weights for rows of "
+        weights += f"{self.d:,} features"
+        if self.n_weights > limits.MOST_WEIGHTS:
+            raise ParameterError(
+                f"d is too large: {weights}, and at most {limits.MOST_WEIGHTS:,} are possible.",
+                parameter="d",
+            )
         if domain.dimension not in (None, self.n_weights):
             raise ParameterError(
-                f"the domain {domain!r} has {domain.dimension} coordinates, but "
-                f"{self.problem.loss.name} has {self.n_weights} weights for rows of {self.d} "
-                "features."
+                f"the domain {domain!r} has {domain.dimension:,} coordinates, but {weights}."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,7 +138,7 @@ class Task:
     @cached_property
     def max_norm(self) -> float:
         """The largest norm of weights in the domain; may be infinite."""
-        return self.problem.domain.reach(self.n_weights)
+        return self.problem.domain.max_norm(self.n_weights)
 
     @property
     def ridge(self) -> float:
@@ -189,11 +199,11 @@ class Task:
         if clip is not None:
             bound = min(bound, check_limit("clip", clip))
         if not 0.0 < bound < math.inf:
-            problem, what = self.problem, "unbounded" if bound else "zero everywhere"
+            problem, size = self.problem, "unbounded" if bound else "zero everywhere"
             raise AssumptionError(
                 f"a bound on a row's gradient is needed, and that of {problem.loss.name} over "
-                f"{problem.domain!r} is {what}. "
-                + ("Pass options={'clip': ...}." if bound else "There is nothing to minimise.")
+                f"{problem.domain!r} is {size}.",
+                hint="Pass options={'clip': ...}." if bound else "There is nothing to minimise.",
             )
         return bound
 

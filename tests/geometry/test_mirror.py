@@ -533,8 +533,10 @@ def test_spread_on_balls(p, d):
     assert mirror.spread(LpBall(p, 3.0, np.ones(d)), d) == pytest.approx(
         kappa / 2 * 9.0, rel=1e-12, abs=0
     )
-    reach = 3.0 * equivalence(LINF, mirror.norm, d)
-    assert mirror.spread(LInfBall(3.0), d) == pytest.approx(kappa / 2 * reach**2, rel=1e-12, abs=0)
+    largest = 3.0 * equivalence(LINF, mirror.norm, d)
+    assert mirror.spread(LInfBall(3.0), d) == pytest.approx(
+        kappa / 2 * largest**2, rel=1e-12, abs=0
+    )
     assert mirror.spread(WholeSpace(), d) == math.inf
     rng = np.random.default_rng(1)
     points = rng.normal(size=(200, d))

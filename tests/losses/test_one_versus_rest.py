@@ -184,7 +184,7 @@ def test_plans_hold_it_as_a_record(inner):
     made = dp.plan(problem(loss), n=500, d=4, budget=budget, solver="noisy_gd")
     assert dp.load_plan(made.to_json()) == made
     text = json.loads(made.to_json())
-    text["problem"]["loss"]["loss"] = {"type": "Squared"}
+    text["task"]["problem"]["loss"]["loss"] = {"type": "Squared"}
     with pytest.raises(ParameterError, match="loss of a sign"):
         dp.load_plan(json.dumps(text))
 

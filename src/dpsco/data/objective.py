@@ -219,8 +219,8 @@ def _counted(found: Floats, block: Block) -> Floats:
 def _hessian_product(loss: Loss, w: Floats, v: Floats, block: Block) -> Floats:
     """Return the sum of the Hessians of a leaf times a vector; null rows are zero in it."""
     if isinstance(loss, MarginLoss):
-        bend = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
-        return coefficients_sum(block.rows, bend * margins(block.rows, v))
+        curvature = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
+        return coefficients_sum(block.rows, curvature * margins(block.rows, v))
     if loss.structure.kind == "constant_hessian":
         return v * float(np.count_nonzero(block.present))
     product: Any = getattr(loss, "hessian_product", None)
@@ -234,10 +234,10 @@ def _hessian_product(loss: Loss, w: Floats, v: Floats, block: Block) -> Floats:
 
 def _hessian(loss: MarginLoss, w: Floats, block: Block) -> Floats:
     """Return the sum of the Hessians of a leaf."""
-    bend = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
+    curvature = _counted(loss.curvature(margins(block.rows, w), block.labels), block)
     rows = block.rows
     if isinstance(rows, SparseRows):
         matrix = rows.matrix().astype(np.float64)
-        return np.asarray((matrix.T @ matrix.multiply(bend[:, None]).tocsr()).toarray())
+        return np.asarray((matrix.T @ matrix.multiply(curvature[:, None]).tocsr()).toarray())
     dense = np.asarray(rows, dtype=np.float64)
-    return np.asarray(dense.T @ (dense * bend[:, None]))
+    return np.asarray(dense.T @ (dense * curvature[:, None]))

@@ -133,10 +133,10 @@ def smoothed_slope(slope: Slope, margins: ArrayLike, labels: ArrayLike) -> Float
         return np.asarray(slope(margin, label), dtype=float)
     with np.errstate(all="ignore"):
         found = 0.0 * margin  # NaN stays where the margin is not finite
-        reach = slope.bound
+        half_width = slope.bound
         for _ in range(BISECTIONS):
-            reach = 0.5 * reach
+            half_width = 0.5 * half_width
             value = np.asarray(slope(margin - found / slope.smoothing, label), dtype=float)
-            found = found + reach * (2.0 * (value > found) - 1.0)
+            found = found + half_width * (2.0 * (value > found) - 1.0)
             found = np.where(np.isnan(value), np.nan, found)
     return np.asarray(found, dtype=float)

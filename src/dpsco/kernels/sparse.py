@@ -72,7 +72,7 @@ class _State:
         self.centre = centre if len(centre) else np.zeros(d)
         self.v = weights - self.centre
         self.debt, self.total = np.zeros(d), np.zeros(d)
-        self.reach = float(self.centre @ self.centre)
+        self.centre_square = float(self.centre @ self.centre)
         self._begin()
 
     def _begin(self) -> None:
@@ -92,7 +92,7 @@ class _State:
         """Return whether to settle before a change of the iterate of this squared length."""
         if self.steps_left == 0 or not (1.0 / RANGE < abs(self.scale) < RANGE):
             return True
-        if self.shift * self.shift * self.reach > FAR * radius * radius:
+        if self.shift * self.shift * self.centre_square > FAR * radius * radius:
             return True
         least = RANGE * self.scale
         return not jump <= least * least * self.square
@@ -112,7 +112,7 @@ class _State:
     def project(self, radius: float) -> None:
         """Bring the iterate back into the ball."""
         square = self.scale * self.scale * self.square
-        square += self.shift * (2.0 * self.scale * self.cross + self.shift * self.reach)
+        square += self.shift * (2.0 * self.scale * self.cross + self.shift * self.centre_square)
         if not square <= radius * radius:  # a square that is no number: to the centre
             factor = radius / math.sqrt(square) if square < math.inf else 0.0
             self.scale *= factor
@@ -145,7 +145,7 @@ def _lazy_pass(
     count = order.size if order.size > 0 else offsets.size - 1
     state = np.zeros((weights.size, 2))  # v and debt, side by side in memory
     numbers = np.zeros(6)  # scale, shift, spent, shifts, square, cross
-    reach = begin(weights, centre, state, numbers)
+    centre_square = begin(weights, centre, state, numbers)
     left = interval(weights.size)
     for t in range(count):
         i = order[t] if order.size > 0 else t
@@ -156,7 +156,7 @@ def _lazy_pass(
         step = steps[t if steps.size > 1 else 0]
         shrink(numbers, 1.0 - step * ridge)
         left -= 1
-        if left == 0 or due(numbers, step * g * step * g * length, radius, reach):
+        if left == 0 or due(numbers, step * g * step * g * length, radius, centre_square):
             settle(total, centre, state, numbers)
             left = interval(weights.size)
             along, _, _ = products(values, columns, offsets[i], offsets[i + 1], state, centre)
@@ -168,7 +168,7 @@ def _lazy_pass(
             state[j, 1] += numbers[2] * change
         numbers[4] += by * (2.0 * along + by * length)
         numbers[5] += by * across
-        project(numbers, radius, reach)
+        project(numbers, radius, centre_square)
     settle(total, centre, state, numbers)
     for j in range(weights.size):
         weights[j] = state[j, 0] + (centre[j] if centre.size > 0 else 0.0)
@@ -176,13 +176,13 @@ def _lazy_pass(
 
 def begin(weights: Floats, centre: Floats, state: Floats, numbers: Floats) -> float:
     """Fill the state and return the square of the centre's norm; compiled into the loop."""
-    reach = 0.0
+    centre_square = 0.0
     for j in range(weights.size):
         c = centre[j] if centre.size > 0 else 0.0
         state[j, 0] = weights[j] - c
-        reach += c * c
+        centre_square += c * c
     restart(centre, state, numbers)
-    return reach
+    return centre_square
 
 
 def restart(centre: Floats, state: Floats, numbers: Floats) -> None:
@@ -220,21 +220,21 @@ def shrink(numbers: Floats, factor: float) -> None:
     numbers[1] = factor * numbers[1] + (factor - 1.0)
 
 
-def due(numbers: Floats, jump: float, radius: float, reach: float) -> bool:
+def due(numbers: Floats, jump: float, radius: float, centre_square: float) -> bool:
     """Return whether to settle before a change of this squared length; compiled into the loop."""
     if not (1.0 / RANGE < abs(numbers[0]) < RANGE):
         return True
-    if numbers[1] * numbers[1] * reach > FAR * radius * radius:
+    if numbers[1] * numbers[1] * centre_square > FAR * radius * radius:
         return True
     least = RANGE * numbers[0]
     return not jump <= least * least * numbers[4]
 
 
-def project(numbers: Floats, radius: float, reach: float) -> None:
+def project(numbers: Floats, radius: float, centre_square: float) -> None:
     """Bring the iterate back into the ball; compiled into the loop."""
     scale, shift = numbers[0], numbers[1]
     square = scale * scale * numbers[4]
-    square += shift * (2.0 * scale * numbers[5] + shift * reach)
+    square += shift * (2.0 * scale * numbers[5] + shift * centre_square)
     if not square <= radius * radius:  # a square that is no number: to the centre
         factor = radius / math.sqrt(square) if square < np.inf else 0.0
         numbers[0] *= factor

@@ -153,11 +153,11 @@ def coefficient(
     if smoothing == 0.0:
         found = function(margin, label, first, second)
     else:
-        reach = bound
+        half_width = bound
         for _ in range(BISECTIONS):
-            reach = 0.5 * reach
+            half_width = 0.5 * half_width
             value = function(margin - found / smoothing, label, first, second)
-            found = found + reach if value > found else found - reach
+            found = found + half_width if value > found else found - half_width
             if value != value:
                 found = np.nan
     found = found if abs(found) < np.inf else 0.0

@@ -47,7 +47,7 @@ class Constants:
     hoelder: Hoelder  # in w: constant is H * feature ** (1 + alpha)
     gradient_at_zero: float  # sup of the gradient's norm at w = 0: M
     value_at_zero: float  # sup of the loss at w = 0
-    curvature: float  # sup of phi'' in the margin; inf at a kink
+    curvature: float  # sup of phi'' in the margin; inf where phi' jumps
     hessian_rank: int  # of one row's Hessian: 1
     convex: bool
 
@@ -80,13 +80,13 @@ class MarginLoss(ABC):
         """Return phi' in the form that the compiled loops call."""
 
     def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
-        """Return phi', the same subgradient at a kink every time."""
+        """Return phi', where it jumps the same subgradient every time."""
         found = self.kernel()(np.asarray(margin, dtype=float), np.asarray(label, dtype=float))
         return np.asarray(found, dtype=float)
 
     @abstractmethod
     def curvature(self, margin: ArrayLike, label: ArrayLike) -> Floats:
-        """Return phi'' where it exists, and 0 at a kink."""
+        """Return phi'' where it exists, and 0 elsewhere."""
 
     def prox(self, margin: ArrayLike, label: ArrayLike, step: ArrayLike) -> Floats:
         """Return argmin_u phi(u) + (u - margin)^2 / (2 step).

@@ -53,7 +53,7 @@ class CustomLoss(MarginLoss):
 
     Args:
         value: phi.
-        slope: its derivative in the margin; at a kink any subgradient.
+        slope: its derivative in the margin; where it jumps any subgradient.
         slope_bound: sup |phi'|, enforced by clipping; inf if there is none.
         curvature_bound: Lipschitz constant of phi'; inf where phi' jumps.
         hoelder: a sharper fact on phi' than the two bounds give.
@@ -161,7 +161,7 @@ class CustomLoss(MarginLoss):
         return found
 
     def curvature(self, margin: ArrayLike, label: ArrayLike) -> Floats:
-        """Return the difference quotient of phi', and 0 where two step lengths disagree: a kink."""
+        """Return the difference quotient of phi', and 0 where two step lengths disagree: a jump."""
         u, y = as_floats(margin, label)
         step = 1e-6 * np.maximum(1.0, np.abs(u))
         wide, narrow = (

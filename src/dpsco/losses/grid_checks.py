@@ -82,7 +82,7 @@ def _check_derivative(
     room = _LOOSE * scale + rounding
     wrong = (slope < low - room) | (slope > high + room)
     exact = _complex_step(claims.value, margins, label)
-    # A complex step is believed where it lies between the quotients and these show no kink.
+    # A complex step is believed where it lies between the quotients and these show no jump.
     reliable = (exact >= low - room) & (exact <= high + room) & (high - low <= 1e3 * room)
     wrong |= reliable & (np.abs(slope - exact) > _TIGHT * scale)
     if wrong.any():

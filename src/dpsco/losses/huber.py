@@ -147,9 +147,9 @@ class PseudoHuber(MarginLoss):
 
     def slope_bound(self, label: float, margin: float) -> float:
         """Return the slope at a residual of label + margin, at most the threshold."""
-        if (reach := label + margin) == math.inf:
+        if (residual := label + margin) == math.inf:
             return self.threshold
-        return self.threshold * (reach / math.hypot(self.threshold, reach))
+        return self.threshold * (residual / math.hypot(self.threshold, residual))
 
     def curvature_bound(self, label: float, margin: float) -> float:
         """Return 1, attained at u = y."""

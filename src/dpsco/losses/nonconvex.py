@@ -314,7 +314,7 @@ class PhaseRetrieval(MarginLoss):
 
     Labels are squares, hence meant to be 0 or more, but the facts hold for all ``|y| <= label``. It
     is the larger of two parabolas, each 2-weakly convex: ``rho = 2``. Its slope grows with the
-    margin, so gradients are bounded only where the weights are; at the kink the slope is 0.
+    margin, so gradients are bounded only where the weights are; where the slope jumps it is 0.
     """
 
     labels: ClassVar[LabelKind] = "real"
@@ -331,7 +331,7 @@ class PhaseRetrieval(MarginLoss):
         return Slope(_phase_slope)
 
     def curvature(self, margin: ArrayLike, label: ArrayLike) -> Floats:
-        """Return phi'': 2 outside the kinks, -2 between them, 0 at them."""
+        """Return phi'': 2 outside the two jumps of phi', -2 between them, 0 at them."""
         u, y = as_floats(margin, label)
         side = np.sign(np.abs(u) - np.sqrt(np.maximum(y, 0.0)))
         return np.asarray(np.where((u == 0.0) & (y <= 0.0), 2.0, 2.0 * side))
@@ -341,7 +341,7 @@ class PhaseRetrieval(MarginLoss):
         return 2.0 * margin
 
     def curvature_bound(self, label: float, margin: float) -> float:
-        """Return inf: the slope jumps at the kink; 2 where no kink is within reach."""
+        """Return inf where the margin may meet a jump of the slope, else 2."""
         return math.inf if label > 0.0 and margin > 0.0 else 2.0
 
     def hoelder(self) -> Hoelder:

@@ -24,8 +24,8 @@ def absolute_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
 
 def absolute_envelope(margin: Any, label: Any, smoothing: Any, second: Any) -> Any:
     """Return clip(smoothing (u - y), -1, 1)."""
-    reach = 1.25 / smoothing  # no overflow far away, and exactly 1 from 1 / smoothing on
-    near = np.minimum(np.maximum(margin - label, -reach), reach)
+    limit = 1.25 / smoothing  # no overflow far away, and exactly 1 from 1 / smoothing on
+    near = np.minimum(np.maximum(margin - label, -limit), limit)
     return np.minimum(np.maximum(smoothing * near, -1.0), 1.0)
 
 
@@ -124,7 +124,7 @@ class QPower(MarginLoss):
         """Return q (q - 1) |u - y|^(q - 2), and 0 at u = y unless q = 2."""
         u, y = as_floats(margin, label)
         r = np.abs(u - y)
-        if self.q in (1.0, 2.0):  # here 0 times infinity, and a kink that is none
+        if self.q in (1.0, 2.0):  # here 0 times infinity, and a jump that is none
             return np.full(r.shape, 2.0 * (self.q - 1.0))
         with np.errstate(over="ignore"):
             size = np.where(r > 0.0, r, 1.0) ** (self.q - 2.0)
@@ -154,8 +154,8 @@ class QPower(MarginLoss):
 
     def slope_bound(self, label: float, margin: float) -> float:
         """Return q (label + margin)^(q - 1) (0 if the residual is always 0)."""
-        reach = label + margin
-        return float(self.q * reach ** (self.q - 1.0)) if reach > 0.0 else 0.0
+        residual = label + margin
+        return float(self.q * residual ** (self.q - 1.0)) if residual > 0.0 else 0.0
 
     def curvature_bound(self, label: float, margin: float) -> float:
         """Return 2 for q = 2, else inf."""

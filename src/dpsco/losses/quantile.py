@@ -22,15 +22,15 @@ def pinball_slope(margin: Any, label: Any, quantile: Any, second: Any) -> Any:
 
 def pinball_envelope(margin: Any, label: Any, quantile: Any, smoothing: Any) -> Any:
     """Return clip(smoothing (u - y), -quantile, 1 - quantile)."""
-    reach = 1.25 / smoothing  # no overflow far away, and exact caps nearer by
-    near = np.minimum(np.maximum(margin - label, -reach), reach)
+    limit = 1.25 / smoothing  # no overflow far away, and exact caps nearer by
+    near = np.minimum(np.maximum(margin - label, -limit), limit)
     return np.minimum(np.maximum(smoothing * near, -quantile), 1.0 - quantile)
 
 
 def blurred_slope(margin: Any, label: Any, quantile: Any, smoothing: Any) -> Any:
     """Return clip(smoothing (u - y) + 1/2 - quantile, -quantile, 1 - quantile)."""
-    reach = 1.25 / smoothing
-    near = np.minimum(np.maximum(margin - label, -reach), reach)
+    limit = 1.25 / smoothing
+    near = np.minimum(np.maximum(margin - label, -limit), limit)
     return np.minimum(np.maximum(smoothing * near + (0.5 - quantile), -quantile), 1.0 - quantile)
 
 
@@ -143,8 +143,8 @@ class RoundedPinball(Pinball):
     def prox(self, margin: ArrayLike, label: ArrayLike, step: ArrayLike) -> Floats:
         """Return the point that an implicit step leads to: on the ramp, or on a line beside it."""
         u, y, s = as_floats(margin, label, step)
-        bend = s * self.smoothing
-        ramp = y + (u - y - s * (0.5 - self.quantile)) / (1.0 + bend)
+        product = s * self.smoothing
+        ramp = y + (u - y - s * (0.5 - self.quantile)) / (1.0 + product)
         low, high = u - s * (1.0 - self.quantile), u + s * self.quantile
         return np.asarray(np.minimum(np.maximum(ramp, low), high))
 

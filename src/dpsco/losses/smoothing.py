@@ -125,7 +125,7 @@ class Smoothed(MarginLoss):
         """Return the envelope's second derivative, one-sided where it jumps.
 
         ``1 / (1 / phi'' + 1 / smoothing)`` at the minimiser u*; ``smoothing`` while u* rests in a
-        kink, which shows in slopes on either side of u* that differ from the envelope's own.
+        jump, which shows in slopes on either side of u* that differ from the envelope's own.
         """
         u, y = np.broadcast_arrays(*as_floats(margin, label))
         slope = self.slope(u, y)
@@ -133,8 +133,7 @@ class Smoothed(MarginLoss):
         aside, small = 1e-9 * (1.0 + np.abs(nearest)), 1e-6 * self.lipschitz
         below = self.loss.slope(nearest - aside, y) < slope - small
         above = self.loss.slope(nearest + aside, y) > slope + small
-        bend = self.loss.curvature(nearest, y)
-        smooth = _harmonic(bend, self.smoothing)
+        smooth = _harmonic(self.loss.curvature(nearest, y), self.smoothing)
         return np.asarray(np.where(below & above, self.smoothing, smooth))
 
     def prox(self, margin: ArrayLike, label: ArrayLike, step: ArrayLike) -> Floats:
@@ -164,8 +163,8 @@ class Smoothed(MarginLoss):
 
     def curvature_bound(self, label: float, margin: float) -> float:
         """Return 1 / (1 / curvature + 1 / smoothing), curvature the loss's within reach of u*."""
-        reach = margin + self.slope_bound(label, margin) / self.smoothing
-        return float(_harmonic(self.loss.curvature_bound(label, reach), self.smoothing))
+        farthest = margin + self.slope_bound(label, margin) / self.smoothing
+        return float(_harmonic(self.loss.curvature_bound(label, farthest), self.smoothing))
 
     def hoelder(self) -> Hoelder:
         """Return alpha 1: smooth on the whole line."""

@@ -212,10 +212,10 @@ class Softmax(VectorLoss):
         with np.errstate(all="ignore"):
             p = np.exp(scores - np.max(scores, axis=1, keepdims=True))
             p /= np.sum(p, axis=1, keepdims=True)
-            bent = p * (along - np.sum(p * along, axis=1, keepdims=True))
-        bent[~np.isfinite(bent).all(axis=1)] = 0.0  # scores that overflow: as in the gradients
+            change = p * (along - np.sum(p * along, axis=1, keepdims=True))
+        change[~np.isfinite(change).all(axis=1)] = 0.0  # scores that overflow: as in the gradients
         matrix = X.matrix() if isinstance(X, SparseRows) else np.asarray(X, dtype=float)
-        return np.asarray(matrix.T @ bent).reshape(-1)
+        return np.asarray(matrix.T @ change).reshape(-1)
 
     def settled(self, wrong: float) -> float:
         """Return sqrt 2 times ``wrong``: with 1 - p_y = a, ``||p - e_y||^2 <= a^2 + a^2``."""

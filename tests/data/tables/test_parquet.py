@@ -186,8 +186,8 @@ class Counting:
             self.decoded += len(batch)
             yield batch
 
-    def reach(self, stop):
-        return self._real.reach(stop)
+    def end_row(self, stop):
+        return self._real.end_row(stop)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -128,7 +128,7 @@ def test_exponents_near_the_special_ones(d):
         assert special.project(x) == pytest.approx(general.project(x), abs=tolerance)
         assert special.support(g) == pytest.approx(float(general.support(g)), abs=1e-7)
         assert special.minkowski(x) == pytest.approx(float(general.minkowski(x)), rel=1e-7)
-        assert special.reach(d, L1) == pytest.approx(general.reach(d, L1), rel=1e-7)
+        assert special.max_norm(d, L1) == pytest.approx(general.max_norm(d, L1), rel=1e-7)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 3.0, 1e200])
@@ -182,7 +182,7 @@ def test_cube_is_a_box():
     weighted = WeightedLp(3.0, (1.0, 2.0, 3.0, 4.0, 5.0))
     for norm in (L1, L2, weighted):
         assert ball.radius(5, norm) == pytest.approx(box.radius(5, norm))
-        assert ball.reach(5, norm) == pytest.approx(box.reach(5, norm))
+        assert ball.max_norm(5, norm) == pytest.approx(box.max_norm(5, norm))
     assert ball.gaussian_width(5).value == pytest.approx(box.gaussian_width(5).value)
 
 
@@ -193,12 +193,12 @@ def test_sizes_in_closed_form():
     assert L1Ball(2.0).diameter(9, L1) == 4.0
     assert L2Ball(2.0).radius(3) == 2.0  # exactly: the loops read it
     c = np.array([3.0, -4.0])
-    assert L2Ball(2.0, c).reach(2) == 7.0
-    assert L2Ball(2.0, c).reach(2, L1) == pytest.approx(7.0 + 2.0 * math.sqrt(2.0))
-    assert L2Ball(2.0, c).reach(2, LINF) == 6.0
-    assert L1Ball(2.0, c).reach(2) == pytest.approx(math.hypot(3.0, 6.0))  # not 5 + 2
-    assert L1Ball(2.0, c).reach(2, WeightedLp(1.0, (9.0, 1.0))) == 9 * 5 + 4.0
-    assert LInfBall(2.0, c).reach(2) == pytest.approx(math.hypot(5.0, 6.0))
+    assert L2Ball(2.0, c).max_norm(2) == 7.0
+    assert L2Ball(2.0, c).max_norm(2, L1) == pytest.approx(7.0 + 2.0 * math.sqrt(2.0))
+    assert L2Ball(2.0, c).max_norm(2, LINF) == 6.0
+    assert L1Ball(2.0, c).max_norm(2) == pytest.approx(math.hypot(3.0, 6.0))  # not 5 + 2
+    assert L1Ball(2.0, c).max_norm(2, WeightedLp(1.0, (9.0, 1.0))) == 9 * 5 + 4.0
+    assert LInfBall(2.0, c).max_norm(2) == pytest.approx(math.hypot(5.0, 6.0))
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, np.inf])
@@ -210,7 +210,7 @@ def test_reach_is_attained_in_its_exact_cases(p):
     surface = c + 0.7 * circle / Lp(p)(circle)[:, None]
     exact = {1.0, math.inf, p} if p not in (1.0, np.inf) else {1.0, 1.3, 2.0, 7.0, np.inf}
     for r in exact:
-        found = LpBall(p, 0.7, c).reach(2, Lp(r))
+        found = LpBall(p, 0.7, c).max_norm(2, Lp(r))
         assert found == pytest.approx(float(np.max(Lp(r)(surface))), rel=1e-4)
 
 
@@ -241,7 +241,7 @@ def test_a_norm_of_the_user_gets_upper_bounds(p):
     assert ball.diameter(3, Skewed()) == 2.0 * ball.radius(3, Skewed())
     centre = np.array([1.0, -2.0, 0.5])
     moved = LpBall(p, 1.0, centre)
-    assert float(np.max(Skewed()(rows + centre))) <= moved.reach(3, Skewed())
+    assert float(np.max(Skewed()(rows + centre))) <= moved.max_norm(3, Skewed())
 
 
 def test_same_ball_by_two_names():

@@ -24,27 +24,27 @@ def points(example, seed, scale, count=4):
     """Points around the domain: near, far, on its surface, equal coordinates."""
     rng = np.random.default_rng(seed + 1)
     d = example.members.shape[1]
-    reach = example.domain.reach(d)
-    rows = example.members[:1] + scale * reach * rng.standard_normal((count, d)) / np.sqrt(d)
-    rows[-1] = scale * reach / np.sqrt(d)
+    largest = example.domain.max_norm(d)
+    rows = example.members[:1] + scale * largest * rng.standard_normal((count, d)) / np.sqrt(d)
+    rows[-1] = scale * largest / np.sqrt(d)
     return rows
 
 
 def check_projection(example, x, y):
     domain, members = example.domain, example.members
     d = len(x)
-    reach = domain.reach(d)
+    largest = domain.max_norm(d)
     P, Q = domain.project(x), domain.project(y)
     assert domain.contains(P, slack=1e-12)
     assert np.array_equal(domain.project(P), P)
     # Non-expansive.
-    rounding = 1e-12 * (reach + np.linalg.norm(x) + np.linalg.norm(y))
+    rounding = 1e-12 * (largest + np.linalg.norm(x) + np.linalg.norm(y))
     assert np.linalg.norm(P - Q) <= np.linalg.norm(x - y) + rounding
     # The angle at the projection, seen from x, is obtuse to every member: this characterises it.
     length = np.linalg.norm(x - P)
-    assert np.max((members - P) @ (x - P)) <= length * (1e-11 * reach + 1e-13 * length)
+    assert np.max((members - P) @ (x - P)) <= length * (1e-11 * largest + 1e-13 * length)
     # Members stay.
-    assert np.max(np.abs(domain.project(members) - members)) <= 1e-12 * reach
+    assert np.max(np.abs(domain.project(members) - members)) <= 1e-12 * largest
     inner = domain.centre(d) + 0.9 * (members[0] - domain.centre(d))
     assert np.array_equal(domain.project(inner), inner)
 
@@ -74,13 +74,13 @@ def check_minimiser(example, g):
     domain, members = example.domain, example.members
     d = len(g)
     best = domain.minimise(g)
-    slack = 1e-11 * np.linalg.norm(g) * domain.reach(d)
+    slack = 1e-11 * np.linalg.norm(g) * domain.max_norm(d)
     assert domain.contains(best, slack=1e-12)
     assert g @ best <= np.min(members @ g) + slack
     assert domain.support(-g) == pytest.approx(-(g @ best), abs=slack)
     assert np.array_equal(domain.minimise(g), best)
     # Going further along -g from the minimiser and projecting leads nowhere better.
-    beyond = domain.project(best - 10.0 * domain.reach(d) * g / np.linalg.norm(g))
+    beyond = domain.project(best - 10.0 * domain.max_norm(d) * g / np.linalg.norm(g))
     assert g @ beyond >= g @ best - slack
     vertices = None if isinstance(domain, Intersection) or d > 10 else domain.vertices(d)
     if vertices is not None:
@@ -185,15 +185,15 @@ def test_no_member_is_beyond_the_sizes(build, d, seed):
     more = 1.0 + 1e-12
     rng = np.random.default_rng(seed)
     for norm in rng.permutation(np.array(list(norms(d, rng)), dtype=object))[: 1 if meets else 3]:
-        radius, reach, diameter = (
-            size(d, norm) for size in (domain.radius, domain.reach, domain.diameter)
+        radius, largest, diameter = (
+            size(d, norm) for size in (domain.radius, domain.max_norm, domain.diameter)
         )
         assert climb(domain, norm, domain.centre(d), few, rounds) <= radius * more
-        assert climb(domain, norm, np.zeros(d), few, rounds) <= reach * more
+        assert climb(domain, norm, np.zeros(d), few, rounds) <= largest * more
         assert climb(domain, norm, few[0], few, rounds) <= diameter * more
         assert float(np.max(norm(members - members[:, None]))) <= diameter * more
         assert radius <= diameter * more
-        assert meets or diameter <= 2.0 * min(radius, reach) * more
+        assert meets or diameter <= 2.0 * min(radius, largest) * more
 
 
 @pytest.mark.slow
@@ -217,8 +217,8 @@ def test_sizes_are_attained_where_they_are_exact(build, d):
         diameter = across if cornered else 2.0 * radius  # the others are symmetric
         assert diameter == pytest.approx(domain.diameter(d, norm), rel=1e-8)
         if exact_reach:
-            reach = climb(domain, norm, np.zeros(d), starts, rounds)
-            assert reach == pytest.approx(domain.reach(d, norm), rel=1e-8)
+            largest = climb(domain, norm, np.zeros(d), starts, rounds)
+            assert largest == pytest.approx(domain.max_norm(d, norm), rel=1e-8)
 
 
 @pytest.mark.thorough
@@ -245,10 +245,10 @@ def test_batches_are_rows(build):
         found = method(rows)
         assert found.shape == rows.shape
         each = [[method(row) for row in block] for block in rows]
-        assert np.allclose(found, each, rtol=1e-13, atol=1e-13 * domain.reach(5))
+        assert np.allclose(found, each, rtol=1e-13, atol=1e-13 * domain.max_norm(5))
     for method in (domain.minkowski, domain.support):
         each = [[float(method(row)) for row in block] for block in rows]
-        assert np.allclose(method(rows), each, rtol=1e-12, atol=1e-12 * domain.reach(5))
+        assert np.allclose(method(rows), each, rtol=1e-12, atol=1e-12 * domain.max_norm(5))
     assert domain.project(rows[:0]).shape == (0, 3, 5)
 
 
@@ -339,11 +339,11 @@ def test_a_domain_is_a_frozen_value(build):
         (lambda domain: domain.centre(2.5), "d must be an integer"),
         (lambda domain: domain.vertices(0), "d must be at least 1"),
         (lambda domain: domain.radius(-1), "d must be at least 1"),
-        (lambda domain: domain.reach("3"), "d must be an integer"),
+        (lambda domain: domain.max_norm("3"), "d must be an integer"),
         (lambda domain: domain.diameter(True), "d must be an integer"),
         (lambda domain: domain.gaussian_width(0), "d must be at least 1"),
         (lambda domain: domain.radius(3, 2), "norm must be a norm"),
-        (lambda domain: domain.reach(3, "l2"), "norm must be a norm"),
+        (lambda domain: domain.max_norm(3, "l2"), "norm must be a norm"),
         (lambda domain: domain.diameter(3, None), "norm must be a norm"),
     ],
 )

@@ -32,7 +32,7 @@ def test_whole_space():
     assert space.project([1e300, -2.0]).tolist() == [1e300, -2.0]
     assert space.project([math.nan, math.inf]).tolist() == [0.0, np.finfo(float).max]
     assert space.centre(3).tolist() == [0.0] * 3
-    assert space.radius(3) == space.reach(3, L1) == space.diameter(3, LINF) == math.inf
+    assert space.radius(3) == space.max_norm(3, L1) == space.diameter(3, LINF) == math.inf
     assert space.minkowski([1.0, 2.0]) == 0.0
     assert space.vertices(3) is None
     assert space.gaussian_width(3).value == math.inf
@@ -82,7 +82,7 @@ def test_simplex_sizes():
     assert Simplex(3.0).diameter(5, L1) == 6.0
     assert Simplex(3.0).diameter(5, LINF) == 3.0
     assert Simplex(3.0).radius(4) == pytest.approx(3.0 * math.sqrt(0.75))
-    assert Simplex(3.0).reach(4, Lp(1.5)) == 3.0
+    assert Simplex(3.0).max_norm(4, Lp(1.5)) == 3.0
     assert Simplex(3.0).diameter(1) == Simplex(3.0).radius(1) == 0.0
     assert Simplex(3.0).diameter(1, WeightedLp(1.0, (2.0,))) == 0.0
     weights = tuple(np.random.default_rng(0).random(200) + 0.5)
@@ -93,7 +93,7 @@ def test_simplex_sizes():
     assert exact == pytest.approx(math.hypot(*sorted(weights[:100])[-2:]))
     groups = GroupNorm(((0, 1), (2,)), 2.0, 1.0, (1.0, 3.0))
     assert Simplex(1.0).diameter(3, groups) == 4.0
-    assert Simplex(2.0).reach(3, groups) == 6.0
+    assert Simplex(2.0).max_norm(3, groups) == 6.0
 
 
 def test_simplex_gauge():
@@ -136,7 +136,7 @@ def test_box():
     assert box.centre(2).tolist() == [1.0, 0.5]
     assert box.radius(2, L1) == 2.5
     assert box.diameter(2, LINF) == 3.0
-    assert box.reach(2) == pytest.approx(math.sqrt(8.0))
+    assert box.max_norm(2) == pytest.approx(math.sqrt(8.0))
     assert box.radius(2, WeightedLp(1.0, (10.0, 1.0))) == 11.5
     assert box.minimise([0.0, -1.0]).tolist() == [0.0, 2.0]
     assert box.vertices(2).tolist() == [[0, -1], [0, 2], [2, -1], [2, 2]]
@@ -183,7 +183,7 @@ def test_ellipsoid_of_equal_axes_is_a_ball():
         assert same.project(x) == pytest.approx(ball.project(x), abs=1e-14)
         assert same.minimise(g) == pytest.approx(ball.minimise(g), abs=1e-14)
         assert float(same.minkowski(x)) == pytest.approx(float(ball.minkowski(x)))
-        assert same.reach(7) == pytest.approx(ball.reach(7))
+        assert same.max_norm(7) == pytest.approx(ball.max_norm(7))
 
 
 @pytest.mark.parametrize("d", [1, 2, 10, 200])
@@ -231,7 +231,7 @@ def test_ellipsoid_sizes():
     assert turned.radius(2) == pytest.approx(math.sqrt(3.0))
     assert turned.radius(2, LINF) == pytest.approx(math.sqrt(2.0))
     assert turned.radius(2, L1) == pytest.approx(math.sqrt(6.0))  # attained along (1, 1)
-    assert turned.reach(2) == pytest.approx(math.sqrt(2.0) + math.sqrt(3.0))
+    assert turned.max_norm(2) == pytest.approx(math.sqrt(2.0) + math.sqrt(3.0))
     angles = np.linspace(0, 2 * np.pi, 10_000)
     circle = np.stack([np.cos(angles), np.sin(angles)])
     surface = (np.linalg.cholesky(np.array([[2.0, 1.0], [1.0, 2.0]])) @ circle).T
@@ -285,7 +285,7 @@ def test_polytopes_that_have_a_closed_form(scale):
             assert x @ hull.minimise(x) == pytest.approx(x @ simple.minimise(x))
         for norm in (L1, L2, LINF):
             assert hull.diameter(d, norm) == pytest.approx(simple.diameter(d, norm))
-            assert hull.reach(d, norm) == pytest.approx(simple.reach(d, norm))
+            assert hull.max_norm(d, norm) == pytest.approx(simple.max_norm(d, norm))
         inside = simple.project(rng.standard_normal(d))
         assert float(hull.minkowski(inside)) <= 1.0 + 1e-9
         assert hull.interior == simple.interior
@@ -300,7 +300,7 @@ def test_polytope_of_many_and_repeated_vertices():
         for scale in (0.1, 3.0):
             x = scale * rng.standard_normal(d)
             w = hull.project(x)
-            assert np.max((V - w) @ (x - w)) <= 1e-11 * hull.reach(d) ** 2
+            assert np.max((V - w) @ (x - w)) <= 1e-11 * hull.max_norm(d) ** 2
             assert np.array_equal(hull.project(w), w)
 
 
@@ -360,7 +360,7 @@ def test_intersection_of_balls_in_a_plane():
     assert lens.project([-3.0, 0.0]) == pytest.approx([0.0, 0.0], abs=1e-14)
     assert lens.project([5.0, 0.0]) == pytest.approx([1.0, 0.0], abs=1e-14)
     assert lens.diameter(2) == 2.0
-    assert lens.reach(2) == 1.0
+    assert lens.max_norm(2) == 1.0
     assert lens.vertices(2) is None
     assert lens.interior
     assert not Intersection(Simplex(), L2Ball(1.0)).interior
@@ -420,7 +420,7 @@ def test_intersection_centre_is_inside_both():
 def test_intersection_in_any_dimension_is_checked_when_used():
     both = Intersection(Simplex(1.0), L2Ball(0.5))
     assert both.centre(9) == pytest.approx(np.full(9, 1 / 9))
-    for use in (both.centre, both.reach, both.diameter, both.radius, both.gaussian_width):
+    for use in (both.centre, both.max_norm, both.diameter, both.radius, both.gaussian_width):
         with pytest.raises(ParameterError, match="no common interior point"):
             use(2)
     for use in (both.project, both.minimise, both.minkowski, both.support):

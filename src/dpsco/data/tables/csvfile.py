@@ -104,7 +104,7 @@ class CsvFile:
                 self._check_same()  # whoever took the last rows has had time to change the file
                 return
 
-    def reach(self, stop: int) -> int:
+    def end_row(self, stop: int) -> int:
         """Return the end of the file: only its beginning can be found without reading it."""
         return self.rows
 

@@ -41,7 +41,7 @@ class ParquetFiles:
                 yield from read_batches(footer, first, last, columns, size)
             begin += footer.rows
 
-    def reach(self, stop: int) -> int:
+    def end_row(self, stop: int) -> int:
         """Return the end of the row group of the row before ``stop``."""
         return int(self._ends[np.searchsorted(self._ends, stop)])
 

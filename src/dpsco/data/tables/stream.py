@@ -47,7 +47,7 @@ class Files(Protocol):
     def batches(self, start: int, stop: int, columns: Sequence[str], size: int) -> Iterator[Any]:
         """Yield the rows from ``start`` to ``stop``, at most ``size`` at a time."""
 
-    def reach(self, stop: int) -> int:
+    def end_row(self, stop: int) -> int:
         """Return the end of what is decoded together with the row before ``stop``."""
 
 
@@ -209,7 +209,7 @@ class Onward:
         while row < stop:
             batch = next(following, None) if rest is None else rest
             if batch is None:
-                end = self._files.reach(stop)
+                end = self._files.end_row(stop)
                 following = self._files.batches(row, end, self._columns, self._size)
                 batch = next(following)
             part = batch.slice(0, stop - row)

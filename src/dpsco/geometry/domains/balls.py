@@ -75,7 +75,7 @@ class LpBall(Domain):
         """Return radius * max ||u|| over ||u||_p <= 1: exact in l_p, weighted and group norms."""
         return self._radius * ball_extent(self._norm, checked_norm(norm), self._size(d))
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the largest norm of a member.
 
         Exact if the centre is zero, if the norm is the ball's own, l_1 or l_inf, or if the ball's

@@ -109,7 +109,7 @@ class Domain(ABC):
         """Return the largest distance from the centre, or an upper bound on it."""
 
     @abstractmethod
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the largest norm of a member, or an upper bound on it."""
 
     @abstractmethod
@@ -161,9 +161,9 @@ class Domain(ABC):
             return self._gauge(x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
 
     def contains(self, point: ArrayLike, slack: float = 1e-9) -> bool:
-        """Whether every point is within ``slack`` times the reach of the domain (Euclidean)."""
+        """Whether every point is within ``slack`` times `max_norm` of the domain (Euclidean)."""
         x = self._array("point", point)
-        limit = non_negative("slack", slack) * self.reach(x.shape[-1])
+        limit = non_negative("slack", slack) * self.max_norm(x.shape[-1])
         if not np.all(np.isfinite(x)):
             return False
         with quiet():

@@ -62,7 +62,7 @@ class Box(Domain):
         """Return the norm of half the diagonal: exact for norms of absolute values."""
         return box_extent(self._half(d), checked_norm(norm))
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the norm of the farthest corner: exact for norms of absolute values."""
         low, high = self._edges(d)
         return box_extent(np.maximum(np.abs(low), np.abs(high)), checked_norm(norm))

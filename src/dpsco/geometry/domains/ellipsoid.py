@@ -96,7 +96,7 @@ class Ellipsoid(Domain):
             bounds.append(math.sqrt(float(np.sum(np.abs(matrix)))))
         return min(bounds)
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the centre's norm plus the radius: an upper bound, exact for a zero centre."""
         return float(checked_norm(norm)(self._middle)) + self.radius(d, norm)
 

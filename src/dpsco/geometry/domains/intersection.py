@@ -104,10 +104,10 @@ class Intersection(Domain):
         about = [part.radius(d, norm) + float(norm(part.centre(d) - own)) for part in parts]
         return min(self.diameter(d, norm), *about)
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
-        """Return an upper bound: the lesser reach of the two."""
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
+        """Return an upper bound: the lesser of the two largest norms."""
         self.centre(d)
-        return min(self._domain.reach(d, norm), self._ball.reach(d, checked_norm(norm)))
+        return min(self._domain.max_norm(d, norm), self._ball.max_norm(d, checked_norm(norm)))
 
     def diameter(self, d: int, norm: Norm = L2) -> float:
         """Return an upper bound: the lesser diameter of the two."""

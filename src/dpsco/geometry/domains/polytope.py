@@ -78,7 +78,7 @@ class Polytope(Domain):
         self._size(d)
         return float(np.max(checked_norm(norm)(self._rows - self._middle)))
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the largest norm of a vertex: exact."""
         self._size(d)
         return float(np.max(checked_norm(norm)(self._rows)))

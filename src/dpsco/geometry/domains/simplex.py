@@ -56,7 +56,7 @@ class Simplex(Domain):
             return self.total * float(norm(np.eye(1, d) - mean)[0])
         return self.total * max(float(norm(unit(j, d) - mean[0])) for j in range(d))
 
-    def reach(self, d: int, norm: Norm = L2) -> float:
+    def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the largest norm of a vertex: exact in every norm."""
         return self.total * float(np.max(unit_norms(self._size(d), checked_norm(norm))))
 

@@ -36,7 +36,7 @@ class WholeSpace(Domain):
         checked_norm(norm)
         return math.inf
 
-    reach = radius
+    max_norm = radius
     diameter = radius
 
     def gaussian_width(self, d: int, samples: int = 4096, seed: int = 0) -> Width:

@@ -66,7 +66,7 @@ def certified_error(
     rounding: float, *, domain: Domain, size: int, strong_convexity: float, smoothness: float
 ) -> float:
     """Return the distance that rounding alone leaves uncertain, an upper bound."""
-    max_norm = domain.reach(size)
+    max_norm = domain.max_norm(size)
     off = projection_error(domain) * max_norm if math.isfinite(max_norm) else 0.0
     return (rounding + 2 * smoothness * off) / strong_convexity + off
 

@@ -125,7 +125,7 @@ class Plan(BasePlan):
         query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
         smooth = "steps on a row are non-expansive: step * smoothness <= 2, checked"
         checked = (smooth,) if math.isfinite(_smoothness(self)) else ()
-        size = _home(self.task).reach(self.task.n_weights)
+        size = _home(self.task).max_norm(self.task.n_weights)
         within = f"weights have l2 norm at most {size:g}, by projection"
         return (*self.problem.bounds.enforced, *query.enforced, *checked, within)
 
@@ -167,7 +167,7 @@ def _moves(plan: Plan, k: int) -> tuple[float, float]:
     task, step, adjacency = plan.task, plan.steps[k], plan.budget.adjacency
     # Every vector met: weights, a step of at most step * clip (64 of them outweigh a slope that is
     # found by bisection only), and labels, whose rounding counts as the margin's does.
-    radius = _home(task).reach(task.n_weights)
+    radius = _home(task).max_norm(task.n_weights)
     radius += task.label_bound / task.feature_bound + 64 * step * plan.clip
     slack = 2 * stability.rounding(plan.sizes[k], task.columns, radius)
     slack += 2 * plan.sizes[k] * _projection_error(task.problem.domain) * radius
