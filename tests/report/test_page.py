@@ -560,7 +560,7 @@ def test_dp_accounting_is_optional_where_the_releases_need_none(monkeypatch):
     def missing(*_, **__):
         raise MissingExtraError("install dpsco[accounting]")
 
-    monkeypatch.setattr(certificates.accountants, "cross_check", missing)
+    monkeypatch.setattr(certificates, "second_accountant", missing)
     text = report.render(Certificate.from_json(record))
     assert section(text, "summary").startswith("Summary CONSISTENT")
     assert "Second accountant skipped" in section(text, "check")

@@ -19,7 +19,7 @@ k + floor(Z sigma/h + 1/2) = floor((h k + sigma Z)/h + 1/2), a function of h k +
 Gaussian mechanism on h k. Rounding moves each coordinate by h/2 at most, so |h k - h k'| <= D +
 2 sqrt(d) h/2 <= D + SLACK B <= (1 + SLACK) D. []
 
-So nothing is charged for the noise being an integer: `rounded_normals` draws floor(Z sigma/h + 1/2)
+So the noise being an integer costs nothing: `rounded_normals` draws floor(Z sigma/h + 1/2)
 with exactly that law. `accounting.sensitivity` allows for SLACK, once, where it computes distances;
 the step comes from the bound that the release states and from the number of its coordinates, both
 public. Integers are kept as float64. The noise is below 2^53 steps, hence exact, and so is k (a

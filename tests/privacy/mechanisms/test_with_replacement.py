@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from dpsco.errors import AssumptionError
+from dpsco.errors import AssumptionError, LedgerError, ParameterError
 from dpsco.privacy.accounting import gaussian
 from dpsco.privacy.accounting.calibration import calibrate
+from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.budget import ApproxDP
+from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import WithReplacementRelease, with_replacement
+from dpsco.privacy.randomness import Randomness
+
+from .conftest import FALSE_ALARM, ROWS, ZERO, accepts, composed_delta, drawn, gamma, stable
 
 
 def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
@@ -135,3 +141,65 @@ def test_merged_values_cost_more(monkeypatch):
 def test_far_too_many_steps_are_refused():
     with pytest.raises(AssumptionError, match="fixed order"):
         with_replacement.participation_law(10, 20_001)
+
+
+# --- the release ----------------------------------------------------------------------------------
+
+
+def test_it_happens_once_and_goes_with_gaussian_releases_only():
+    single = cost(drawn(), adjacency="zero_out")
+    assert (single.mu, single.rho, single.pure_epsilon) == (None, None, math.inf)
+    assert 0 < single.epsilon(1e-6) < 2
+    assert math.isclose(single.delta(single.epsilon(1e-6)), 1e-6, rel_tol=1e-6)
+    apart = cost([drawn(), stable(rows=(0, 100))], adjacency="zero_out")
+    assert apart.epsilon(1e-6) >= single.epsilon(1e-6)
+    for plan in ([drawn(count=2)], [drawn(), gamma()], [drawn(), drawn(sigma=3.0)]):
+        with pytest.raises(AssumptionError, match="goes with Gaussian releases, once"):
+            cost(plan, adjacency="zero_out").epsilon(1e-6)
+    half = cost(drawn(hit=0.2, drift=0.02, sigma=4.0), adjacency="zero_out")
+    assert math.isclose(half.epsilon(1e-6), single.epsilon(1e-6), rel_tol=1e-9)
+    # Not drawn in one step of two, so the privacy is better than that of the worst pattern.
+    worst = 0.1 * sum(range(40)) / 40 + 2 / 3 * 0.01 * math.sqrt(40)
+    assert single.epsilon(1e-6) < gaussian.epsilon(1e-6, worst / 2.0)
+
+
+def test_gaussian_releases_compose_with_it():
+    alone, mu = cost(drawn(), adjacency="zero_out"), 0.01
+    both = cost([drawn(), stable(mu, 1.0)], adjacency="zero_out")
+    for epsilon in (0.0, 0.05, 0.2):
+        # Given the drawn rows all is one Gaussian, so composing the mixture costs at least that.
+        assert max(alone.delta(epsilon), gaussian.delta(epsilon, mu)) <= both.delta(epsilon)
+        most = composed_delta(alone.delta, epsilon, mu) + gaussian.delta(epsilon, mu)
+        assert both.delta(epsilon) <= most * 1.001
+    never = drawn(steps=2, rows=(0, 10**6), hit=1e-9, drift=1e-9)  # a row is hardly ever drawn
+    seldom = cost([never, stable(0.3, 1.0, rows=(0, 10**6))], adjacency="zero_out")
+    assert seldom.delta(0.5) >= gaussian.delta(0.5, 0.3)
+
+
+@pytest.mark.thorough
+def test_the_rows_are_secret_and_uniform_and_the_average_leaves_once():
+    release = drawn(steps=5000, sigma=500.0)
+    ledger = Ledger([release], ZERO, randomness=Randomness.seeded(8))
+    sample = ledger.with_replacement(release)
+    assert len(sample.indices) == 5000
+    counts = np.bincount(sample.indices - ROWS[0], minlength=50)
+    assert len(counts) == 50
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    follows = np.corrcoef(sample.indices[1:], sample.indices[:-1])[0, 1]
+    assert abs(follows) < 5 / math.sqrt(5000)
+    with pytest.raises(LedgerError, match="not executed"):
+        Ledger([release], ZERO).close()
+    noise = sample.release(np.zeros(30_000)) / 500.0
+    assert accepts(noise, stats.norm.cdf)
+    assert not accepts(noise / 1.1, stats.norm.cdf)
+    with pytest.raises(LedgerError, match="twice"):
+        sample.release(np.zeros(2))
+
+
+def test_an_unreleased_average_returns_nothing():
+    ledger = Ledger([drawn()], ZERO)
+    with pytest.raises(ParameterError, match="WithReplacementRelease"):
+        ledger.with_replacement(stable())
+    ledger.with_replacement(drawn())
+    with pytest.raises(LedgerError, match="sampled sum"):
+        ledger.close()

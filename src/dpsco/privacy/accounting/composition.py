@@ -368,7 +368,7 @@ def _privacy_loss(release: Release, adjacency: Adjacency) -> PrivacyLoss:
 
 
 def _union(groups: list[PrivacyLosses]) -> PrivacyLosses:
-    """Return every charge as often as the group that has it most often."""
+    """Return every loss as often as the group that has it most often."""
     items = {id(item): item for group in groups for item, _ in group}
     most = dict.fromkeys(items, 0)
     for group in groups:

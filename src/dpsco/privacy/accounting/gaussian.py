@@ -79,8 +79,8 @@ def epsilon(delta: float, mu: float) -> float:
     def excess(eps: float) -> tuple[float, float]:
         return log_delta(eps, mu) - target, -_tail_ratio(eps, mu)
 
-    reach = mu * (math.sqrt(-2 * target) + mu / 2)  # epsilon/mu - mu/2 = sqrt(2 log(1/delta))
-    found = _root(excess, 0.0, max(reach, 1e-300) * 2)
+    estimate = mu * (math.sqrt(-2 * target) + mu / 2)  # epsilon/mu - mu/2 = sqrt(2 log(1/delta))
+    found = _root(excess, 0.0, max(estimate, 1e-300) * 2)
     return _push(found, lambda eps: log_delta(eps, mu) <= target, up=True)
 
 

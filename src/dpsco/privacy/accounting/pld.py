@@ -50,9 +50,9 @@ class GaussianLoss:
         return self.mu
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile ends."""
-        return _sampled_reach(self.mu, 1.0)
+        return _sampled_max_loss(self.mu, 1.0)
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class PoissonLoss:
         return min(2 * self.mu, self.rate * math.sqrt(4 * math.sinh(min(square, 700.0))))
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile ends."""
-        return _sampled_reach(self.mu, self.rate)
+        return _sampled_max_loss(self.mu, self.rate)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class SampledLoss:
         return _sampled_spread(self.mu, self.rate)
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile ends."""
-        return _sampled_reach(self.mu, self.rate)
+        return _sampled_max_loss(self.mu, self.rate)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class PureLoss:
         return self.epsilon
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile ends."""
         return self.epsilon
 
@@ -129,9 +129,9 @@ class ZcdpLoss:
         return math.sqrt(2 * self.rho)
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile of that Gaussian loss ends."""
-        return _sampled_reach(self.spread, 1.0)
+        return _sampled_max_loss(self.spread, 1.0)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class RepeatedLoss:
         return float(epsilons[min(int(np.sum(deltas > 1e-6)), len(deltas) - 1)]) / 5
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """Where the profile ends."""
         return float(self.points()[0][-1])
 
@@ -237,9 +237,9 @@ class Composed:
     def _step(self) -> float:
         """Return the grid step, fine against the smallest loss so that rounding up costs little."""
         points = _POINTS[sum(count for _, count in self.losses) > _FEW]
-        reach = max(loss.reach for loss, _ in self.losses)  # a coarser grid is as valid
+        largest = max(loss.max_loss for loss, _ in self.losses)  # a coarser grid is as valid
         return max(
-            min(loss.spread for loss, _ in self.losses) / points, reach / _MOST_PROFILE, _FINEST
+            min(loss.spread for loss, _ in self.losses) / points, largest / _MOST_PROFILE, _FINEST
         )
 
 
@@ -285,7 +285,7 @@ def _from_profile(loss: SampledLoss, step: float) -> Any:
     """Return the pessimistic connect-the-dots distribution of a symmetric profile."""
     from dp_accounting.pld import pld_pmf
 
-    last = max(2, math.ceil(loss.reach / step))
+    last = max(2, math.ceil(loss.max_loss / step))
     grid = np.arange(-last, last + 1)
     epsilons = np.asarray(grid * step, dtype=np.float64)
     deltas = sampled_delta_array(epsilons, loss.rate, loss.mu)
@@ -351,7 +351,7 @@ def _sampled_spread(mu: float, rate: float) -> float:
     return min(mu, rate * math.sqrt(math.expm1(min(mu * mu, 700.0))))
 
 
-def _sampled_reach(mu: float, rate: float) -> float:
+def _sampled_max_loss(mu: float, rate: float) -> float:
     """Return where a profile is below 1e-30: beyond 12 standard deviations of the noise."""
     return math.log1p(rate * math.expm1(min(mu * (12 + mu / 2), 700.0)))
 

@@ -109,8 +109,8 @@ def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
     """
     first = max(0, math.floor((times + epsilon / e0) / 2))
     # Farther than 12 sqrt(times) from its mean, x has probability 2 e^-288 at most (Hoeffding).
-    mean, reach = times / (1.0 + math.exp(-e0)), 12.0 * math.sqrt(times) + 1.0
-    low, last = int(mean - reach), min(times, math.ceil(mean + reach))
+    mean, width = times / (1.0 + math.exp(-e0)), 12.0 * math.sqrt(times) + 1.0
+    low, last = int(mean - width), min(times, math.ceil(mean + width))
     left_out = 1e-124 if low > first or last < times else 0.0
     x = np.arange(max(first, low), last + 1, dtype=float)
     log_p, log_q = -math.log1p(math.exp(-e0)), -e0 - math.log1p(math.exp(-e0))

@@ -253,10 +253,10 @@ def _integrated(losses: Array, beyond: Array, upper: bool, choose: Callable[...,
     found = np.minimum(beyond, 1.0)
     last = found[:, -1:] if upper else np.zeros((len(found), 1))  # all of it, infinitely far
     found = -math.expm1(-step) * (found[:, :-1] if upper else found[:, 1:])
-    found, reach = np.concatenate([found, last], axis=1), 1
-    while reach < len(losses):  # sums of q^i times what is i cells farther, twice as many each time
-        found[:, :-reach] += math.exp(-step * reach) * found[:, reach:]
-        reach *= 2
+    found, shift = np.concatenate([found, last], axis=1), 1
+    while shift < len(losses):  # sums of q^i times what is i cells farther, twice as many each time
+        found[:, :-shift] += math.exp(-step * shift) * found[:, shift:]
+        shift *= 2
     values, first = choose(found, axis=0), float(losses[0])
 
     def profile(epsilons: Array) -> Array:

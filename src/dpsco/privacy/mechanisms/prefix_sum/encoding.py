@@ -2,7 +2,7 @@
 
 The noisy prefix sums are a function of ``y = C x + sigma z``, C the encoder, x the batch sums. Only
 y meets the private sums: each number of C x is rounded to the lattice, meets its own exact noise
-and leaves as a multiple of the step; everything after it (`prefix_noise`, which turns z into C^-1 z
+and leaves as a multiple of the step; everything after it (`noise`, which turns z into C^-1 z
 and turns y into C^-1 y in the same way) is floating-point arithmetic on numbers that have left.
 
 C x is computed in floats, and every entry of C that is used is at least 0. If a term of a row of

@@ -6,12 +6,12 @@ Paper      Choquette-Choo, Ganesh, Thakurta 2025, Lemma 8 (tree); Honaker 2015 (
            Fichtenberger, Henzinger, Upadhyay 2022 (toeplitz); Dvijotham, McMahan, Pillutla,
            Steinke, Thakurta 2024 (buffered linear Toeplitz, blt); Kalinin, McKenna, Upadhyay,
            Lampert 2025 (banded inverse square root, bisr).
-How        Noise meets C x, C the encoder (:mod:`.prefix_encoding`); what leaves is decoded by C^-1
-           (:mod:`.prefix_noise`).
+How        Noise meets C x, C the encoder (:mod:`.encoding`); what leaves is decoded by C^-1
+           (:mod:`.noise`).
 Guarantee  With sigma = sensitivity * column_norm / mu and increments u_t = x_t + sigma * next(),
            the whole transcript (u_0, ..., u_{T-1}) is mu-GDP, also when x_t depends on earlier u
            and when the public bound changes from round to round (sigma then follows it).
-Needs      T fixed beforehand; one participation a row; no round released twice with the same noise.
+Needs      T fixed beforehand; one participation per row; no round twice with the same noise.
 Symbols    Chat, Chat^{-1} z, N_t, T, colnorm -> encoder, increments, prefix noise, rounds,
            column_norm.
 
@@ -37,7 +37,7 @@ that every round has the same mu: never a larger error than without, for a T kno
 on each prefix sum for 1.
 
 Order of draws: rounds in order; tree_honaker draws the nodes completed by a round leaf first, then
-upwards; every other mechanism draws one vector a round.
+upwards; every other mechanism draws one vector per round.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Array = NDArray[np.float64]
 
 _TREES = ("tree", "tree_honaker")
 _BANDED = ("banded", "bisr")
-_APPENDING = ("toeplitz", "toeplitz_cn", "power")  # all vectors are held, one more a round
+_APPENDING = ("toeplitz", "toeplitz_cn", "power")  # all vectors are held, one more per round
 _NORMALISED = ("toeplitz_cn", "blt_cn")
 MECHANISMS = (*_TREES, "toeplitz", "toeplitz_cn", *_BANDED, "blt", "blt_cn", "power")
 NEEDS = {"banded": "bands", "bisr": "bands", "power": "exponent"}  # what a name alone leaves open
@@ -86,7 +86,7 @@ class PrefixMechanism:
 
     def __post_init__(self) -> None:
         _validate.choice("name", self.name, MECHANISMS)
-        hint = "It is the fixed number of prefix sums, one a batch."
+        hint = "It is the fixed number of prefix sums, one per batch."
         rounds = _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS, hint=hint)
         object.__setattr__(self, "rounds", rounds)
         object.__setattr__(self, "bands", _checked_bands(self.name, self.rounds, self.bands))
