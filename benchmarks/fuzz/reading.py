@@ -93,7 +93,7 @@ class Fuzzer:
 
 def read_plan(path: Path) -> None:
     """Load a plan, and show it."""
-    from dpsco.cli.request import load_plan
+    from dpsco.cli.config import load_plan
 
     plan = load_plan(path)
     str(plan)

@@ -45,7 +45,7 @@ PARTS = {
     "dpsco.fit.forecast": ("Forecast", "Expected"),
 }
 # Not promised to anybody; what is public of dpsco.fit is a name of dpsco, or listed above.
-INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo", "dpsco.files", "dpsco.fit"}
+INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo_fit", "dpsco.files", "dpsco.fit"}
 # scikit-learn adds these to every class, with docstrings in a form of its own
 _ROUTING = "set_fit_request, set_score_request, set_predict_request, get_metadata_routing"
 SHOWN = {"dpsco.geometry.domains": "dpsco.domains"}  # what users call a package

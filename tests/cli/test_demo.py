@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpsco import cli
-from dpsco.cli import demo
+from dpsco.cli import demo_fit
 from dpsco.data import Schema
 from dpsco.models import SavedModel
 from dpsco.privacy import Randomness
@@ -13,7 +13,7 @@ from dpsco.privacy import Randomness
 
 @pytest.fixture(scope="module")
 def outcome():
-    return demo.run(randomness=Randomness.seeded(2024))
+    return demo_fit.run(randomness=Randomness.seeded(2024))
 
 
 def test_it_learns_within_its_budget(outcome):
@@ -28,14 +28,14 @@ def test_it_learns_within_its_budget(outcome):
 
 def test_fresh_noise_learns_too():
     # Of 60 runs the mean was 97.5 %, the standard deviation 0.4, the worst 96.3: this is 9 away.
-    found = demo.run()
+    found = demo_fit.run()
     assert found.accuracy["private, epsilon 1"] > 0.94
     assert not found.certificate.reproducible
 
 
 def test_tiny_budget_costs_accuracy():
     # The noise is real: at epsilon 0.001 nothing can be learnt from 4,000 rows.
-    found = demo.run(epsilon=0.001, randomness=Randomness.seeded(7))
+    found = demo_fit.run(epsilon=0.001, randomness=Randomness.seeded(7))
     assert found.accuracy["private, epsilon 0.001"] < 0.9
 
 
@@ -82,7 +82,7 @@ def test_the_files_serve_the_other_commands(outcome, tmp_path, capsys):
 def test_the_demonstration_is_a_plain_fit(outcome, tmp_path, capsys):
     """`dpsco fit` on the bundled table makes the same model."""
     path = tmp_path / "m.json"
-    data, schema = str(demo.HOME / "messages.parquet"), str(demo.HOME / "schema.json")
+    data, schema = str(demo_fit.HOME / "messages.parquet"), str(demo_fit.HOME / "schema.json")
     command = ["fit", data, "--schema", schema, "--epsilon", "1", "--seed", "2024"]
     assert cli.main([*command, "--feature-norm", "2", "--no-count-rows", "-o", str(path)]) == 0
     found = SavedModel.load(path)
@@ -91,12 +91,12 @@ def test_the_demonstration_is_a_plain_fit(outcome, tmp_path, capsys):
 
 
 def test_the_bundle_says_where_it_is_from():
-    text = (demo.HOME / "README.md").read_text(encoding="utf-8")
+    text = (demo_fit.HOME / "README.md").read_text(encoding="utf-8")
     assert "public domain" in text
     assert "Almeida" in text
-    schema = Schema.load(demo.HOME / "schema.json")
+    schema = Schema.load(demo_fit.HOME / "schema.json")
     assert len(schema.encoded) == 46
-    assert sum(path.stat().st_size for path in demo.HOME.iterdir()) < 300_000
+    assert sum(path.stat().st_size for path in demo_fit.HOME.iterdir()) < 300_000
 
 
 def test_bad_epsilon_is_a_clear_refusal(tmp_path, capsys):
@@ -109,7 +109,7 @@ def test_bad_epsilon_is_a_clear_refusal(tmp_path, capsys):
 @pytest.mark.parametrize("place", ["file", "file/more", "x" * 999], ids=["file", "below", "long"])
 def test_an_impossible_place(tmp_path, place, outcome, capsys, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr(demo, "run", lambda **_: outcome)
+    monkeypatch.setattr(demo_fit, "run", lambda **_: outcome)
     assert cli.main(["demo", "--single", "--output", str(tmp_path / place)]) == 2
     shown = capsys.readouterr()
     assert shown.err.startswith(f"dpsco demo: cannot write {tmp_path}")

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import csv
 
 import dpsco as dp
-from dpsco.cli import tables
+from dpsco.data.tables import table_file
 from dpsco.models import SavedModel
 
 ROUNDS = 400
@@ -52,8 +52,8 @@ def test_the_files_order_is_kept(command, dpsco, home, tmp_path, monkeypatch):
     code, out, _ = dpsco(*command, *more, "--order", "given", "--json")
     assert (code, json.loads(out)["order"]) == (0, "given")
     assert np.array_equal(SavedModel.load(command[5]).model.coef, wanted)
-    monkeypatch.setattr(tables, "IN_MEMORY", 100)
-    monkeypatch.setattr(tables, "_check_room", lambda *_: pytest.fail("nothing is shuffled"))
+    monkeypatch.setattr(table_file, "IN_MEMORY", 100)
+    monkeypatch.setattr(table_file, "_check_room", lambda *_: pytest.fail("nothing is shuffled"))
     assert dpsco(*command, *more, "--order", "given", "--force")[0] == 0
     assert np.array_equal(SavedModel.load(command[5]).model.coef, wanted)
 
@@ -91,7 +91,7 @@ def test_a_finished_fit_reads_nothing_and_speaks_for_its_own_file_only(
     command, dpsco, refused, home, tmp_path, monkeypatch, order, kind, large
 ):
     if large:
-        monkeypatch.setattr(tables, "IN_MEMORY", 100)
+        monkeypatch.setattr(table_file, "IN_MEMORY", 100)
     january, february = tmp_path / f"jan.{kind}", tmp_path / f"feb.{kind}"
     for path in (january, february):
         if kind == "csv":
@@ -106,7 +106,7 @@ def test_a_finished_fit_reads_nothing_and_speaks_for_its_own_file_only(
     first = command[5].read_text()
     with monkeypatch.context() as patch:
         for name in ("CsvFile", "read_footers", "from_parquet", "csv_header"):
-            patch.setattr(tables, name, lambda *_, **__: pytest.fail("the file is opened"))
+            patch.setattr(table_file, name, lambda *_, **__: pytest.fail("the file is opened"))
         for more in (seed, []):
             assert dpsco(*command, *kept, *more, "--force")[0] == 0
             assert command[5].read_text() == first
@@ -133,12 +133,13 @@ def test_a_stream_of_one_pass_stays_on_disk(command, dpsco, home, tmp_path, monk
         command[1] = as_parquet(home, tmp_path / "people.parquet")
     stream = ["--order", "given", "--seed", 3]
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "encoded", lambda *_: pytest.fail("the table is loaded"))
+        loaded = lambda *_: pytest.fail("the table is loaded")  # noqa: E731
+        patch.setattr(table_file.TableFile, "encoded", loaded)
         for more in ([], ["--checkpoint", tmp_path / "run.checkpoint"]):
             assert dpsco(*command, *ONE_PASS, *stream, *more, "--force")[0] == 0
     on_disk = SavedModel.load(command[5])
     table = dp.data.from_csv(home / "people.csv", encoder=dp.data.TableEncoder(on_disk.schema))
-    monkeypatch.setattr(tables, "from_arrays", lambda *_: pytest.fail("the table is loaded"))
+    monkeypatch.setattr(table_file, "from_arrays", lambda *_: pytest.fail("the table is loaded"))
     with pytest.raises(pytest.fail.Exception):  # rows that are read again and again
         dpsco(*command, "--solver", "noisy_gd", *stream, "--force")
     result = dp.run(on_disk.plan, table, order="given", randomness=dp.Randomness.seeded(3))
@@ -148,8 +149,8 @@ def test_a_stream_of_one_pass_stays_on_disk(command, dpsco, home, tmp_path, monk
 def test_messages_speak_of_the_terminal(command, refused, dpsco, tmp_path, monkeypatch):
     text = refused(*command, "--option", "population_smoothness=0.1")
     assert "has no option 'population_smoothness'" in text
-    assert "--solver: of one pass acc_srgd, acc_independent, srg_sgd, srg_online_to_batch" in text
-    assert "See `dpsco solvers`" in refused(*command, "--option", "magic=1")
+    assert "Solvers that have it: acc_srgd, acc_independent, srg_sgd, srg_online_to_batch" in text
+    assert "No solver has it" in refused(*command, "--option", "magic=1")
     text = refused(*command, "--delta", 0, *ONE_PASS)
     assert "--delta 0: leave --delta out" in text
     assert "ApproxDP" not in text

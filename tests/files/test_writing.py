@@ -133,10 +133,10 @@ def test_four_files_whatever_happens_at_any_call(tmp_path, faults, how):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "full"])
 def test_the_five_files_of_the_demonstration(tmp_path, faults, how):
-    from dpsco.cli import demo
+    from dpsco.cli import demo_fit
     from dpsco.privacy.randomness import Randomness
 
-    demo.run(randomness=Randomness.seeded(1)).saved.save(tmp_path / "saved.json")
+    demo_fit.run(randomness=Randomness.seeded(1)).saved.save(tmp_path / "saved.json")
     points, outcomes = faults.struck(tmp_path, how, "demo", tmp_path / "saved.json")
     assert points > 50
     assert set(outcomes) <= faults.ONE_OF

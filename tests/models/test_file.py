@@ -97,7 +97,7 @@ def test_a_changed_file_is_refused(saved, tmp_path, path, value):
         (("coef",), [[1.0, 2.0]]),
         (("coef",), "text"),
         (("coef", 0, 0), float("nan")),
-        (("kind",), "forest"),
+        (("model",), "forest"),
         (("classes",), None),
         (("plan",), {"solver": "none"}),
         (("intercept",), [1.0, 2.0]),

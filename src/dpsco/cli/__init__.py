@@ -1,19 +1,19 @@
 """The command line ``dpsco``: `main` runs a command, `parser` knows them all.
 
-| module              | holds                                                                |
-|---------------------|----------------------------------------------------------------------|
-| entry, commands     | `main`: errors become one line and an exit code; `parser`            |
-| arguments           | arguments that several commands share                                |
-| planning            | ``plan``, ``recommend``, ``solvers``: before any data                |
-| fitting             | ``fit``                                                              |
-| using               | ``predict``, ``evaluate``                                            |
-| checking            | ``verify``, ``report``, ``demo``                                     |
-| schemas, ledgers    | ``schema draft|check``, ``ledger create|show``                       |
-| request             | what was asked for, as a model's setup, a budget and a plan          |
-| modelfile           | model files and certificates as they come from others                |
-| tables, tally       | rows of files; how many entries lie outside a schema                 |
-| metrics             | how well a model predicts, with or without noise                     |
-| outputs, progress   | files that appear all together or not at all; a bar on a terminal    |
+Each command is a file of its name: it parses, calls the library and prints. What several commands
+share, in the order of reading:
+
+| module            | holds                                                                    |
+|-------------------|--------------------------------------------------------------------------|
+| entry, commands   | `main`: errors become one line and an exit code; `parser`                |
+| session           | what a command has begun, which `main` reports if the command fails      |
+| arguments         | arguments that several commands share                                    |
+| config            | a model, a budget and a plan from options; errors in the words of flags  |
+| outputs, progress | files that appear all together or not at all; a bar on a terminal        |
+| model_file        | model files and certificates as they come from others                    |
+| number_rows       | rows of plain numbers, for models without a schema                       |
+| schema_check      | what of a table lies outside its schema                                  |
+| demo_fit          | the fit of ``demo`` on the messages in ``demo_data/``                    |
 
 Importing it loads nothing heavy: what a command needs is imported when it runs.
 """

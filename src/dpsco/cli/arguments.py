@@ -1,9 +1,10 @@
-"""Arguments that several commands share, and the parser of one command."""
+"""What several commands share: arguments, the parser of one command, numbers as they print."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any
 
 TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
+PUBLIC_EXAMPLES = """
+dpsco {0} --schema schema.json --n 50000 --epsilon 1
+dpsco {0} --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1
+dpsco {0} --d 8 --feature-norm 1 --label-range 0 500000 --model huber --n 20000 --epsilon 0.5"""
 MODELS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
 
 
@@ -19,7 +24,7 @@ def command(
 ) -> argparse.ArgumentParser:
     """Add a command with a page of help that ends in examples."""
     text = "\n".join(f"  {line}" for line in examples.strip().splitlines())
-    found: argparse.ArgumentParser = commands.add_parser(
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
         description=description or f"{help[0].upper()}{help[1:]}.",
@@ -27,7 +32,21 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return found
+    return parser
+
+
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: null where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def rows_of(count: int) -> str:
+    """Return a number of rows in words.
+
+    >>> rows_of(1), rows_of(2000)
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +77,33 @@ def tell_time(seconds: float) -> None:
           file=sys.stderr)  # fmt: skip
 
 
+def add_odometer(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a ledger that pays."""
+    parser.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+    add_expected(parser)
+
+
+def add_expected(parser: argparse.ArgumentParser) -> None:
+    """Add ``--expect-at-least``."""
+    parser.add_argument(
+        "--expect-at-least",
+        type=int,
+        metavar="N",
+        help="what the ledger's counter must have reached: refuses an old copy of the ledger",
+    )
+
+
+def add_count(parser: argparse.ArgumentParser) -> None:
+    """Add ``--count-rows``."""
+    parser.add_argument(
+        "--count-rows",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="spend a little of the budget, 1 %% at most, on a noisy count of the rows that have a "
+        "usable label (default: where that says something)",
+    )
+
+
 def add_budget(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """Add what may be spent, and against whom it protects."""
     group = parser.add_argument_group("budget")
@@ -85,7 +131,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
-        metavar="KIND",
+        metavar="NAME",
         help=f"{MODELS}; default by the label: logistic for classes, linear for numbers",
     )
     group.add_argument(

@@ -1,4 +1,4 @@
-"""All commands in one parser; the groups of commands add their own."""
+"""All commands in one parser; each command adds its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,20 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    from . import checking, fitting, ledgers, planning, schemas, using
+    from . import (
+        demo,
+        evaluate,
+        fit,
+        ledger,
+        plan,
+        predict,
+        recommend,
+        report,
+        rounds,
+        schema,
+        solvers,
+        verify,
+    )
 
     root = Parser(
         prog="dpsco",
@@ -52,11 +65,8 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"dpsco {__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    checking.add_demo(commands)
-    schemas.add(commands)
-    planning.add(commands)
-    fitting.add(commands)
-    using.add(commands)
-    checking.add(commands)
-    ledgers.add(commands)
+    in_order = (demo, schema, plan, recommend, rounds, solvers, fit, predict, evaluate, verify,
+                report, ledger)  # fmt: skip
+    for command in in_order:
+        command.add(commands)
     return root

@@ -1,169 +1,37 @@
-"""A private spam filter on real messages: the path of every fit, from a file to a certificate.
-
-The rows are bundled (``demo_data/``, with source and licence). Their schema is public; the model,
-its budget and its plan are settled before a row is read; the other messages, which the fit does not
-see, tell how good it is beside a model without privacy and one that learns nothing.
-"""
+"""``demo``: a private spam filter on bundled messages, the shortest way to a certificate."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from dataclasses import dataclass
-from importlib import resources
+import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from .arguments import add_single, command
 
-from ..data.schema.encoder import TableEncoder
-from ..data.schema.schema import ClassLabel, Schema
-from ..data.tables.frames import from_frame
-from ..errors import MissingExtraError
-from ..files.writing import explained, write_files
-from ..fit import run as api
-from ..models import LinearModel, SavedModel, configure
-from ..privacy import certificate_text as statement
-from ..privacy.budget import fit_budget
-from ..privacy.certificate import Certificate
-from ..privacy.randomness import Randomness
-
-Floats = NDArray[np.float64]
-
-HOME = Path(str(resources.files(__package__))) / "demo_data"
-FEATURE_NORM = 2.0  # as long as a message with four of the words
-TRIVIAL, PLAIN = "always the larger class", "not private"
+if TYPE_CHECKING:
+    from .session import Session
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the demonstration prints and writes."""
-
-    saved: SavedModel
-    accuracy: dict[str, float]  # on fresh messages, by model
-    rows: tuple[int, int]  # fitted on, measured on
-
-    @property
-    def certificate(self) -> Certificate:
-        """What the private model cost."""
-        return self.saved.certificate
-
-    def __str__(self) -> str:
-        plan, spent = self.saved.plan, statement.spent(self.certificate)
-        assert plan is not None
-        lines = [
-            f"Is a text message spam? Fitted on {self.rows[0]:,} messages, {plan.d} features; "
-            f"measured on {self.rows[1]:,} others.",
-            "",
-            f"{'model':<28}{'accuracy':>10}  privacy",
-        ]
-        costs = {TRIVIAL: "nothing learnt", PLAIN: "none"}
-        lines += [
-            f"{name:<28}{100 * value:>8.1f} %  {costs.get(name, spent)}"
-            for name, value in self.accuracy.items()
-        ]
-        return "\n".join([*lines, "", f"solver: {plan.solver}"])
-
-    def save(self, folder: Path) -> dict[str, Path]:
-        """Write model, certificate, schema, fresh messages and report; return where they are.
-
-        All of them are written, or none. The report is left out where its extra is not installed.
-
-        Raises:
-            DataError: a file cannot be written.
-        """
-        contents = {
-            "model": ("model.json", _json(self.saved.to_json(), indent=1)),
-            "certificate": ("certificate.json", _json(self.certificate.to_json(), indent=2)),
-        }
-        with contextlib.suppress(MissingExtraError):
-            contents["report"] = ("report.html", self._report().encode())
-        for name, file in (("schema", "schema.json"), ("fresh rows", "fresh_messages.parquet")):
-            contents[name] = (file, (HOME / file).read_bytes())
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        write_files({folder / file: content for file, content in contents.values()})
-        return {name: folder / file for name, (file, _) in contents.items()}
-
-    def _report(self) -> str:
-        from ..fit.choose import recommend
-        from ..report import Utility, render
-
-        plan = self.saved.plan
-        assert plan is not None
-        trivial, private, plain = ({"accuracy": value} for value in self.accuracy.values())
-        return render(
-            self.certificate,
-            plan=plan,
-            recommendation=recommend(plan.problem, plan.n, plan.d, plan.budget),
-            utility=Utility(
-                private,
-                f"{self.rows[1]:,} messages that the fit did not see",
-                {TRIVIAL: trivial, PLAIN: plain},
-            ),
-            title="Privacy report: is a text message spam?",
-            model=self.saved,
-        )
+def add(commands: Any) -> None:
+    """Add the command."""
+    demo = command(
+        commands,
+        "demo",
+        "fit a private model on a bundled table of real messages",
+        examples="dpsco demo\ndpsco demo --epsilon 0.5 --output elsewhere",
+    )
+    demo.add_argument("--epsilon", type=float, default=1.0, help="privacy budget (default 1)")
+    demo.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
+    add_single(demo)
+    demo.set_defaults(run=_demo)
 
 
-def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcome:
-    """Fit the bundled messages with and without privacy, and compare on fresh ones.
+def _demo(options: argparse.Namespace, session: Session) -> int:
+    from . import demo_fit
 
-    Args:
-        epsilon: the budget; delta is 1/n^2.
-        randomness: secure by default; tests seed it.
-    """
-    schema = Schema.load(HOME / "schema.json")
-    label = schema.label
-    assert isinstance(label, ClassLabel)
-    encoder = TableEncoder(schema)
-    setup = configure("logistic", feature_norm=FEATURE_NORM, classes=range(2))
-    private, fresh = _read("messages.parquet"), _read("fresh_messages.parquet")
-    n = len(private)
-    table = from_frame(private, encoder=encoder)
-    budget = fit_budget(n, epsilon=epsilon)
-    plan = api.plan(setup.problem(), n=n, d=encoder.width, budget=budget)
-    result = api.run(plan, table, randomness=randomness)
-    found = setup.model(result.weights)
-    model = LinearModel(found.kind, found.coef, found.intercept, label.values)
-    saved = SavedModel(model, result.certificate, plan, schema, encoder.feature_names)
-    (X, y), (Z, answers) = encoder.encode(private), encoder.encode(fresh)
-    assert y is not None
-    assert answers is not None
-    larger = float(np.mean(y) > 0.5)
-    guesses = {
-        TRIVIAL: np.full(len(answers), larger),
-        f"private, epsilon {epsilon:g}": model.decision(Z) > 0,
-        PLAIN: _not_private(X, y)(Z) > 0,
-    }
-    accuracy = {name: float(np.mean(guess == answers)) for name, guess in guesses.items()}
-    return Outcome(saved, accuracy, (n, len(answers)))
-
-
-def _json(record: Any, *, indent: int) -> bytes:
-    """Return JSON text as `SavedModel.save` and `Certificate.save` write it."""
-    return (json.dumps(record, indent=indent, allow_nan=False) + "\n").encode()
-
-
-def _read(name: str) -> Any:
-    """Return a bundled table."""
-    from ..data.schema.draft import read_public
-
-    return read_public(HOME / name)
-
-
-def _not_private(X: Floats, y: Floats) -> Any:
-    """Return the scores of logistic regression without privacy, with a trace of a penalty."""
-    from scipy.optimize import minimize
-
-    rows, signs = np.column_stack([X, np.ones(len(X))]), 2.0 * y - 1.0
-
-    def loss(weights: Floats) -> tuple[float, Floats]:
-        margins = signs * (rows @ weights)
-        slopes = -signs / (1.0 + np.exp(np.clip(margins, -500, 500)))
-        value = np.logaddexp(0.0, -margins).mean() + 0.5e-4 * weights @ weights
-        return float(value), rows.T @ slopes / len(rows) + 1e-4 * weights
-
-    weights = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B").x
-    return lambda Z: Z @ weights[:-1] + weights[-1]
+    outcome = demo_fit.run(epsilon=options.epsilon)
+    verification = outcome.saved.verify(cross_check=not options.single)
+    files = outcome.save(options.output)
+    print(f"{outcome}\n\n{verification}\n")
+    print("\n".join(f"{name + ':':<13}{path}" for name, path in files.items()))
+    return 0

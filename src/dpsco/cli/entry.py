@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DpscoError
+from ..errors import DpscoError, describe
 from ..files.journal import recover
 from .commands import parser
+from .session import Session
 
 _WRONG_USE = 2
 _OWN_FAULT = 70  # what sysexits.h calls a software error
@@ -22,6 +23,18 @@ _BY_SIGNAL = 128  # plus its number is what a shell reports of a program that a 
 _INTERRUPTED = _BY_SIGNAL + signal.SIGINT
 _BROKEN_PIPE = 141  # SIGPIPE, which Windows does not have
 _ENDING = ("SIGTERM", "SIGHUP")  # a service that stops, a terminal that is closed
+
+_FLAGS = {"solvers": "solver"}  # parameters whose flag has another name
+_HINTS = {
+    "delta": "Choose it well below 1/n, such as 1e-9; --delta 0 asks for pure privacy.",
+    "feature_norm": "It is the largest Euclidean length of a row's features; longer rows are "
+    "shortened to it. Take it from what is publicly known, never from the private rows: with d "
+    "features scaled to [-1, 1] it is at most sqrt(d). --schema FILE computes it.",
+    "label_range": "It is the range that labels are known to have before the private rows are "
+    "looked at; labels outside are clipped to it. For a price: 0 and the highest one that matters.",
+    "classes": "List every label that may occur, for example --classes no,yes.",
+}
+"""What to do about a parameter, where the library's hint speaks of Python."""
 
 
 class _Ended(KeyboardInterrupt):
@@ -40,20 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     """Run one command; nothing is raised."""
-    who, options = "dpsco", argparse.Namespace()
+    who, options, session = "dpsco", argparse.Namespace(), Session()
     try:
         try:
             options = parser().parse_args(arguments)
             who = " ".join(filter(None, [who, options.command, getattr(options, "action", None)]))
             _recover(options)
-            code: int = options.run(options)
+            code: int = options.run(options, session)
         finally:  # here and not at exit, where an error could not be caught
             if sys.stdout is not None:
                 sys.stdout.flush()
     except SystemExit as stop:  # argparse: help was printed, or a line about wrong use
         return stop.code if isinstance(stop.code, int) else _WRONG_USE
     except DpscoError as problem:
-        return _refuse(who, f"{problem} {_aftermath(options)}", _WRONG_USE)
+        return _refuse(who, f"{_in_flags(problem, options)} {session.aftermath}", _WRONG_USE)
     except BrokenPipeError:
         _silence()
         return _BROKEN_PIPE
@@ -61,14 +74,14 @@ def _main(arguments: Sequence[str] | None) -> int:
         _silence()
         what = f"read or write {problem.filename}" if problem.filename else "write the output"
         reason = f"cannot {what}: {problem.strerror or problem}."
-        return _refuse(who, f"{reason} {_aftermath(options)}", _WRONG_USE)
+        return _refuse(who, f"{reason} {session.aftermath}", _WRONG_USE)
     except _Ended as ended:
         name = signal.Signals(ended.number).name
-        return _refuse(who, f"ended by {name}. {_written(options)}", _BY_SIGNAL + ended.number)
+        return _refuse(who, f"ended by {name}. {session.remainder}", _BY_SIGNAL + ended.number)
     except KeyboardInterrupt:
-        return _refuse(who, f"interrupted. {_written(options)}", _INTERRUPTED)
+        return _refuse(who, f"interrupted. {session.remainder}", _INTERRUPTED)
     except Exception as problem:
-        return _own_fault(who, problem, _written(options))
+        return _own_fault(who, problem, session.remainder)
     return code
 
 
@@ -77,6 +90,16 @@ def _recover(options: argparse.Namespace) -> None:
     for value in vars(options).values():
         if isinstance(value, Path) and "\0" not in str(value):
             recover(value)
+
+
+def _in_flags(problem: Exception, options: argparse.Namespace) -> str:
+    """Return what an error says, with the parameter that it names as the command's flag."""
+
+    def flag(parameter: str) -> str:
+        name = _FLAGS.get(parameter, parameter)
+        return f"--{name.replace('_', '-')}" if name in vars(options) else parameter
+
+    return describe(problem, flag, hints=_HINTS)
 
 
 @contextlib.contextmanager
@@ -104,43 +127,13 @@ def _end(number: int, frame: Any) -> None:
     raise _Ended(number)
 
 
-def _aftermath(options: argparse.Namespace) -> str:
-    """Return what to say of a ledger that has paid for something that then failed."""
-    paying = getattr(options, "paying", None)
-    if paying is None or not paying.aftermath or _is_written(options):
-        return ""
-    lost = "No model was written" if options.command == "fit" else "No numbers were shown"
-    return f"{lost}, but {paying.aftermath} {_going_on(options)}"
-
-
-def _going_on(options: argparse.Namespace) -> str:
-    """Return how a fit that has a checkpoint goes on; nothing if it has none."""
-    checkpoint = getattr(options, "checkpoint", None)
-    if checkpoint is None or not checkpoint.exists():
-        return ""
-    return f"The same command goes on from the checkpoint {checkpoint}, and pays nothing again."
-
-
-def _is_written(options: argparse.Namespace) -> bool:
-    """Return whether a fit's files are in their places."""
-    outputs = getattr(options, "outputs", None)
-    return outputs is not None and bool(outputs.written)
-
-
-def _written(options: argparse.Namespace) -> str:
-    """Return what is left of a command that did not come to its end."""
-    if _is_written(options):
-        return "The files were written before."
-    return _aftermath(options) or _going_on(options) or "Nothing was written."
-
-
-def _own_fault(who: str, problem: Exception, written: str) -> int:
+def _own_fault(who: str, problem: Exception, remainder: str) -> int:
     """Report an error that nobody foresaw; its text may quote rows, so only its type is told."""
     if os.environ.get("DPSCO_DEBUG"):
         raise problem
     return _refuse(
         who,
-        f"an error of dpsco's own ({type(problem).__name__}). {written} Its text may quote rows "
+        f"an error of dpsco's own ({type(problem).__name__}). {remainder} Its text may quote rows "
         "and is not shown; run again with DPSCO_DEBUG=1 to see it.",
         _OWN_FAULT,
     )

@@ -87,7 +87,7 @@ class SavedModel:
         model = self.model
         content: dict[str, Any] = {
             "schema": SCHEMA,
-            "kind": model.kind,
+            "model": model.name,
             "coef": model.coef.tolist(),
             "intercept": model.intercept.tolist(),
             "classes": None if model.classes is None else list(model.classes),
@@ -161,7 +161,7 @@ class SavedModel:
 def _from_content(content: dict[str, Any]) -> SavedModel:
     classes, ends = content["classes"], content["label_range"]
     model = LinearModel(
-        content["kind"],
+        content["model"],
         _numbers("coef", content["coef"]),
         _numbers("intercept", content["intercept"]),
         None if classes is None else tuple(classes),

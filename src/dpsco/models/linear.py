@@ -21,21 +21,21 @@ Floats = NDArray[np.float64]
 class LinearModel:
     """A linear model.
 
-    Two classes have one row of coefficients, which speaks for the second class; more have one row a
-    class; numbers have one row.
+    Two classes have one row of coefficients, which speaks for the second class; more have one row
+    per class; numbers have one row.
     """
 
-    kind: str
+    name: str  # a key of `MODELS`
     coef: Floats  # (1 or classes, d)
     intercept: Floats  # (1 or classes,)
     classes: tuple[Any, ...] | None = None  # declared labels, in order
     label_range: tuple[float, float] | None = None  # to which predicted numbers are clipped
 
     def __post_init__(self) -> None:
-        if self.kind not in MODELS or MODELS[self.kind].classifies == (self.classes is None):
+        if self.name not in MODELS or MODELS[self.name].classifies == (self.classes is None):
             raise ParameterError(
                 f"a model is one of {', '.join(MODELS)}, and classifiers alone have classes; got "
-                f"{shown(self.kind)} with classes {shown(self.classes)}."
+                f"{shown(self.name)} with classes {shown(self.classes)}."
             )
         if self.classes is not None:
             Classes(*self.classes)  # two or more, all different
@@ -43,7 +43,7 @@ class LinearModel:
         fits = self.coef.ndim == 2 and len(self.coef) == rows and self.intercept.shape == (rows,)
         if not (fits and np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
             raise ParameterError(
-                f"a model of this kind has {rows} x d finite coefficients and {rows} intercepts, "
+                f"such a model has {rows} x d finite coefficients and {rows} intercepts, "
                 f"got shapes {self.coef.shape} and {self.intercept.shape}."
             )
 
@@ -53,7 +53,7 @@ class LinearModel:
         return int(self.coef.shape[1])
 
     def decision(self, X: Any) -> Floats:
-        """Return a score a row: (rows,), or (rows, classes) for more than two classes.
+        """Return one score per row: (rows,), or (rows, classes) for more than two classes.
 
         Args:
             X: (rows, d) numbers: an array, a list of rows, a SciPy sparse matrix or a data frame.
@@ -77,8 +77,8 @@ class LinearModel:
 
     def probabilities(self, X: Any) -> Floats:
         """Return each row's probability of each class; logistic models alone have them."""
-        if self.kind != "logistic":
-            raise ParameterError(f"a {self.kind} model has scores, but no probabilities.")
+        if self.name != "logistic":
+            raise ParameterError(f"a {self.name} model has scores, but no probabilities.")
         scores = self.decision(X)
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros(len(scores)), scores])

@@ -45,7 +45,7 @@ class ModelSpec:
             classes: how many there are; 0 for numbers.
 
         Raises:
-            ParameterError: the kind has no such setting, or it is out of range.
+            ParameterError: the model has no such setting, or it is out of range.
         """
         unknown = sorted(set(settings) - set(self.settings))
         if unknown:
@@ -53,10 +53,10 @@ class ModelSpec:
             raise ParameterError(
                 f"a {self.name} model has no setting {unknown[0]!r}; its settings are: {known}."
             )
-        given = {name: value for name, value in settings.items() if value is not None}
         scaled = {
             name: _validate.positive(name, value) / (unit if name in self.lengths else 1.0)
-            for name, value in given.items()
+            for name, value in settings.items()
+            if value is not None
         }
         return self.make({**self.settings, **scaled}, classes)
 
@@ -127,5 +127,5 @@ _ALL = (
     ),
 )
 
-MODELS: Mapping[str, ModelSpec] = MappingProxyType({kind.name: kind for kind in _ALL})
+MODELS: Mapping[str, ModelSpec] = MappingProxyType({spec.name: spec for spec in _ALL})
 """The models by name."""

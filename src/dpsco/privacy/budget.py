@@ -18,6 +18,7 @@ from ..errors import AssumptionError, ParameterError
 from ..files import limits as _limits
 from .accounting import gaussian, renyi
 
+_LARGE_EPSILON = 20.0  # above is next to no protection
 _EPSILON_HINT = "Common choices lie between 0.1 and 10; smaller is more private."
 _DELTA_HINT = "Choose it well below 1/n, for example 1/n**2; pure privacy is PureDP(epsilon)."
 
@@ -189,10 +190,8 @@ def default_delta(n: int) -> float:
     1e-06
     """
     if n < 2:
-        raise ParameterError(
-            f"delta is 1/n^2 unless it is given, which is no protection with n = {n} row. Fit more "
-            "rows, or give delta, such as 1e-6."
-        )
+        text = f"is 1/n^2 unless it is given, which is no protection with n = {n} row."
+        raise _validate.refusal("delta", text, "Fit more rows, or give delta, such as 1e-6.")
     return 1.0 / n**2
 
 
@@ -223,6 +222,21 @@ def fit_budget(
     if delta == 0.0:
         return PureDP(epsilon, adjacency=relation, unit=unit)
     return ApproxDP(epsilon, delta, adjacency=relation, unit=unit)
+
+
+def budget_warnings(budget: Budget, n: int) -> list[str]:
+    """Return what is odd about the budget of a fit on n rows: it may be meant, but seldom is."""
+    sentences = []
+    if isinstance(budget, ApproxDP) and budget.delta > 1.0 / n:
+        sentences.append(
+            f"delta {budget.delta:.3g} is above 1/n = {1.0 / n:.3g}: publishing a row picked at "
+            "random would pass. Choose it well below, or leave it out for 1/n^2."
+        )
+    if isinstance(budget, (ApproxDP, PureDP)) and budget.epsilon > _LARGE_EPSILON:
+        sentences.append(
+            f"epsilon {budget.epsilon:g} is next to no protection; often it lies from 0.1 to 10."
+        )
+    return sentences
 
 
 def budget_from_json(record: Any) -> Budget:

@@ -207,8 +207,8 @@ def _fitted(facts: Facts) -> str:
         if facts.plan is None:
             return "numbers computed from private rows"
         return f"weights that minimise the {facts.plan.problem.loss.name} loss"
-    kind = MODELS.get(model.kind)
-    name = words.MODELS.get(model.kind) or (kind.summary if kind else model.kind)
+    spec = MODELS.get(model.name)
+    name = words.MODELS.get(model.name) or (spec.summary if spec else model.name)
     parts = [name, f"{model.d:,} features"]
     if model.classes is not None:
         listed = ", ".join(safe(label) for label in model.classes[:_MOST_CLASSES])

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +52,8 @@ class BasePlan:
 
     solver: str  # key in the registry
     task: Task  # the public side of the fit
+    # Which model the weights belong to, as JSON values; `dpsco.models` writes and reads it.
+    model: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def problem(self) -> Problem:

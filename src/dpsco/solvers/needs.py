@@ -104,7 +104,7 @@ def _fixed_n(task: Task) -> str:
 def _gaussian(task: Task) -> str:
     if not isinstance(task.budget, PureDP):
         return ""
-    return "its Gaussian noise cannot be paid from PureDP: use ApproxDP(epsilon, delta)"
+    return "its Gaussian noise cannot be paid from a pure budget: give a delta above 0"
 
 
 GLM = Need("loss of one margin", _glm)

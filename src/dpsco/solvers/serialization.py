@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -25,6 +26,7 @@ from ..problem import Problem
 from ..task import Task
 
 _TYPE = "type"
+_OBJECT = "object"  # whose value is JSON as it stands
 
 
 def encode(value: Any) -> Any:
@@ -46,6 +48,8 @@ def encode(value: Any) -> Any:
         return {_TYPE: type(value).__name__, **{k: encode(v) for k, v in value.arguments.items()}}
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
+    if isinstance(value, Mapping):  # of JSON values
+        return {_TYPE: _OBJECT, "value": dict(value)}
     if isinstance(value, np.ndarray):
         return [encode(item) for item in value.tolist()]
     if isinstance(value, Classes):
@@ -72,6 +76,8 @@ def decode(record: Any) -> Any:
     values = {key: decode(item) for key, item in record.items() if key not in (_TYPE, "value")}
     if name == "float":
         return _number(record)
+    if name == _OBJECT:
+        return record.get("value")
     if name == "Budget":
         return budget_from_json(record.get("value"))
     if name == "Release":
@@ -115,6 +121,9 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
             raise ParameterError(f"{name} must be a list, got {_validate.shown(value)}.")
         for part in value:
             _check_type(name, part, get_args(kind)[0])
+    elif get_origin(kind) is Mapping:
+        if not isinstance(value, Mapping):
+            raise ParameterError(f"{name} must be an object, got {_validate.shown(value)}.")
     elif not isinstance(value, kind):
         raise ParameterError(f"{name} must be a {kind.__name__}, got {_validate.shown(value)}.")
 

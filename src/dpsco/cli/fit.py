@@ -8,13 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingExtraError, ParameterError
 from . import arguments
-from .counting import Planned, add_count, alarm, count_lines, count_record, make_planned, rules
-from .ledgers import add_odometer
 
 if TYPE_CHECKING:
     from ..data.counts import RowCount
@@ -23,10 +22,12 @@ if TYPE_CHECKING:
     from ..data.tables.table import Table
     from ..fit.checkpoint.file import Standing
     from ..models import SavedModel
+    from ..models.evaluate import Metrics
+    from ..models.plan import ModelPlan
     from ..solvers.base import BasePlan, Result
-    from .ledgers import Paying
-    from .metrics import Metrics
+    from .config import TableModel
     from .outputs import Outputs
+    from .session import Session
 
 _DESCRIPTION = """Fit a private model: a table, a schema and a budget make a model file.
 
@@ -64,7 +65,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
     )
-    add_odometer(fit)
+    arguments.add_odometer(fit)
     fit.add_argument(
         "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
     )
@@ -91,7 +92,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
     )
-    add_count(fit)
+    arguments.add_count(fit)
     arguments.add_force(fit)
     arguments.add_json(fit)
     arguments.add_timing(fit)
@@ -101,7 +102,18 @@ def add(commands: Any) -> None:
     fit.set_defaults(run=_fit)
 
 
-def _fit(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Fit:
+    """A fit that was carried out, and what is known about it."""
+
+    saved: SavedModel
+    plan: BasePlan
+    not_counted: str  # why the rows were not counted, unless that was asked for
+    standing: Standing | None  # where the checkpoint stood before the fit
+    metrics: Metrics | None  # on public rows
+
+
+def _fit(options: argparse.Namespace, session: Session) -> int:
     from ..data.schema.schema import Schema
     from .outputs import Outputs
 
@@ -109,157 +121,159 @@ def _fit(options: argparse.Namespace) -> int:
     schema = Schema.load(options.schema)
     inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
     with Outputs(force=options.force, inputs=inputs) as outputs:
-        options.outputs = outputs
+        session.outputs, session.checkpoint = outputs, options.checkpoint
         drafts = [
             outputs.reserve(path) for path in (options.output, options.certificate, options.report)
         ]
         _check_checkpoint(options, inputs)
         if options.report is not None:
             _require_report()
-        options.found = _found(options.checkpoint)
-        saved, metrics = _fitted(options, schema)
-        _write(outputs, drafts, saved, metrics)
+        fit = _carry_out(options, schema, session)
+        _write(outputs, drafts, fit)
         outputs.commit()
     seconds = time.perf_counter() - started
-    if loud := alarm(saved.rows_counted):
-        print(f"dpsco fit: WARNING: {loud}", file=sys.stderr, flush=True)
-    if options.json:
-        print(json.dumps(_record(options, saved, metrics), indent=2))
-    else:
-        print(_summary(options, saved, metrics))
+    if alarm := _alarm(fit.saved.rows_counted):
+        print(f"dpsco fit: WARNING: {alarm}", file=sys.stderr, flush=True)
+    print(json.dumps(_record(options, fit), indent=2) if options.json else _summary(options, fit))
     if options.timing:
         arguments.tell_time(seconds)
     return 0
 
 
-def _fitted(options: argparse.Namespace, schema: Schema) -> tuple[SavedModel, Metrics | None]:
-    """Carry out the fit; nothing of its messages depends on a row."""
+def _carry_out(options: argparse.Namespace, schema: Schema, session: Session) -> Fit:
+    """Plan the fit and run it; nothing of its messages depends on a row."""
     from .._validate import integer
     from ..data.schema.encoder import TableEncoder
     from ..models import SavedModel
-    from .ledgers import open_odometer
-    from .request import from_plan, from_schema
+    from .config import from_plan, from_schema
 
+    standing = _standing(options.checkpoint)
     encoder = TableEncoder(schema)
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    ledger = options.paying = open_odometer(options)
+    session.pay_from(options.odometer, options.expect_at_least)
     loaded = _loaded_plan(options)
-    request = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
+    model = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
     test = None if options.test_public is None else _test_rows(options.test_public, schema)
-    rows, table_for = _rows(options, encoder)
-    once = options.checkpoint is not None
-    planned = make_planned(options, request, rows, encoder, loaded=loaded, one_pass=once)
-    options.planned = planned
-    plan = planned.fit
-    table = table_for(plan)
-    _foretell(plan)
-    result, counted = _run(options, planned, table, ledger)
+    rows, table_for = _rows(options, encoder, standing)
+    planned = _planned(options, model, rows, loaded)
+    table = table_for(planned.fit)
+    _warn(planned.fit)
+    result, count = _run(options, planned, table, session, standing)
     saved = SavedModel(
-        request.setup.model(result.weights),
+        model.config.model(result.weights),
         result.certificate,
-        plan,
+        planned.fit,
         schema,
         encoder.feature_names,
-        counted,
+        count,
     )
-    if test is None:
-        return saved, None
-    from .metrics import measure, quantile_of
+    metrics = None
+    if test is not None:
+        from ..models.evaluate import measure, quantile_of
 
-    return saved, measure(saved.model, *test, quantile=quantile_of(plan))
+        metrics = measure(saved.model, *test, quantile=quantile_of(planned.fit))
+    return Fit(saved, planned.fit, planned.reason, standing, metrics)
 
 
-def _found(checkpoint: Path | None) -> Standing | None:
+def _standing(checkpoint: Path | None) -> Standing | None:
     """Return how far the run of the checkpoint is, if there is one."""
     from ..fit.checkpoint.checkpoint import peek
 
     return None if checkpoint is None else peek(checkpoint)
 
 
+def _planned(
+    options: argparse.Namespace, model: TableModel, rows: int, loaded: BasePlan | None
+) -> ModelPlan:
+    """Return the plan of the fit: that of the file, or a new one."""
+    from ..models.plan import with_count
+    from .config import make_plan
+
+    single_epoch = options.checkpoint is not None
+    if loaded is None:
+        return make_plan(options, model, rows, single_epoch=single_epoch)
+    return with_count(
+        loaded,
+        single_epoch=single_epoch,
+        count_rows=options.count_rows,
+        encoder=model.encoder,
+    )
+
+
 def _rows(
-    options: argparse.Namespace, encoder: TableEncoder
+    options: argparse.Namespace, encoder: TableEncoder, standing: Standing | None
 ) -> tuple[int, Callable[[BasePlan], Table]]:
     """Return how many rows there are, and what makes their table once there is a plan.
 
     If the fit is over, the checkpoint knows the number, and the file is not opened.
     """
+    from ..data.tables.table_file import UnreadTable, open_file, private_table
     from ..solvers import get
-    from .tables import UnreadTable, open_file, private_table
+    from .progress import Bar
 
-    found: Standing | None = options.found
-    if found is not None and found.ended is not None:
-        unread = UnreadTable(options.data, encoder, found.rows, options.spill)
-        return found.rows, lambda plan: unread
+    if standing is not None and standing.ended is not None:
+        unread = UnreadTable(options.data, encoder, standing.rows, options.spill)
+        return standing.rows, lambda plan: unread
     file = open_file(options.data, encoder.schema, label=True)
 
     def table_for(plan: BasePlan) -> Table:
-        once = get(plan.solver).stepper is not None
-        return private_table(file, encoder, options.spill, order=options.order, once=once)
+        once = get(plan.solver).single_epoch is not None
+        with Bar("reading") as bar:
+            return private_table(
+                file, encoder, options.spill, order=options.order, once=once, progress=bar
+            )
 
     return file.rows, table_for
 
 
 def _run(
-    options: argparse.Namespace, planned: Planned, table: Table, ledger: Paying | None
+    options: argparse.Namespace,
+    planned: ModelPlan,
+    table: Table,
+    session: Session,
+    standing: Standing | None,
 ) -> tuple[Result, RowCount | None]:
     """Carry out the plan; what a warning would say of a fit that is over, the summary says."""
     import warnings
 
-    from ..fit.run import run
     from ..privacy.randomness import Randomness
     from .progress import Bar
 
-    over = options.found is not None and options.found.ended is not None
     what = f"fitting by {planned.fit.solver}"
     with Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
-        if over:
+        if standing is not None and standing.ended is not None:
             warnings.simplefilter("ignore", UserWarning)
         return planned.run(
             table,
-            run,
             order=options.order,
             randomness=None if options.seed is None else Randomness.seeded(options.seed),
-            odometer=ledger,
+            odometer=session.ledger,
             progress=bar,
             checkpoint=options.checkpoint,
         )
 
 
-def _course(options: argparse.Namespace, plan: BasePlan) -> list[str]:
-    """Return, in a line or none, how the fit went from what its checkpoint had before."""
-    from ..solvers import get
-
-    found: Standing | None = options.found
-    if found is not None and found.ended is not None:
-        return [f"stored result of the run that ended {found.ended}; {options.data} was not read"]
-    if get(plan.solver).stepper is None:
-        return []
-    total = f"{plan.total_rounds:,}"
-    if found is not None:
-        return [f"went on after round {found.round:,} of {total}"]
-    return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
-
-
-def _foretell(plan: BasePlan) -> None:
+def _warn(plan: BasePlan) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
     from ..fit.choose import outlook, predict
-    from .request import warnings
+    from ..privacy.budget import budget_warnings
 
-    advice = outlook(plan.task, predict(plan.task, plan.solver))
-    for note in [*warnings(plan), *([] if advice.promising else [advice.sentence])]:
-        print(f"dpsco fit: note: {note}", file=sys.stderr, flush=True)
+    expected = outlook(plan.task, predict(plan.task, plan.solver))
+    sentences = budget_warnings(plan.budget, plan.n)
+    for sentence in sentences if expected.promising else [*sentences, expected.sentence]:
+        print(f"dpsco fit: note: {sentence}", file=sys.stderr, flush=True)
 
 
 def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
     """Return the plan of a file; refuse what the file decides already."""
-    from .request import budget, load_plan
+    from .config import budget, load_plan
 
     if options.plan is None:
         budget(options, 2)  # refuses here what it would refuse later
         return None
-    given = {
+    decided = {
         "--epsilon": options.epsilon is not None,
         "--delta": options.delta is not None,
         "--model": options.model is not None,
@@ -268,7 +282,7 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
         "--option": bool(options.option),
         "--setting": bool(options.setting),
     }
-    twice = [flag for flag, here in given.items() if here]
+    twice = [flag for flag, here in decided.items() if here]
     if twice:
         raise ParameterError(f"the plan {options.plan} decides {twice[0]}: leave it out.")
     return load_plan(options.plan)
@@ -277,27 +291,27 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
 def _test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
     """Return public rows with their labels, read before anything is paid for."""
     from ..data.schema.encoder import TableEncoder
-    from .metrics import label_places
-    from .tables import encoded, open_file
+    from ..data.tables.table_file import open_file
+    from ..models.evaluate import label_places
+    from .progress import Bar
 
-    X, labels = encoded(open_file(path, schema, label=True), TableEncoder(schema))
+    with Bar("reading") as bar:
+        X, labels = open_file(path, schema, label=True).encoded(TableEncoder(schema), bar)
     places = label_places(labels, schema.label)
     if not (places == places).any():
         raise DataError(f"no row of {path} has a label that the schema declares.")
     return X, places
 
 
-def _write(
-    outputs: Outputs, drafts: list[Path | None], saved: SavedModel, metrics: Metrics | None
-) -> None:
+def _write(outputs: Outputs, drafts: list[Path | None], fit: Fit) -> None:
     """Write every file that was asked for."""
     model, certificate, report = drafts
-    outputs.json(model, saved.to_json(), indent=1)
-    outputs.json(certificate, saved.certificate.to_json())
+    outputs.json(model, fit.saved.to_json(), indent=1)
+    outputs.json(certificate, fit.saved.certificate.to_json())
     if report is not None:
-        from .checking import report_text
+        from .report import report_text
 
-        outputs.text(report, report_text(saved, metrics))
+        outputs.text(report, report_text(fit.saved, fit.metrics))
 
 
 def _check_checkpoint(options: argparse.Namespace, inputs: list[Path | None]) -> None:
@@ -324,22 +338,21 @@ def _require_report() -> None:
         )
 
 
-def _record(
-    options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None
-) -> dict[str, Any]:
+def _record(options: argparse.Namespace, fit: Fit) -> dict[str, Any]:
     """Return the outcome as JSON values."""
     from ..fit.choose import outlook, predict
+    from ..privacy.budget import budget_warnings
     from ..privacy.certificate_text import point
-    from .request import warnings
+    from .schema_check import rules
 
-    plan, (epsilon, delta) = saved.plan, point(saved.certificate)
-    assert plan is not None
+    saved, plan, standing = fit.saved, fit.plan, fit.standing
+    epsilon, delta = point(saved.certificate)
     return {
-        "model": saved.model.kind,
+        "model": saved.model.name,
         "solver": plan.solver,
         "rounds": plan.total_rounds,
-        "resumed_after": None if options.found is None else options.found.round,
-        "stored_since": None if options.found is None else options.found.ended,
+        "resumed_after": None if standing is None else standing.round,
+        "stored_since": None if standing is None else standing.ended,
         "rows": plan.n,
         "features": plan.d,
         "epsilon": epsilon,
@@ -348,28 +361,27 @@ def _record(
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
         "outlook": outlook(plan.task, predict(plan.task, plan.solver)).sentence,
-        "warnings": warnings(plan),
+        "warnings": budget_warnings(plan.budget, plan.n),
         "reproducible": saved.certificate.reproducible,
-        "rows_counted": count_record(saved.rows_counted),
+        "rows_counted": _count_record(saved.rows_counted),
         "rules": rules(saved.schema),
-        "test": None if metrics is None else metrics.to_json(),
+        "test": None if fit.metrics is None else fit.metrics.to_json(),
         "digest": saved.to_json()["digest"],
         "files": {name: str(path) for name, path in _files(options).items()},
     }
 
 
-def _summary(options: argparse.Namespace, saved: SavedModel, metrics: Metrics | None) -> str:
+def _summary(options: argparse.Namespace, fit: Fit) -> str:
     """Return the outcome in a few lines."""
     from ..privacy.certificate_text import owner, spent
-    from .request import rows_of
+    from .schema_check import rules
 
-    plan = saved.plan
-    assert plan is not None
+    saved, plan, metrics = fit.saved, fit.plan, fit.metrics
     whom = f", for {owner(plan.budget)}" if plan.budget.unit.rows > 1 else ""
     lines = [
-        f"{saved.model.kind} model of {rows_of(plan.n)} by {plan.solver}",
-        *_course(options, plan),
-        *count_lines(options.planned, saved.rows_counted),
+        f"{saved.model.name} model of {arguments.rows_of(plan.n)} by {plan.solver}",
+        *_course(options.data, fit),
+        *_count_lines(fit),
         f"spent: {spent(saved.certificate)}, {plan.budget.adjacency.value}{whom}",
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]
@@ -381,6 +393,39 @@ def _summary(options: argparse.Namespace, saved: SavedModel, metrics: Metrics | 
     lines += ["", *(f"{name + ':':<13}{path}" for name, path in _files(options).items())]
     lines.append(f"digest:      {saved.to_json()['digest']}")
     return "\n".join(lines)
+
+
+def _course(data: Path, fit: Fit) -> list[str]:
+    """Return, in a line or none, how the fit went from what its checkpoint had before."""
+    from ..solvers import get
+
+    standing = fit.standing
+    if standing is not None and standing.ended is not None:
+        return [f"stored result of the run that ended {standing.ended}; {data} was not read"]
+    total = f"{fit.plan.total_rounds:,}"
+    if standing is not None:
+        return [f"went on after round {standing.round:,} of {total}"]
+    if get(fit.plan.solver).single_epoch is None:
+        return []
+    return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
+
+
+def _count_lines(fit: Fit) -> list[str]:
+    """Return what is said about the count of the rows."""
+    if fit.saved.rows_counted is not None:
+        return [str(fit.saved.rows_counted)]
+    return [f"rows were not counted: {fit.not_counted}"] if fit.not_counted else []
+
+
+def _count_record(count: RowCount | None) -> dict[str, Any] | None:
+    """Return the count as JSON values."""
+    return None if count is None else {**count.to_json(), "warning": _alarm(count) or None}
+
+
+def _alarm(count: RowCount | None) -> str:
+    """Return the warning of a count that is far too low; it follows from released numbers."""
+    look = "Look with `dpsco schema check SCHEMA SAMPLE --rows --public` at a public sample."
+    return f"{count.warning} {look}" if count is not None and count.warning else ""
 
 
 def _files(options: argparse.Namespace) -> dict[str, Path]:

@@ -1,8 +1,9 @@
-"""How well a model predicts: plainly, about rows that may be seen, or as noisy means.
+"""How well a model predicts: exact numbers about public rows, or noisy means of private ones.
 
-The noisy means come from one Gaussian release of a sum. A row adds a vector of parts that lie in
-[0, 1], so its norm is at most the root of their number, which is the bound that the noise is made
-for; a row whose label is missing or not declared adds zeros. The sum is divided by the public
+`measure` looks at rows that may be seen. `measure_privately` releases noisy means, pays for them
+and returns their certificate: one Gaussian release of a sum. A row adds a vector of parts that lie
+in [0, 1], so its norm is at most the root of their number, which is the bound that the noise is
+made for; a row whose label is missing or not declared adds zeros. The sum is divided by the public
 number of rows.
 """
 
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from ..data.schema.schema import Label, SignLabel
 from ..errors import AssumptionError, ParameterError
 from ..losses.quantile import Pinball
-from ..models.linear import LinearModel
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import BudgetSpender, Ledger
@@ -27,6 +27,7 @@ from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..privacy.randomness import Randomness
 from ..privacy.summation import sum_rows
 from ..solvers.base import BasePlan
+from .linear import LinearModel
 
 Floats = NDArray[np.float64]
 Values = dict[str, float]
@@ -97,13 +98,13 @@ def measure(
         raise ParameterError("no row has a label that can be used, so nothing can be measured.")
     X, labels = X[np.flatnonzero(known)], labels[known]
     if model.classes is None:
-        found = _measure_numbers(model.predict(X), labels, quantile)
-        unknown = model.kind == "quantile" and quantile is None
-        return replace(found, about=_NO_QUANTILE) if unknown else found
+        metrics = _measure_numbers(model.predict(X), labels, quantile)
+        unknown = model.name == "quantile" and quantile is None
+        return replace(metrics, about=_NO_QUANTILE) if unknown else metrics
     return _measure_classes(model, X, labels.astype(np.int64))
 
 
-def release(
+def measure_privately(
     model: LinearModel,
     X: Any,
     labels: Floats,
@@ -113,7 +114,13 @@ def release(
     odometer: BudgetSpender | None = None,
     randomness: Randomness | None = None,
 ) -> Metrics:
-    """Return noisy metrics with a certificate; arguments as in `measure`.
+    """Return noisy metrics of private rows, with a certificate of what they cost.
+
+    Args:
+        model, X, labels, quantile: as in `measure`.
+        budget: what may be spent.
+        odometer: pays out of a shared budget.
+        randomness: secure by default.
 
     Raises:
         AssumptionError: the adjacency is add_remove, under which n is not public.
@@ -143,10 +150,10 @@ def release(
     total = sum_rows(parts)
     means = ledger.gaussian(total, bound=bound, sigma=sigma, rows=rows, diameter=diameter) / n
     certificate = ledger.close()
-    found = dict(zip(names, map(float, means), strict=True))
+    noisy = dict(zip(names, map(float, means), strict=True))
     if model.classes is None:
-        return _noisy_numbers(model, found, 2.0 * sigma / n, n, certificate, quantile)
-    return _noisy_classes(model, found, 2.0 * sigma / n, n, certificate)
+        return _noisy_numbers(model, noisy, 2.0 * sigma / n, n, certificate, quantile)
+    return _noisy_classes(model, noisy, 2.0 * sigma / n, n, certificate)
 
 
 def _parts(
@@ -171,7 +178,7 @@ def _parts(
     else:
         places = np.where(known, labels, 0).astype(np.int64)
         names, columns = ["accuracy"], [(_places(model, X) == places).astype(float)]
-        if model.kind == "logistic":
+        if model.name == "logistic":
             names.append("log-loss")
             columns.append(np.minimum(_log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
         names += [f"class {k}" for k in range(len(model.classes))]
@@ -187,7 +194,7 @@ def _most(model: LinearModel, names: Sequence[str]) -> int:
 
 def _noisy_numbers(
     model: LinearModel,
-    found: Values,
+    noisy: Values,
     spread: float,
     n: int,
     certificate: Certificate,
@@ -197,27 +204,27 @@ def _noisy_numbers(
     low, high = _range_of(model)
     width = high - low
     if quantile is not None:
-        values = {PINBALL: found["pinball"] * width, "coverage": found["coverage"]}
+        values = {PINBALL: noisy["pinball"] * width, "coverage": noisy["coverage"]}
         errors = {PINBALL: spread * width, "coverage": spread}
         about = f"{_NO_BASELINE} {_coverage(quantile)}"
         return Metrics(n, values, {}, "", about, errors, certificate)
-    values = {"MAE": found["mae"] * width, "RMSE": _root(found["mse"]) * width}
+    values = {"MAE": noisy["mae"] * width, "RMSE": _root(noisy["mse"]) * width}
     errors = {"MAE": spread * width}
     errors["RMSE"] = spread * width**2 / (2 * values["RMSE"]) if values["RMSE"] else math.nan
-    about = f"{_NO_BASELINE} {_NO_QUANTILE}" if model.kind == "quantile" else _NO_BASELINE
+    about = f"{_NO_BASELINE} {_NO_QUANTILE}" if model.name == "quantile" else _NO_BASELINE
     return Metrics(n, values, {}, "", about, errors, certificate)
 
 
 def _noisy_classes(
-    model: LinearModel, found: Values, spread: float, n: int, certificate: Certificate
+    model: LinearModel, noisy: Values, spread: float, n: int, certificate: Certificate
 ) -> Metrics:
     """Return noisy shares and losses, beside the largest noisy share."""
     assert model.classes is not None
-    values, errors = {"accuracy": found["accuracy"]}, {"accuracy": spread}
-    shares = [found[f"class {k}"] for k in range(len(model.classes))]
+    values, errors = {"accuracy": noisy["accuracy"]}, {"accuracy": spread}
+    shares = [noisy[f"class {k}"] for k in range(len(model.classes))]
     baseline = {"accuracy": max(shares)}
-    if "log-loss" in found:
-        values["log-loss"], errors["log-loss"] = found["log-loss"] * LOSS_CAP, spread * LOSS_CAP
+    if "log-loss" in noisy:
+        values["log-loss"], errors["log-loss"] = noisy["log-loss"] * LOSS_CAP, spread * LOSS_CAP
         baseline["log-loss"] = _entropy(shares)
     return Metrics(n, values, baseline, LARGEST, errors=errors, certificate=certificate)
 
@@ -229,9 +236,9 @@ def _measure_numbers(predicted: Floats, labels: Floats, quantile: float | None) 
     about = ""
     if quantile is not None:
         constant = np.full(len(labels), np.quantile(labels, quantile, method="inverted_cdf"))
-        for found, guess in ((values, predicted), (baseline, constant)):
-            found[PINBALL] = float(_pinball(guess, labels, quantile).mean())
-            found["coverage"] = float((labels <= guess).mean())
+        for scores, guess in ((values, predicted), (baseline, constant)):
+            scores[PINBALL] = float(_pinball(guess, labels, quantile).mean())
+            scores["coverage"] = float((labels <= guess).mean())
         about = _coverage(quantile)
     values["MAE"], values["RMSE"] = float(np.abs(off).mean()), _root(float((off**2).mean()))
     baseline["MAE"] = float(np.abs(labels - np.median(labels)).mean())
@@ -261,7 +268,7 @@ def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> M
     counts = np.bincount(places, minlength=len(model.classes))
     values = {"accuracy": float((_places(model, X) == places).mean())}
     baseline = {"accuracy": float(counts.max() / counts.sum())}
-    if model.kind == "logistic":
+    if model.name == "logistic":
         values["log-loss"] = float(_log_losses(model, X, places).mean())
         baseline["log-loss"] = _entropy(list(counts / counts.sum()))
     if len(model.classes) == 2:
@@ -309,8 +316,8 @@ def _range_of(model: LinearModel) -> tuple[float, float]:
 
 def _entropy(shares: Sequence[float]) -> float:
     """Return the log-loss of a model that knows the classes' shares alone."""
-    kept = [min(share, 1.0) for share in shares if share > 0.0]
-    return float(-sum(share * math.log(share) for share in kept)) + 0.0
+    present = [min(share, 1.0) for share in shares if share > 0.0]
+    return float(-sum(share * math.log(share) for share in present)) + 0.0
 
 
 def _root(value: float) -> float:

@@ -1,10 +1,14 @@
-"""Rows of CSV and Parquet files, batch by batch, as a schema reads them."""
+"""A file that a schema describes: its rows batch by batch, or as the private table of a fit.
+
+`open_file` checks the columns and counts the rows. `private_table` decides, by public numbers
+alone, whether the rows are loaded into memory or stay on disk.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,23 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.block import join_rows
-from ..data.bounds import Bounds
-from ..data.schema.draft import read_public
-from ..data.schema.encoder import TableEncoder
-from ..data.schema.schema import Category, Ignore, Label, Schema
-from ..data.source import Source
-from ..data.tables.csvfile import CsvFile
-from ..data.tables.files import csv_header, is_csv, parquet_files, read_footers, stamp
-from ..data.tables.origin import origin_of
-from ..data.tables.parquet import ParquetFiles, from_parquet
-from ..data.tables.stream import EncodedColumns, Files, StreamTable
-from ..data.tables.table import Order, Table, from_arrays
-from ..errors import DataError
-from ..files.journal import recover
-from ..kernels.rows import SparseRows
-from ..privacy.randomness import Randomness
-from .progress import Bar
+from ... import _validate
+from ...errors import DataError
+from ...files.journal import recover
+from ...kernels.rows import SparseRows
+from ...privacy.randomness import Randomness
+from ..block import join_rows
+from ..bounds import Bounds
+from ..schema.draft import read_public
+from ..schema.encoder import TableEncoder
+from ..schema.schema import Category, Ignore, Label, Schema
+from ..source import Source
+from .csvfile import CsvFile
+from .files import csv_header, is_csv, parquet_files, read_footers, stamp
+from .origin import origin_of
+from .parquet import ParquetFiles, from_parquet
+from .stream import EncodedColumns, Files, StreamTable
+from .table import Order, Table, from_arrays
+
+Progress = Callable[[int, int], None]  # rows done, rows in all
 
 _ENDINGS = (".csv", ".parquet", ".pq")
 _BATCH = 1 << 16  # rows at a time
@@ -57,14 +63,39 @@ class TableFile:
         label = [] if self.schema.label is None else [self.schema.label.name]
         return [*(column.name for column in self.schema.encoded), *label]
 
-    def batches(self, what: str) -> Iterator[Any]:
-        """Yield all rows as record batches; a bar says how far it got."""
+    def batches(self, progress: Progress | None = None) -> Iterator[Any]:
+        """Yield all rows as record batches; ``progress`` hears how many were read."""
         done = 0
-        with Bar(what) as bar:
-            for batch in self.files.batches(0, self.rows, self.columns, _BATCH):
-                yield batch
-                done += len(batch)
-                bar(done, self.rows)
+        for batch in self.files.batches(0, self.rows, self.columns, _BATCH):
+            yield batch
+            done += len(batch)
+            if progress is not None:
+                progress(done, self.rows)
+
+    def encoded(
+        self, encoder: TableEncoder, progress: Progress | None = None
+    ) -> tuple[Any, Floats | None]:
+        """Return all rows as an array or a CSR matrix, and the labels if there are any."""
+        parts = [encoder.encode_batch(batch) for batch in self.batches(progress)]
+        rows = join_rows([part for part, _ in parts])
+        labels = [column for _, column in parts if column is not None]
+        return matrix(rows), np.concatenate(labels) if labels else None
+
+    def text(self) -> Files | None:
+        """Return the same rows of a CSV file as text; None for files whose columns have types.
+
+        A schema in which every column holds text reads every entry as it stands.
+        """
+        if not is_csv(self.path):
+            return None
+        columns = [
+            column if isinstance(column, Ignore) else Category(column.name, ("",))
+            for column in self.schema.columns
+        ]
+        label: Label | None = self.schema.label
+        if label is not None:
+            columns.append(Category(label.name, ("",)))
+        return CsvFile(self.path, Schema(tuple(columns)))
 
 
 def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
@@ -109,49 +140,34 @@ def check_kind(path: Path) -> None:
         raise DataError(f"{path} is empty.")
 
 
-def encoded(file: TableFile, encoder: TableEncoder) -> tuple[Any, Floats | None]:
-    """Return all rows as an array or a matrix in CSR form, and the labels if there are any."""
-    parts = [encoder.encode_batch(batch) for batch in file.batches("reading")]
-    rows = join_rows([part for part, _ in parts])
-    labels = [found for _, found in parts if found is not None]
-    return matrix(rows), np.concatenate(labels) if labels else None
-
-
 def matrix(rows: Any) -> Any:
     """Return encoded rows as an array or a SciPy matrix."""
     return rows.matrix() if isinstance(rows, SparseRows) else rows
 
 
-def open_text(file: TableFile) -> Files | None:
-    """Return the same rows of a CSV file as text; None for other files, whose columns have types.
-
-    A schema in which every column holds text reads every entry as it stands.
-    """
-    if not is_csv(file.path):
-        return None
-    columns = [
-        column if isinstance(column, Ignore) else Category(column.name, ("",))
-        for column in file.schema.columns
-    ]
-    label: Label | None = file.schema.label
-    if label is not None:
-        columns.append(Category(label.name, ("",)))
-    return CsvFile(file.path, Schema(tuple(columns)))
-
-
 def private_table(
     file: TableFile,
     encoder: TableEncoder,
-    spill: Path | None,
+    spill: Path | None = None,
     *,
     order: Order = "shuffled",
     once: bool = False,
+    progress: Progress | None = None,
 ) -> Table:
-    """Return the table of a fit: in memory, or where it is large from disk.
+    """Return the table of a fit: in memory, or from disk where it is large.
 
-    The rows of a large table are shuffled through files without a name in the folder ``spill``; in
-    the order of the file they need none, and if they are read ``once`` a table of any size stays on
-    disk.
+    Args:
+        file: from `open_file`.
+        encoder: of the file's schema.
+        spill: the folder in which the rows of a large table are shuffled, through files without a
+            name; the system's own by default. Rows in the order of the file need none.
+        order: "shuffled" shuffles the rows, "given" keeps the order of the file.
+        once: whether each row is read once; in the order of the file such a table stays on disk,
+            whatever its size.
+        progress: called with (rows read, rows in all) while rows are loaded.
+
+    Raises:
+        ParameterError: ``spill`` is no folder, or has no room to shuffle.
     """
     large = _is_large(file.rows, encoder)
     stays = order == "given" and once
@@ -162,7 +178,7 @@ def private_table(
     table = StreamTable(str(file.path), file.files, EncodedColumns(encoder), folder)
     if large or stays:
         return table
-    rows = from_arrays(*encoded(file, encoder))
+    rows = from_arrays(*file.encoded(encoder, progress))
     return rows.declare(encoder.label_rule, classes=encoder.classes, origin=table.origin)
 
 
@@ -214,13 +230,11 @@ class UnreadTable(Table):
 def _check_room(folder: Path, needed: int) -> None:
     """Refuse a folder that cannot hold the shuffled rows, before anything is paid for."""
     if not folder.is_dir():
-        raise DataError(f"--spill must be an existing folder, got {folder}.")
+        raise _validate.refusal("spill", f"must be an existing folder, got {folder}.")
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise DataError(
-            f"shuffling needs about {needed:,} bytes in {folder}, where {free:,} are free. Name "
-            "another folder with --spill."
-        )
+        text = f"needs about {needed:,} bytes to shuffle rows in {folder}, where {free:,} are free."
+        raise _validate.refusal("spill", text, "Name another folder.")
 
 
 def whole_table(path: Path) -> Any:

@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError
-from .arguments import TABLES, add_force, add_json, command
+from .arguments import TABLES, add_force, add_json, command, rows_of
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _LOOK = (
     "these are counts of private rows, for their holder only. Do not publish them, and do not "
@@ -101,16 +104,17 @@ def _add_draft(actions: Any) -> None:
     draft.set_defaults(run=_draft)
 
 
-def _draft(options: argparse.Namespace) -> int:
+def _draft(options: argparse.Namespace, session: Session) -> int:
     from ..data.schema.draft import draft, read_for_draft, require_public
+    from ..data.tables.table_file import check_kind
     from .outputs import Outputs
-    from .tables import check_kind
 
     require_public("draft", "--public", options.public)
     with Outputs(force=options.force, inputs=[options.file]) as outputs:
+        session.outputs = outputs
         place = outputs.reserve(options.output)
         check_kind(options.file)
-        found = draft(
+        guess = draft(
             read_for_draft(options.file),
             label=options.label,
             public=True,
@@ -118,21 +122,21 @@ def _draft(options: argparse.Namespace) -> int:
             most_categories=options.categories,
             label_kind=options.label_kind,
         )
-        outputs.text(place, found.schema.to_json())
+        outputs.text(place, guess.schema.to_json())
         outputs.commit()
-    summary = f"{found}\n\nA draft: check every line against what is publicly known."
+    summary = f"{guess}\n\nA draft: check every line against what is publicly known."
     if options.output is None:
         print(summary, file=sys.stderr)
-        print(found.schema.to_json(), end="")
+        print(guess.schema.to_json(), end="")
     else:
         print(f"{summary}\nschema: {options.output}")
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace, session: Session) -> int:
     from ..data.schema.draft import check_file
     from ..data.schema.schema import Schema
-    from .tables import check_kind
+    from ..data.tables.table_file import check_kind
 
     if options.public and options.not_private:
         raise ParameterError("rows are public or they are not: give --public or --not-private.")
@@ -144,12 +148,12 @@ def _check(options: argparse.Namespace) -> int:
         )
     schema = Schema.load(options.schema)
     check_kind(options.file)
-    found = check_file(schema, options.file)
-    record: dict[str, Any] = {"valid": found.ok, "files": found.files, "rows": found.rows}
-    record["problems"] = list(found.problems)
-    lines = [str(found)]
-    ok = found.ok
-    if ok and found.rows is None and not options.rows:
+    check = check_file(schema, options.file)
+    record: dict[str, Any] = {"valid": check.ok, "files": check.files, "rows": check.rows}
+    record["problems"] = list(check.problems)
+    lines = [str(check)]
+    ok = check.ok
+    if ok and check.rows is None and not options.rows:
         lines.append(_UNSEEN)
     if ok and options.rows:
         more, ok = _rows(schema, options.file, public=options.public)
@@ -162,21 +166,19 @@ def _check(options: argparse.Namespace) -> int:
 
 def _rows(schema: Any, path: Path, *, public: bool) -> tuple[dict[str, Any], bool]:
     """Count what lies outside the schema; return a record and whether nothing does."""
-    from .advice import findings
-    from .request import rows_of
-    from .tables import open_file
-    from .tally import outside, sentences, tally
+    from ..data.tables.table_file import open_file
+    from .schema_check import findings, outside, sentences, tally
 
     file = open_file(path, schema, label=True)
     counts = tally(file)
-    wrong, found = outside(counts), findings(file, counts, public=public)
+    wrong, columns = outside(counts), findings(file, counts, public=public)
     lines = sentences(counts) or ["every entry is there and lies within its declaration"]
     verdict = "All entries fit" if not wrong else "Some entries do NOT fit"
-    if any(each.mismatch for each in found):
+    if any(each.mismatch for each in columns):
         verdict = "MISMATCH: whole columns do NOT fit"
     notice = None if public else f"NOT PRIVATE: {_LOOK}."
-    lines = [f"{rows_of(file.rows)}. {verdict} the schema.", *lines, *map(str, found)]
+    lines = [f"{rows_of(file.rows)}. {verdict} the schema.", *lines, *map(str, columns)]
     record = {"rows": file.rows, "columns": counts, "notice": notice}
-    record["mismatches"] = [each.name for each in found if each.mismatch]
-    record["advice"] = {each.name: each.advice for each in found}
+    record["mismatches"] = [each.name for each in columns if each.mismatch]
+    record["advice"] = {each.name: each.advice for each in columns}
     return {**record, "lines": ["", *([] if notice is None else [notice]), *lines]}, not wrong

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsco as dp
-from dpsco.cli import metrics
 from dpsco.data.schema.schema import ClassLabel, NumberLabel, SignLabel
-from dpsco.models import LinearModel
+from dpsco.models import LinearModel, evaluate
 
 BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))
 THREE = LinearModel("svc", np.eye(3), np.zeros(3), ("a", "b", "c"))
@@ -21,7 +20,7 @@ BUDGET = dp.ApproxDP(1.0, 1e-6)
 
 def test_two_classes():
     X = np.array([[-1.0], [2.0], [3.0], [-4.0], [5.0]])
-    found = metrics.measure(BINARY, X, np.array([0.0, 1.0, 0.0, 0.0, np.nan]))
+    found = evaluate.measure(BINARY, X, np.array([0.0, 1.0, 0.0, 0.0, np.nan]))
     assert found.rows == 4
     assert found.values["accuracy"] == 0.75
     assert found.baseline["accuracy"] == 0.75
@@ -34,13 +33,13 @@ def test_two_classes():
 
 
 def test_three_classes_have_no_curve_and_support_vectors_no_chances():
-    found = metrics.measure(THREE, np.eye(3), np.array([0.0, 1.0, 1.0]))
+    found = evaluate.measure(THREE, np.eye(3), np.array([0.0, 1.0, 1.0]))
     assert found.values == {"accuracy": pytest.approx(2 / 3)}
     assert found.baseline == {"accuracy": pytest.approx(2 / 3)}
 
 
 def test_numbers():
-    found = metrics.measure(NUMBER, np.array([[1.0], [4.0], [20.0]]), np.array([2.0, 4.0, 7.0]))
+    found = evaluate.measure(NUMBER, np.array([[1.0], [4.0], [20.0]]), np.array([2.0, 4.0, 7.0]))
     assert found.values == {"MAE": pytest.approx(4 / 3), "RMSE": pytest.approx(math.sqrt(10 / 3))}
     assert found.baseline["MAE"] == pytest.approx(5 / 3)
     assert found.baseline["RMSE"] == pytest.approx(np.std([2.0, 4.0, 7.0]))
@@ -48,7 +47,7 @@ def test_numbers():
 
 def test_quantiles():
     X, labels = np.array([[1.0], [4.0], [2.0], [8.0]]), np.array([2.0, 4.0, 7.0, 1.0])
-    found = metrics.measure(QUANTILE, X, labels, quantile=0.75)
+    found = evaluate.measure(QUANTILE, X, labels, quantile=0.75)
     assert list(found.values) == ["pinball loss", "coverage", "MAE", "RMSE"]
     assert found.values["pinball loss"] == pytest.approx((0.75 + 0 + 0.75 * 5 + 0.25 * 7) / 4)
     assert found.values["coverage"] == 0.5
@@ -62,23 +61,23 @@ def test_quantiles():
 def test_no_constant_beats_the_constant_quantile():
     labels = np.random.default_rng(0).exponential(size=101)
     zero = LinearModel("quantile", np.zeros((1, 1)), np.zeros(1))
-    best = metrics.measure(zero, np.zeros((101, 1)), labels, quantile=0.3).baseline["pinball loss"]
+    best = evaluate.measure(zero, np.zeros((101, 1)), labels, quantile=0.3).baseline["pinball loss"]
     for guess in np.linspace(0, 3, 61):
         other = LinearModel("quantile", np.zeros((1, 1)), np.array([guess]))
-        found = metrics.measure(other, np.zeros((101, 1)), labels, quantile=0.3)
+        found = evaluate.measure(other, np.zeros((101, 1)), labels, quantile=0.3)
         assert best <= found.values["pinball loss"] + 1e-12
 
 
 def test_an_unknown_quantile_is_said():
     X, labels = np.zeros((2, 1)), np.array([1.0, 2.0])
     for found in (
-        metrics.measure(QUANTILE, X, labels),
-        metrics.release(QUANTILE, X, labels, BUDGET),
+        evaluate.measure(QUANTILE, X, labels),
+        evaluate.measure_privately(QUANTILE, X, labels, BUDGET),
     ):
         assert list(found.values) == ["MAE", "RMSE"]
         assert "not known which quantile" in str(found)
-    assert "quantile" not in str(metrics.measure(NUMBER, X, labels))
-    assert metrics.quantile_of(None) is None
+    assert "quantile" not in str(evaluate.measure(NUMBER, X, labels))
+    assert evaluate.quantile_of(None) is None
 
 
 def test_rows_whose_number_is_private_are_refused_before_they_are_used():
@@ -88,7 +87,7 @@ def test_rows_whose_number_is_private_are_refused_before_they_are_used():
 
     hidden = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
     with pytest.raises(dp.errors.AssumptionError, match="replace_one or zero_out"):
-        metrics.release(BINARY, Untouched(), Untouched(), hidden)
+        evaluate.measure_privately(BINARY, Untouched(), Untouched(), hidden)
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=30))
@@ -100,7 +99,7 @@ def test_area_under_curve_counts_pairs(pairs):
         for p in scores[positive]
         for q in scores[~positive]
     ]
-    found = metrics.area_under_curve(scores, positive)
+    found = evaluate.area_under_curve(scores, positive)
     assert math.isnan(found) if not above else found == pytest.approx(np.mean(above))
 
 
@@ -118,26 +117,28 @@ def test_no_row_exceeds_the_bound(model, entries):
         label[0] = np.nan
     with np.errstate(all="ignore"):
         level = 0.9 if model is QUANTILE else None
-        names, parts = metrics._parts(model, X, label, level)
-    metrics.release(model, X, label, BUDGET, quantile=level)  # no warning
+        names, parts = evaluate._parts(model, X, label, level)
+    evaluate.measure_privately(model, X, label, BUDGET, quantile=level)  # no warning
     assert np.isfinite(parts).all()
-    bound = math.nextafter(math.sqrt(metrics._most(model, names)), math.inf)
+    bound = math.nextafter(math.sqrt(evaluate._most(model, names)), math.inf)
     assert sum(Fraction(float(part)) ** 2 for part in parts[0]) <= Fraction(bound) ** 2
 
 
 def test_the_bound_is_attained():
     for model, X, label in ((BINARY, [[-9.0]], 1.0), (NUMBER, [[10.0]], 0.0)):
-        names, parts = metrics._parts(model, np.array(X), np.array([label]))
+        names, parts = evaluate._parts(model, np.array(X), np.array([label]))
         wrong = parts[0].copy()
         if model.classes is not None:
             wrong[0] = 1.0  # a row cannot be right and have the largest loss; the bound allows it
-        assert np.sum(wrong**2) == pytest.approx(metrics._most(model, names))
+        assert np.sum(wrong**2) == pytest.approx(evaluate._most(model, names))
 
 
 def test_the_noise_is_the_ledgers():
     """The same release by hand, from the same seed, gives the same bits."""
     X, labels = np.array([[1.0], [9.0], [4.0]]), np.array([2.0, 11.0, np.nan])
-    found = metrics.release(NUMBER, X, labels, BUDGET, randomness=dp.Randomness.seeded(3))
+    found = evaluate.measure_privately(
+        NUMBER, X, labels, BUDGET, randomness=dp.Randomness.seeded(3)
+    )
     total = np.array([0.2, 0.02])  # errors 1 and 1 of 10; the third row adds nothing
     width = math.sqrt(2.0)  # of two numbers in [0, 1], and how far apart two rows' can be
     sigma = dp.privacy.gaussian_sigma(BUDGET, bound=width, rows=(0, 3), diameter=width)
@@ -161,17 +162,20 @@ def test_noisy_metrics_centre_on_the_exact_ones():
     X = rng.normal(size=(400, 1))
     labels = (rng.uniform(size=400) < 0.5).astype(float)
     budget = dp.ApproxDP(1e5, 0.5)  # next to no noise
-    found, exact = metrics.release(BINARY, X, labels, budget), metrics.measure(BINARY, X, labels)
+    found, exact = (
+        evaluate.measure_privately(BINARY, X, labels, budget),
+        evaluate.measure(BINARY, X, labels),
+    )
     for name, value in found.values.items():
         assert value == pytest.approx(exact.values[name], abs=0.02)
         assert found.baseline[name] == pytest.approx(exact.baseline[name], abs=0.02)
     numbers = 10 * rng.uniform(size=400)
-    found = metrics.release(NUMBER, X, numbers, budget)
-    exact = metrics.measure(NUMBER, X, numbers)
+    found = evaluate.measure_privately(NUMBER, X, numbers, budget)
+    exact = evaluate.measure(NUMBER, X, numbers)
     for name, value in found.values.items():
         assert value == pytest.approx(exact.values[name], rel=0.02)
-    found = metrics.release(QUANTILE, X, numbers, budget, quantile=0.8)
-    exact = metrics.measure(QUANTILE, X, numbers, quantile=0.8)
+    found = evaluate.measure_privately(QUANTILE, X, numbers, budget, quantile=0.8)
+    exact = evaluate.measure(QUANTILE, X, numbers, quantile=0.8)
     assert list(found.values) == list(found.errors) == ["pinball loss", "coverage"]
     for name, value in found.values.items():
         assert value == pytest.approx(exact.values[name], rel=0.02, abs=0.01)
@@ -182,23 +186,23 @@ def test_replace_one_pays_for_the_distance_of_two_rows():
     sigmas = []
     for adjacency in ("replace_one", "zero_out"):
         budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
-        found = metrics.release(BINARY, np.zeros((9, 1)), np.zeros(9), budget)
+        found = evaluate.measure_privately(BINARY, np.zeros((9, 1)), np.zeros(9), budget)
         sigmas.append(found.certificate.releases[0].sigma)
     assert sigmas[0] == pytest.approx(2 / math.sqrt(3) * sigmas[1], rel=1e-6)
 
 
 def test_labels_of_a_schema():
     raw = np.array([-1.0, 1.0, 0.0, np.nan])
-    found = metrics.label_places(raw, SignLabel("y"))
+    found = evaluate.label_places(raw, SignLabel("y"))
     np.testing.assert_array_equal(found, [0.0, 1.0, np.nan, np.nan])
     for label in (NumberLabel("y", 0, 1), ClassLabel("y", ("a", "b"))):
-        np.testing.assert_array_equal(metrics.label_places(raw, label), raw)
+        np.testing.assert_array_equal(evaluate.label_places(raw, label), raw)
 
 
 def test_noise_can_make_a_square_negative_and_a_share_empty():
-    assert metrics._root(-0.1) == 0.0
-    assert metrics._entropy([1.2, -0.1]) == 0.0
-    assert metrics.Metrics(1, {"a": math.nan}, {"a": 0.5}, "none").to_json()["values"] == {
+    assert evaluate._root(-0.1) == 0.0
+    assert evaluate._entropy([1.2, -0.1]) == 0.0
+    assert evaluate.Metrics(1, {"a": math.nan}, {"a": 0.5}, "none").to_json()["values"] == {
         "a": None
     }
 
@@ -206,4 +210,4 @@ def test_noise_can_make_a_square_negative_and_a_share_empty():
 def test_a_model_of_numbers_without_a_range_is_refused():
     free = LinearModel("linear", np.array([[1.0]]), np.array([0.0]))
     with pytest.raises(dp.errors.ParameterError, match="label range"):
-        metrics.release(free, np.zeros((2, 1)), np.zeros(2), BUDGET)
+        evaluate.measure_privately(free, np.zeros((2, 1)), np.zeros(2), BUDGET)

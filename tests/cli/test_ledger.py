@@ -12,8 +12,9 @@ import time
 import pytest
 
 import dpsco as dp
-from dpsco.cli import fitting, ledgers, metrics
+from dpsco.cli import fit, session
 from dpsco.fit import run as api
+from dpsco.models import evaluate
 
 
 def test_create_and_show(dpsco, tmp_path):
@@ -151,12 +152,12 @@ def test_show_lists_each_entry(dpsco, paid, tmp_path):
 def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, problem, code, words):
     path, command = paid
     monkeypatch.delenv("DPSCO_DEBUG", raising=False)
-    monkeypatch.setattr(fitting, "_write", raising(problem))
+    monkeypatch.setattr(fit, "_write", raising(problem))
     charged = f"No model was written, but the ledger {path} has been charged (entry 1): part of"
     assert f"{words}{charged} the run may have been released." in refused(*command, code=code)
     assert len(entries(dpsco, path)) == 1
     monkeypatch.setattr(api, "as_table", raising(problem))  # before anything is paid
-    monkeypatch.setattr("dpsco.cli.tables.private_table", raising(problem))
+    monkeypatch.setattr("dpsco.data.tables.table_file.private_table", raising(problem))
     text = refused(*command, code=code)
     assert "charged" not in text
     assert ("Nothing was written." in text) == (code in (70, 130))
@@ -174,7 +175,7 @@ def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monk
 
 def test_an_interrupt_after_the_end_denies_nothing(dpsco, paid, monkeypatch):
     _, command = paid
-    monkeypatch.setattr(fitting, "_summary", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(fit, "_summary", raising(KeyboardInterrupt()))
     code, _, err = dpsco(*command)
     assert code == 130
     assert err.endswith("dpsco fit: interrupted. The files were written before.\n")
@@ -185,7 +186,7 @@ def test_an_interrupted_evaluation_says_what_was_paid(
     refused, dpsco, model, home, paid, monkeypatch
 ):
     path, _ = paid
-    monkeypatch.setattr(metrics, "_noisy_classes", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(evaluate, "_noisy_classes", raising(KeyboardInterrupt()))
     text = refused(
         "evaluate", model, home / "fresh.csv", "--epsilon", 1, "--odometer", path, code=130
     )
@@ -260,7 +261,7 @@ def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid,
 def test_a_purse_that_refuses_has_not_paid(tmp_path):
     path = tmp_path / "a.ledger"
     dp.Odometer(path, dp.ApproxDP(0.1, 1e-6))
-    purse = ledgers.Paying(path)
+    purse = session.PayingLedger(path)
     with pytest.raises(dp.errors.BudgetError):
         purse.spend(dp.privacy.GaussianRelease(1.0, 1.0, rows=(0, 9)), label="dear")
     assert purse.aftermath == ""

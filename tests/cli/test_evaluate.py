@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv
 
 import dpsco as dp
-from dpsco.cli import tables
+from dpsco.data.tables import table_file
 from dpsco.models import LinearModel, SavedModel
 
 HEADER = "age,work,owner,id,ill\n"
@@ -43,7 +43,7 @@ def test_predictions_are_the_models_own(model, home, dpsco, tmp_path):
 
 def test_batches_make_no_difference(model, home, dpsco, tmp_path, monkeypatch):
     assert dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "a.csv")[0] == 0
-    monkeypatch.setattr(tables, "_BATCH", 7)
+    monkeypatch.setattr(table_file, "_BATCH", 7)
     assert dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "b.csv")[0] == 0
     first, second = (csv.read_csv(tmp_path / name) for name in ("a.csv", "b.csv"))
     assert first.column(0) == second.column(0)

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpsco.cli.tables import open_file
-from dpsco.cli.tally import outside, sentences, tally
+from dpsco.cli.schema_check import outside, sentences, tally
 from dpsco.data import Category, ClassLabel, Flag, Hashed, Ignore, Number, NumberLabel, Schema
 from dpsco.data import SignLabel as Sign
+from dpsco.data.tables.table_file import open_file
 
 SCHEMA = Schema(
     (
@@ -134,7 +134,7 @@ def test_columns_come_first(files, dpsco):
 
 
 def test_the_summary_is_one_line():
-    from dpsco.cli.tally import summary
+    from dpsco.cli.schema_check import summary
 
     assert summary({}) == summary({"a": {}}) == []
     (line,) = summary({"a": {"missing": 1}, "b": {}})

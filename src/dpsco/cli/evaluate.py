@@ -1,0 +1,165 @@
+"""``evaluate``: how well a model file predicts, exactly about public rows or with noise."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ParameterError
+from .arguments import (
+    TABLES,
+    add_budget,
+    add_force,
+    add_json,
+    add_odometer,
+    command,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from ..models import SavedModel
+    from ..models.evaluate import Metrics
+    from .session import Session
+
+_ABOUT_ROWS = (
+    "NOT PRIVATE: these numbers are about the very rows given. Publish them only if those rows are "
+    "public; otherwise pay for noisy ones with --epsilon"
+)
+_PAID = (
+    "the rows given pay for these numbers on top of what the model has cost, if they are among "
+    "those it was fitted on; --odometer adds it up"
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    evaluate = command(
+        commands,
+        "evaluate",
+        "measure how well a model file predicts",
+        examples="""
+dpsco evaluate model.json public-test.csv
+dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.json""",
+        description=(
+            "Measure how well a model file predicts, beside a trivial baseline.\n\nWithout "
+            "--epsilon the numbers are exact, about the rows given, and not private. With "
+            "--epsilon\nnoisy numbers are released, and a certificate of what that cost the rows."
+        ),
+    )
+    evaluate.add_argument("model", type=Path, metavar="MODEL", help="a model file of `dpsco fit`")
+    evaluate.add_argument("data", type=Path, metavar="DATA", help=f"rows with labels: {TABLES}")
+    evaluate.add_argument(
+        "--label", metavar="COLUMN", help="the label's column, for a model without a schema"
+    )
+    add_budget(evaluate, required=False)
+    add_odometer(evaluate)
+    evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="where to write it")
+    add_force(evaluate)
+    add_json(evaluate)
+    evaluate.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace, session: Session) -> int:
+    from .model_file import read_model
+    from .outputs import Outputs
+
+    private = options.epsilon is not None
+    if not private and (options.odometer or options.certificate or options.delta is not None):
+        raise ParameterError("--odometer, --certificate and --delta go with --epsilon.")
+    saved = read_model(options.model)
+    with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
+        session.outputs, session.lost = outputs, "No numbers were shown"
+        draft = outputs.reserve(options.certificate)
+        session.pay_from(options.odometer, options.expect_at_least)
+        X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
+        metrics = _metrics(options, session, saved, X, labels)
+        if metrics.certificate is not None:
+            outputs.json(draft, metrics.certificate.to_json())
+        outputs.commit()
+    _print(options, metrics, notes)
+    return 0
+
+
+def _metrics(
+    options: argparse.Namespace, session: Session, saved: SavedModel, X: Any, labels: Any
+) -> Metrics:
+    """Return exact metrics, or noisy ones if there is a budget for them."""
+    from ..models.evaluate import measure, measure_privately, quantile_of
+    from .config import budget
+
+    quantile = quantile_of(saved.plan)
+    if options.epsilon is None:
+        return measure(saved.model, X, labels, quantile=quantile)
+    return measure_privately(
+        saved.model,
+        X,
+        labels,
+        budget(options, len(labels)),
+        quantile=quantile,
+        odometer=session.ledger,
+    )
+
+
+def _print(options: argparse.Namespace, metrics: Metrics, notes: list[str]) -> None:
+    """Print the metrics, for people or as JSON."""
+    certificate = metrics.certificate
+    private = certificate is not None
+    if options.json:
+        record = {"private": private, "notice": _PAID if private else _ABOUT_ROWS}
+        if certificate is not None:
+            record["certificate"] = certificate.to_json()
+        print(json.dumps({**record, **metrics.to_json(), "notes": notes}, indent=2))
+        return
+    print(f"Private: {_PAID}.\n" if private else f"{_ABOUT_ROWS}.\n")
+    print(f"{rows_of(metrics.rows)}\n{metrics}")
+    for note in notes:
+        print(f"note: {note}")
+    if certificate is not None:
+        print(f"\n{certificate}")
+    if options.certificate is not None:
+        print(f"certificate: {options.certificate}")
+
+
+def _rows_to_measure(
+    saved: SavedModel, path: Path, column: str | None, *, look: bool
+) -> tuple[Any, Any, list[str]]:
+    """Return rows and labels of a file as a model reads them, and notes on what is outside.
+
+    Args:
+        saved: the model.
+        path: a CSV file, a Parquet file, or a folder of Parquet files.
+        column: the label's column, for a model without a schema.
+        look: whether to count what lies outside the schema; not where the outcome is private.
+
+    Raises:
+        DataError: the file's columns are not the model's.
+    """
+    from ..data.tables.files import is_csv
+
+    if saved.schema is None:
+        if column is None:
+            raise ParameterError("the model has no schema: name the label's column with --label.")
+        if not look and is_csv(path):
+            raise ParameterError(
+                "private metrics of a model without a schema need Parquet, whose types are known "
+                "before a row is read; in a CSV file an entry could change a column's type."
+            )
+        from .number_rows import number_rows
+
+        return (*number_rows(saved, path, column), [])
+    if column is not None:
+        raise ParameterError("the model's schema names the label: leave --label out.")
+    from ..data.schema.encoder import TableEncoder
+    from ..data.tables.table_file import open_file
+    from ..models.config import require_label
+    from ..models.evaluate import label_places
+    from .progress import Bar
+    from .schema_check import sentences, tally
+
+    label = require_label(saved.schema)
+    file = open_file(path, saved.schema, label=True)
+    with Bar("reading") as bar:
+        X, labels = file.encoded(TableEncoder(saved.schema), bar)
+    return X, label_places(labels, label), sentences(tally(file)) if look else []
