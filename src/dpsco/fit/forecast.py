@@ -339,8 +339,8 @@ def _grid(usual: int, n: int) -> list[int]:
 
 def _numbers(rounds: int | Iterable[int], n: int) -> list[int]:
     """Return the user's numbers of rounds, rising; at most one per row."""
-    given = list(rounds) if isinstance(rounds, Iterable) else [rounds]
-    numbers = sorted({_validate.integer("rounds", number) for number in given})
+    values = list(rounds) if isinstance(rounds, Iterable) else [rounds]
+    numbers = sorted({_validate.integer("rounds", number) for number in values})
     if not numbers or numbers[-1] > n:
         raise ParameterError(
             f"rounds must be one or more numbers from 1 to n = {n}, got {rounds!r}."
