@@ -1,19 +1,27 @@
 """The catalogue of convex losses, each beside its formula in many digits.
 
-A test that asks for the fixture ``case`` runs on all of them; a new loss needs one more entry.
+A test that asks for the fixture ``case`` runs on all of them. Cases are found by presence: a file
+``cases/<module>.py`` with a list CASES of (loss, formula of a margin and a label in mpmath, and
+perhaps the margins where the formula changes). The loss of the page docs/add_loss.md is one.
 """
 
 from __future__ import annotations
 
+import atexit
+import importlib.util
+import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
 
-from dpsco import losses
 from dpsco.losses import MarginLoss
 
 Formula = Callable[[Any, Any], Any]
@@ -57,87 +65,26 @@ class Case:
         return self.formula(mp.mpf(float(margin)), mp.mpf(float(label)))
 
 
-def _plus(t: Any) -> Any:
-    return t if t > 0 else mp.mpf(0)
+def _load(path: Path) -> list[Case]:
+    """The cases of a Python file, or of the page that shows how a loss is added."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        section = text.split("## In the catalogue")[1]
+        fence = re.compile(r"^```python\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+        text = "\n".join(fence.findall(section))
+    folder = Path(tempfile.mkdtemp(prefix="dpsco_cases_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / f"loss_cases_{path.stem}.py"  # a module, as pickles and Numba's cache want it
+    file.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [Case(*entry) for entry in module.CASES]
 
 
-def _case(loss: MarginLoss, formula: Formula, joints: Any = lambda y: ()) -> Case:
-    return Case(loss, formula, joints)
-
-
-def _huber(threshold: float) -> Formula:
-    h = mp.mpf(threshold)
-
-    def formula(u: Any, y: Any) -> Any:
-        r = abs(u - y)
-        return r * r / 2 if r <= h else h * (r - h / 2)
-
-    return formula
-
-
-def _poisson(rate: float) -> Formula:
-    top = mp.mpf(rate)
-
-    def formula(u: Any, y: Any) -> Any:
-        turn = mp.log(top)
-        return (mp.exp(u) if u <= turn else top + top * (u - turn)) - y * u
-
-    return formula
-
-
-def _q_hinge(q: float) -> Case:
-    return _case(losses.QHinge(q), lambda u, y: _plus(1 - y * u) ** mp.mpf(q), lambda y: (y,))
-
-
-def _q_power(q: float) -> Case:
-    return _case(losses.QPower(q), lambda u, y: abs(u - y) ** mp.mpf(q), lambda y: (y,))
-
-
-def _pinball(a: float) -> Case:
-    return _case(
-        losses.Pinball(a),
-        lambda u, y: max(mp.mpf(a) * (y - u), (mp.mpf(a) - 1) * (y - u)),
-        lambda y: (y,),
-    )
-
-
-def _insensitive(e: float) -> Case:
-    return _case(
-        losses.EpsilonInsensitive(e),
-        lambda u, y: _plus(abs(u - y) - mp.mpf(e)),
-        lambda y: (y - e, y + e),
-    )
-
-
-def _pseudo(t: float) -> Case:
-    return _case(
-        losses.PseudoHuber(t),
-        lambda u, y: mp.mpf(t) ** 2 * (mp.sqrt(1 + ((u - y) / mp.mpf(t)) ** 2) - 1),
-    )
-
-
-CATALOGUE = [
-    _case(losses.Logistic(), lambda u, y: mp.log1p(mp.exp(-y * u))),
-    _case(losses.Hinge(), lambda u, y: _plus(1 - y * u), lambda y: (y,)),
-    *(_q_hinge(q) for q in (1.0, 1.001, 1.5, 2.0)),
-    _case(losses.SquaredHinge(), lambda u, y: _plus(1 - y * u) ** 2, lambda y: (y,)),
-    _case(
-        losses.ModifiedHuber(),
-        lambda u, y: _plus(1 - y * u) ** 2 if y * u >= -1 else -4 * y * u,
-        lambda y: (y, -y),
-    ),
-    _case(losses.Squared(), lambda u, y: (u - y) ** 2 / 2),
-    _case(losses.Absolute(), lambda u, y: abs(u - y), lambda y: (y,)),
-    *(_q_power(q) for q in (1.0, 1.001, 1.3, 2.0)),
-    *(_pinball(a) for a in (0.3, 0.95)),
-    *(_insensitive(e) for e in (0.5, 0.0)),
-    *(_case(losses.Huber(h), _huber(h), lambda y, h=h: (y - h, y + h)) for h in (0.7, 5.0)),
-    *(_pseudo(t) for t in (0.7, 20.0)),
-    *(
-        _case(losses.Poisson(r), _poisson(r), lambda y, r=r: (float(mp.log(r)),))
-        for r in (20.0, 0.2)
-    ),
-]
+PAGE = Path(__file__).parents[2] / "docs" / "add_loss.md"
+FILES = sorted((Path(__file__).parent / "cases").glob("*.py"))
+CATALOGUE = [case for path in (*FILES, PAGE) for case in _load(path)]
 SMOOTHABLE = [case for case in CATALOGUE if np.isfinite(case.loss.slope_bound(1.0, np.inf))]
 
 
