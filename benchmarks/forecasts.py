@@ -23,7 +23,7 @@ import dpsco as dp
 from dpsco.fit.forecast import Terms, calibrated_solvers, terms
 from dpsco.solvers import get
 from dpsco.solvers.base import Factors
-from dpsco.solvers.recursive_gradient.plan import default_smoothing, public_scales
+from dpsco.solvers.recursive_gradient.schedule import default_smoothing, public_scales
 
 from . import made_up
 from .rates.few_round_instances import x4

@@ -19,7 +19,8 @@ from dpsco.privacy.mechanisms import (
 )
 from dpsco.privacy.mechanisms.prefix_sum import mechanism as prefix_sums
 from dpsco.solvers import registry
-from dpsco.solvers.base import Round
+from dpsco.solvers.base import TraceLine
+from dpsco.solvers.engine import carry_out
 from dpsco.solvers.serialization import encode
 
 N = 50
@@ -52,7 +53,7 @@ def test_plan_slips_are_seen(plan, monkeypatch):
         patch.setattr(kind, "total_rounds", property(lambda _: 4))
         assert "4 rounds are announced, the trace has 5" in contract.check_plan(plan)
     with monkeypatch.context() as patch:
-        patch.setattr(kind, "trace", lambda _: (Round(1, (0, N), math.nan, 1.0),) * 5)
+        patch.setattr(kind, "trace", lambda _: (TraceLine(1, (0, N), math.nan, 1.0),) * 5)
         assert "no numbers" in contract.check_plan(plan)[0]
     far = GaussianRelease(plan.clip, plan.sigma, rows=(0, N + 1), count=5)
     with monkeypatch.context() as patch:
@@ -140,9 +141,12 @@ def test_run_slips_are_seen(plan, monkeypatch):
 
     def instead(change):
         def run(plan, source, ledger, progress):
-            return change(entry.run(plan, source, ledger, progress))
+            return change(carry_out(entry, plan, source, ledger, progress))
 
-        return dataclasses.replace(entry, run=run)
+        return instead_by(run)
+
+    def instead_by(run):
+        return dataclasses.replace(entry, run=run, stepper=None)
 
     monkeypatch.setitem(registry(), "noisy_gd", instead(lambda w: w[:1]))
     assert "no 2 finite numbers" in contract.check_ledger(plan, DATA)[0]
@@ -150,15 +154,15 @@ def test_run_slips_are_seen(plan, monkeypatch):
     assert "no 2 finite numbers" in contract.check_ledger(plan, DATA)[0]
 
     def backwards(plan, source, ledger, progress):
-        return entry.run(plan, source, ledger, lambda done, total: progress(6 - done, total))
+        return carry_out(entry, plan, source, ledger, lambda done, total: progress(6 - done, total))
 
-    monkeypatch.setitem(registry(), "noisy_gd", dataclasses.replace(entry, run=backwards))
+    monkeypatch.setitem(registry(), "noisy_gd", instead_by(backwards))
     assert len(contract.check_ledger(plan, DATA)) == 2
 
     def silent(plan, source, ledger, progress):
-        return entry.run(plan, source, ledger, lambda done, total: None)
+        return carry_out(entry, plan, source, ledger, lambda done, total: None)
 
-    monkeypatch.setitem(registry(), "noisy_gd", dataclasses.replace(entry, run=silent))
+    monkeypatch.setitem(registry(), "noisy_gd", instead_by(silent))
     assert "progress ended" in contract.check_ledger(plan, DATA)[0]
 
 

@@ -345,7 +345,7 @@ def test_the_exact_sum_is_kept_nowhere(setting):
 
     def holders():
         found = reachable(coordinator)
-        assert len(found) > 3
+        assert len(found) >= 3
         return [a for a in found if a.shape == (5,) and np.allclose(a, total)]
 
     assert holders() == []

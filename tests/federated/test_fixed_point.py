@@ -8,7 +8,7 @@ from dpsco.errors import ParameterError
 from dpsco.federated import Answer, FixedPoint
 from dpsco.federated.fixed_point import needed_bits
 from dpsco.privacy.budget import ApproxDP
-from dpsco.solvers.engine import BatchPlan
+from dpsco.solvers.common.batches import BatchPlan
 
 
 def plan_of(setting, rows, clip=1.0, sigma=1.0, rounds=1, d=4):

@@ -156,7 +156,8 @@ def test_a_run_that_leaves_its_plan_returns_nothing(monkeypatch):
     def lazy(plan, source, ledger, progress):
         return np.zeros(3)
 
-    monkeypatch.setitem(registry(), "noisy_gd", dataclasses.replace(entry, run=lazy))
+    replaced = dataclasses.replace(entry, run=lazy, stepper=None)
+    monkeypatch.setitem(registry(), "noisy_gd", replaced)
     with pytest.raises(LedgerError, match="planned releases were not executed"):
         dp.run(plan, (X, Y))
 

@@ -29,7 +29,7 @@ from dpsco.report import charts, view
 from dpsco.report import text as words
 from dpsco.report.attack_roc import Odds
 from dpsco.report.formatting import claim, percent
-from dpsco.solvers.base import BasePlan, Round
+from dpsco.solvers.base import BasePlan, TraceLine
 
 from .conftest import CASES, CREATED, SEEDED, UTILITY, Page, page, solved
 
@@ -253,7 +253,7 @@ def test_one_round_has_no_table_of_rounds():
 @pytest.mark.parametrize("step", [0.0, 0.5])
 def test_steps_are_shown_where_there_are_any(monkeypatch, step):
     found = solved("noisy_gd")
-    rounds = [Round(t + 1, (0, 5), step, 3.0) for t in range(9)]
+    rounds = [TraceLine(t + 1, (0, 5), step, 3.0) for t in range(9)]
     monkeypatch.setattr(type(found.plan), "schedule", lambda _: iter(rounds))
     text = section(report.render(found.certificate, plan=found.plan), "plan")
     assert ("round rows step noise σ 1 0 to 4 0.5 3" in text) == (step > 0)
@@ -269,7 +269,7 @@ def test_first_and_last_rounds():
 
 @pytest.mark.parametrize(("count", "cut"), [(1, False), (7, False), (8, True), (5000, True)])
 def test_tables_of_rounds_have_a_bounded_length(count, cut):
-    rounds = [Round(t + 1, (0, 5), 0.1 / (t + 1), 0.0) for t in range(count)]
+    rounds = [TraceLine(t + 1, (0, 5), 0.1 / (t + 1), 0.0) for t in range(count)]
     rows = view._ends(rounds, False)
     assert (None in rows) == cut
     assert len(rows) == min(count, 7)
@@ -286,13 +286,13 @@ def test_long_schedules_are_cut(monkeypatch):
 
 
 def test_charts_of_schedules():
-    rounds = [Round(t + 1, (0, 5), 0.5**t, 0.0) for t in range(1000)]
+    rounds = [TraceLine(t + 1, (0, 5), 0.5**t, 0.0) for t in range(1000)]
     ((drawing, caption),) = charts.schedule(rounds[:30])
     assert caption == "Step size by round."
     assert "1 in round 1, 1.863 × 10⁻⁹ in round 30" in drawing
     ((thin, _),) = charts.schedule(rounds)
     assert len(re.findall("L", thin)) == 199
-    flat = [Round(t + 1, (0, 5), 0.0, 3.0) for t in range(4)]
+    flat = [TraceLine(t + 1, (0, 5), 0.0, 3.0) for t in range(4)]
     ((drawing, caption),) = charts.schedule(flat)
     assert caption == "Noise (sigma) by round."
     assert "3 in every round" in drawing

@@ -11,7 +11,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.privacy import GaussianRelease
 from dpsco.solvers import needs, registry
-from dpsco.solvers.base import BasePlan, Result, Round, check_cost
+from dpsco.solvers.base import BasePlan, Result, TraceLine, check_cost
 
 PROBLEM = dp.Problem(
     loss=dp.losses.Logistic(),
@@ -69,7 +69,7 @@ def test_long_fields_are_shortened():
 
 def test_trace_has_a_line_for_each_round(plan):
     assert plan.total_rounds == 7 == len(plan.trace())
-    assert plan.trace()[0] == Round(1, (0, 1000), plan.step, plan.sigma)
+    assert plan.trace()[0] == TraceLine(1, (0, 1000), plan.step, plan.sigma)
     assert [line.round for line in plan.trace()] == list(range(1, 8))
 
 

@@ -1,4 +1,4 @@
-"""Runs of one noisy sum a batch: order, rows, noise, states, and what is refused."""
+"""The engine: schedules, rounds of every kind, order, rows, noise, states, what is refused."""
 
 import copy
 import dataclasses
@@ -10,22 +10,37 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco.audit import contract
+from dpsco.audit.planted import planted as planting
+from dpsco.data.queries import ClippedGradient, VertexScores
+from dpsco.data.vertices import vertex_set
 from dpsco.errors import LedgerError, ParameterError
+from dpsco.geometry.norms import LINF
 from dpsco.losses import Logistic
 from dpsco.privacy import Ledger, Randomness, lattice
 from dpsco.privacy.budget import GDP, ApproxDP
+from dpsco.privacy.mechanisms import (
+    FixedSizeGaussianRelease,
+    GaussianRelease,
+    GeneralizedGaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+    SelectionRelease,
+    ShuffledRelease,
+)
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import NEEDS, mechanism
+from dpsco.privacy.release import Composition, flatten
 from dpsco.solvers import get, registry
-from dpsco.solvers.engine import (
+from dpsco.solvers.common.batches import (
     NOISE_BYTES,
     BatchPlan,
-    Engine,
-    advance,
     check_rounds,
     chosen_mechanism,
 )
+from dpsco.solvers.engine import Engine, EnginePlan, Schedule, Stepper, reads_once, run_rounds
 
 KEYS = tuple(key for key, entry in registry().items() if entry.stepper is not None)
+BATCHED = tuple(key for key in KEYS if registry()[key].single_epoch is not None)
 STREAMS = ("acc_srgd", "srg_sgd", "srg_online_to_batch", "dp_ftrl")
 X8 = np.array([[0.6, 0.8], [-1, 0], [0, 1], [0.8, -0.6], [0.6, -0.8], [0, -1], [1, 0], [-0.6, 0.8]])
 Y8 = np.array([1.0, -1, 1, 1, -1, -1, 1, 1])
@@ -37,6 +52,15 @@ def make(key, n=8, d=2, radius=5.0, budget=None, **options):
     )
     budget = ApproxDP(2.0, 1e-6) if budget is None else budget
     return dp.plan(problem, n=n, d=d, budget=budget, solver=key, options=options)
+
+
+def planned(key, rounds=4, n=8, d=2):
+    """A plan of any engine solver with so many noisy answers."""
+    options = {
+        "dp_sgd_poisson": {"epochs": rounds / 2, "rate": 0.5},
+        "dp_sgd_gradient": {"rounds": rounds + 1, "batch": 3},
+    }.get(key, {"rounds": rounds})
+    return make(key, n=n, d=d, **options)
 
 
 def opened(plan, X=X8, y=Y8):
@@ -51,14 +75,19 @@ def begun(plan, seed=3):
 
 def go(run, source, rounds):
     for _ in range(rounds):
-        run.commit(source.sum(run.query(), *run.rows))
+        run.step(source)
 
 
 def test_the_solvers_that_this_is_about():
-    assert {*STREAMS, "acc_independent", "dp_sgd_single_epoch"} <= set(KEYS)
-    for key in KEYS:
+    assert {*STREAMS, "acc_independent", "dp_sgd_single_epoch"} == set(BATCHED)
+    sampled = {"dp_sgd_poisson", "dp_sgd_gradient", "noisy_sgd_2019", "noisy_sgd_2020"}
+    assert {"noisy_gd", *sampled, *BATCHED} <= set(KEYS)
+    for key in BATCHED:
         assert isinstance(make(key), BatchPlan)
         assert (make(key).mechanism is not None) == (key in STREAMS)
+    for key in KEYS:
+        assert planned(key).total_rounds == len(planned(key).trace()) == 4, key
+        assert reads_once(registry()[key], planned(key)) == (key in BATCHED)
 
 
 @pytest.mark.parametrize(
@@ -83,64 +112,53 @@ def test_known_runs_through_a_ledger(key, options, expected):
     run, ledger = begun(plan)
     source = opened(plan)
     go(run, source, 4)
-    assert run.weights() == pytest.approx(expected, abs=1e-5)
+    assert run.output() == pytest.approx(expected, abs=1e-5)
     ledger.close()
     random = Randomness.seeded(3)
     again = dp.run(plan, (X8, Y8), order="given", randomness=random).weights
-    assert again.tobytes() == run.weights().tobytes()
+    assert again.tobytes() == run.output().tobytes()
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", BATCHED)
 def test_who_sums_does_not_matter(key):
     """Sums of parts of a batch, added up elsewhere, give the same run up to rounding."""
     plan = make(key, rounds=2)
     (one, _), (two, _), source = begun(plan), begun(plan), opened(plan)
     go(one, source, 2)
     while not two.finished:
-        start, stop = two.rows
+        start, stop = two.next_round.rows
         query = two.query()
         two.commit(sum(source.sum(query, row, row + 1) for row in range(start, stop)))
-    assert two.weights() == pytest.approx(one.weights(), abs=1e-9)
+    assert two.output() == pytest.approx(one.output(), abs=1e-9)
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_divisor_is_the_planned_size(key):
-    """Rows that are missing add zero; the mean is over the rows that were planned.
-
-    A batch of one row three times, and once with two null rows, differ by a factor three.
-    """
-    budget, means = GDP(1e12), []
-    for missing in (False, True):
-        plan = make(key, n=3, rounds=1, budget=budget)
-        X = np.tile([[0.6, 0.8]], (3, 1))
-        X[1:] = np.nan if missing else X[1:]
-        stepper = get(key).stepper(plan)
-        seen = []
-        stepper.take = seen.append
-        run = Engine(plan, stepper, begun_ledger(plan))
-        run.commit(opened(plan, X, np.ones(3)).sum(run.query(), 0, 3))
-        means.append(seen[0])
-    assert means[0] == pytest.approx(3 * means[1], abs=1e-5)
-    assert means[1] == pytest.approx(np.array([0.6, 0.8]) / -2 / 3, abs=1e-5)
+def test_the_divisor_is_public_and_planned(key):
+    """Rows that are missing add zero: twice as many planned rows halve the same sum."""
+    plan = make(key, rounds=1) if key in BATCHED else planned(key)
+    changes = {"task": dataclasses.replace(plan.task, n=16)}
+    if hasattr(plan, "batch"):
+        changes["batch"] = 2 * plan.batch
+    wider = dataclasses.replace(plan, **changes)
+    one, two = get(key).stepper(plan), get(key).stepper(wider)
+    total = np.array([0.25, -0.5])
+    one.update(total)
+    two.update(2 * total)
+    assert all(np.array_equal(one.state()[name], two.state()[name]) for name in one.vectors)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", BATCHED)
 def test_every_batch_is_divided_by_its_own_size(key):
-    plan, means = make(key, n=5, rounds=2, budget=GDP(1e12)), []  # batches of 3 and 2 rows
-    stepper = get(key).stepper(plan)
-    take = stepper.take
-    stepper.take = lambda mean: (means.append(mean), take(mean))
-    run = Engine(plan, stepper, begun_ledger(plan))
-    for _ in range(2):
-        run.commit(np.array([6.0, 12.0]))
-    assert np.allclose(means, [[2.0, 4.0], [3.0, 6.0]], atol=1e-6)
+    plan = make(key, n=5, rounds=2)
+    assert [plan.batch_size(t) for t in (0, 1)] == [3, 2]
+    assert plan.batches() == ((0, 3), (3, 5))
 
 
 def begun_ledger(plan):
     return Ledger(plan.releases(), plan.budget, randomness=Randomness.seeded(0))
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", BATCHED)
 def test_batches_cover_every_row_once(key):
     for n, rounds in ((10, 3), (10, 10), (1000, 7), (5, 1)):
         batches = make(key, n=n, rounds=rounds).batches()
@@ -150,16 +168,28 @@ def test_batches_cover_every_row_once(key):
         assert sizes[0] - sizes[-1] <= 1
 
 
-def test_rounds_are_reported_after_they_are_committed():
-    plan, said = make("acc_srgd", rounds=4), []
-    run, ledger = begun(plan)
-    advance(
-        run,
+@pytest.mark.parametrize("key", KEYS)
+def test_rounds_are_reported_after_they_are_kept(key):
+    plan, said = planned(key), []
+
+    class Store:
+        def resume(self, engine):
+            said.append(("resumed", engine.round))
+
+        def commit(self, engine):
+            said.append(("kept", engine.round))
+
+    ledger = begun_ledger(plan)
+    run_rounds(
+        plan,
+        get(key).stepper(plan),
         opened(plan),
-        lambda done, total: said.append(("told", done, total)),
-        committed=lambda run: said.append(("kept", run.round)),
+        ledger,
+        progress=lambda done, total: said.append(("told", done, total)),
+        store=Store(),
     )
-    assert said == [x for t in range(1, 5) for x in (("kept", t), ("told", t, 4))]
+    assert said[0] == ("resumed", 0)
+    assert said[1:] == [x for t in range(1, 5) for x in (("kept", t), ("told", t, 4))]
     ledger.close()
 
 
@@ -168,14 +198,14 @@ def test_rounds_are_reported_after_they_are_committed():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_rounds_beyond_the_last_and_answers_before_it(key):
-    plan = make(key, rounds=4)
+    plan = planned(key)
     run, ledger = begun(plan)
     go(run, opened(plan), 3)
     with pytest.raises(LedgerError, match="round 3 of 4"):
-        run.weights()
+        run.output()
     go(run, opened(plan), 1)
     assert run.finished
-    for refused in (run.query, lambda: run.rows, lambda: run.commit(np.zeros(2))):
+    for refused in (run.query, lambda: run.next_round, lambda: run.commit(np.zeros(2))):
         with pytest.raises(LedgerError, match="all 4 rounds of this run are over"):
             refused()
     ledger.close()
@@ -183,7 +213,7 @@ def test_rounds_beyond_the_last_and_answers_before_it(key):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_unfinished_runs_have_no_certificate(key):
-    plan = make(key, rounds=4)
+    plan = planned(key)
     run, ledger = begun(plan)
     go(run, opened(plan), 3)
     with pytest.raises(LedgerError, match="not executed"):
@@ -193,7 +223,7 @@ def test_unfinished_runs_have_no_certificate(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_two_runs_cannot_share_a_ledger(key):
     """A second participation of the rows: the same batches once more."""
-    plan = make(key, rounds=4)
+    plan = planned(key)
     run, ledger = begun(plan)
     go(run, opened(plan), 4)
     with pytest.raises(LedgerError, match="already executed"):
@@ -313,7 +343,7 @@ def test_resumed_runs_have_the_same_bits(key, after):
 
     The state is kept as JSON, numbers as they are printed.
     """
-    plan = make(key, rounds=4)
+    plan = planned(key)
     whole, first = begun(plan)[0], begun(plan)[0]
     source = opened(plan)
     go(whole, source, 4)
@@ -323,7 +353,7 @@ def test_resumed_runs_have_the_same_bits(key, after):
     second.resume(after, kept, first_secrets)
     assert second.round == after
     go(second, source, 4 - after)
-    assert second.weights().tobytes() == whole.weights().tobytes()
+    assert second.output().tobytes() == whole.output().tobytes()
     for name, vector in second.state().items():
         assert vector.tobytes() == whole.state()[name].tobytes()
     ledger.close()
@@ -340,19 +370,19 @@ def test_resumed_noise_of_every_mechanism(noise):
     kept = secrets_of(first, source, 5)
     second.resume(5, first.state(), kept)
     go(second, source, 3)
-    assert second.weights().tobytes() == whole.weights().tobytes()
+    assert second.output().tobytes() == whole.output().tobytes()
     ledger.close()
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_resumed_runs_cannot_repeat_a_round(key):
-    plan = make(key, rounds=4)
+    plan = planned(key)
     source, (first, _), (second, ledger) = opened(plan), begun(plan), begun(plan)
     kept = secrets_of(first, source, 2)
     second.resume(2, first.state(), kept)
     with pytest.raises(LedgerError, match="round 2 cannot go on at round 1"):
         second.resume(1, first.state())
-    assert second.rows == plan.batches()[2]
+    assert second.round == 2
     go(second, source, 2)
     with pytest.raises(LedgerError, match="over"):
         go(second, source, 1)
@@ -363,7 +393,7 @@ def test_correlated_noise_goes_on_from_all_it_knew_or_not_at_all():
     plan = make("acc_srgd", rounds=4)
     source, (first, _), (second, _) = opened(plan), begun(plan), begun(plan)
     found = secrets_of(first, source, 2)
-    del found["exact 1"]
+    del found["stream 1 exact 1"]
     with pytest.raises(LedgerError, match="cannot go on at round 2"):
         second.resume(2, first.state(), found)
     assert begun(make("acc_independent", rounds=4))[0].secrets() == {}
@@ -378,8 +408,8 @@ def test_resuming_outside_of_the_rounds(round):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_states_of_another_shape_are_refused(key):
-    plan = make(key, rounds=4)
-    run, other = begun(plan)[0], begun(make(key, d=3, rounds=4))[0]
+    plan = planned(key)
+    run, other = begun(plan)[0], begun(planned(key, d=3))[0]
     with pytest.raises(ParameterError, match="of shape"):
         run.resume(1, other.state())
     for name in run.state():
@@ -390,7 +420,7 @@ def test_states_of_another_shape_are_refused(key):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_sums_of_another_length_are_refused_and_draw_nothing(key):
-    plan = make(key, rounds=4)
+    plan = planned(key)
     run, again = begun(plan)[0], begun(plan)[0]
     for total in (np.zeros(5), np.zeros((2, 2)), np.float64(0.0)):
         with pytest.raises(ParameterError, match="length"):
@@ -403,12 +433,12 @@ def test_sums_of_another_length_are_refused_and_draw_nothing(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_states_are_copies_and_follow_from_noisy_answers(key):
     """Other rows and the same noisy answers give the same state: nothing of it is secret."""
-    plan = make(key, rounds=4)
+    plan = planned(key)
     one, two = get(key).stepper(plan), get(key).stepper(plan)
     rng = np.random.default_rng(0)
     for answer in rng.standard_normal((4, 2)):
-        one.take(answer)
-        two.take(answer)
+        one.update(answer)
+        two.update(answer)
         kept = one.state()
         assert {k: v.tobytes() for k, v in kept.items()} == {
             k: v.tobytes() for k, v in two.state().items()
@@ -460,3 +490,267 @@ def test_releases_of_a_plan():
     assert [(r.rows, r.bound) for r in alone] == [((0, 3), 0.7), ((3, 6), 0.7), ((6, 8), 0.7)]
     louder = dataclasses.replace(make("acc_srgd", rounds=4), sigma=99.0)
     assert louder.releases()[0].sigma == 99.0
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+def test_equal_rounds_are_one_record():
+    schedule = Schedule([GaussianRelease(1.0, 2.0, rows=(0, 9), count=10**7)])
+    assert len(schedule) == 10**7
+    assert schedule[10**7 - 1] == (GaussianRelease(1.0, 2.0, rows=(0, 9)), (0, 9), 0)
+    assert schedule.expected_rows == 9 * 10**7
+    with pytest.raises(IndexError):
+        schedule[10**7]
+
+
+def test_rounds_follow_the_releases_in_order():
+    """Phases with several rounds on the same rows, bounds and noise of their own."""
+    parts = [
+        GaussianRelease(1.0, 2.0, rows=(0, 4), count=2),
+        GaussianRelease(3.0, 4.0, rows=(0, 4)),
+        PrefixSumRelease(1.0, 2.0, mechanism("tree", rounds=3), rows=(4, 9)),
+        PoissonGaussianRelease(1.0, 2.0, 0.5, rows=(0, 8)),
+        FixedSizeGaussianRelease(1.0, 2.0, 3, rows=(0, 8), count=2),
+    ]
+    schedule = Schedule(parts)
+    assert [(round.rows, round.release.sigma) for round in schedule] == [
+        *[((0, 4), 2.0)] * 2, ((0, 4), 4.0), ((4, 6), 2.0), ((6, 8), 2.0), ((8, 9), 2.0),
+        *[((0, 8), 2.0)] * 3,
+    ]  # fmt: skip
+    assert [round.part for round in schedule[3:6]] == [0, 1, 2]
+    assert schedule.expected_rows == 4 + 4 + 4 + 5 + 4 + 3 + 3
+    assert flatten(parts) == flatten([round.release for round in (*schedule[:4], *schedule[6:])])
+
+
+def test_compositions_are_turns():
+    one, two = GaussianRelease(1.0, 2.0, rows=(0, 4)), GaussianRelease(2.0, 2.0, rows=(0, 4))
+    schedule = Schedule([Composition((one, two), count=3)])
+    assert [round.release for round in schedule] == [one, two] * 3
+
+
+def test_which_rows_come_once():
+    half, rest = (GaussianRelease(1.0, 2.0, rows=rows) for rows in ((0, 4), (4, 8)))
+    stream = PrefixSumRelease(1.0, 2.0, mechanism("tree", rounds=2), rows=(4, 8))
+    assert Schedule([half, rest]).single_epoch
+    assert Schedule([half, stream]).single_epoch
+    assert not Schedule([rest, half]).single_epoch  # not in order
+    assert not Schedule([half, half]).single_epoch
+    assert not Schedule([dataclasses.replace(half, count=2)]).single_epoch
+    assert not Schedule([PoissonGaussianRelease(1.0, 2.0, 0.5, rows=(0, 8))]).single_epoch
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        GeneralizedGaussianRelease(1.0, 2.0, 3.0, rows=(0, 8)),
+        Composition((PrefixSumRelease(1.0, 2.0, mechanism("tree", rounds=2), rows=(0, 8)),)),
+        PrefixSumRelease(1.0, 2.0, mechanism("tree", rounds=2), rows=(0, 8), count=2),
+    ],
+    ids=["shaped", "composed", "twice"],
+)
+def test_releases_that_have_no_rounds(release):
+    with pytest.raises(ParameterError, match="no rounds for"):
+        Schedule([release])
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_rounds_and_trace_are_the_releases(key):
+    """What is accounted for and what is executed: one list."""
+    plan = planned(key)
+    rounds = Schedule(plan.releases())
+    assert [line.rows for line in plan.trace()] == [round.rows for round in rounds]
+    assert [line.sigma for line in plan.trace()] == [plan.sigma] * 4
+    assert {round.release for round in rounds} == {r.once() for r in plan.releases()}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_query_beyond_its_planned_bound_is_refused(key):
+    plan = planned(key)
+    stepper = get(key).stepper(dataclasses.replace(plan, clip=plan.clip * 2))
+    run = Engine(plan, stepper, begun_ledger(plan))
+    with pytest.raises(LedgerError, match="noise was planned for"):
+        run.step(opened(plan))
+
+
+def test_fixed_samples_are_drawn_and_resumed():
+    sampled = {"sampling": "fixed_size", "batch": 3.0, "sigma": 50.0}
+    plan = dataclasses.replace(planned("noisy_sgd_2019"), **sampled)
+    assert plan.releases()[0].kind == "fixed_size_gaussian"
+    source, (whole, _), (first, _), (second, ledger) = (
+        opened(plan),
+        begun(plan),
+        begun(plan),
+        begun(plan),
+    )
+    go(whole, source, 4)
+    go(first, source, 2)
+    second.resume(2, first.state())
+    go(second, source, 2)
+    assert second.output().tobytes() == whole.output().tobytes()
+    ledger.close()
+
+
+# -- rounds of kinds that no solver has yet --------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToyPlan(EnginePlan):
+    clip: float = 1.0
+
+    @property
+    def enforced(self):
+        return self.problem.bounds.enforced
+
+
+class FrankWolfePlan(ToyPlan):
+    """Select a vertex, then ask how far the gradients point; three times."""
+
+    def releases(self):
+        rows = (0, self.n)
+        scores = FrankWolfeStepper(self).query()
+        select = SelectionRelease(scores.bound, 400.0, 4, "permute_and_flip", rows=rows)
+        return (Composition((select, GaussianRelease(1.0, 99.0, rows=rows)), count=3),)
+
+
+class FrankWolfeStepper(Stepper):
+    vectors = ("weights", "vertex")
+
+    def __init__(self, plan):
+        super().__init__()
+        self.plan, self.weights, self.vertex = plan, plan.task.start, np.zeros(2)
+
+    def query(self):
+        loss, ball = self.plan.problem.loss, self.plan.problem.domain
+        if self.round % 2:
+            return ClippedGradient(loss, self.weights, 1.0)
+        return VertexScores(ClippedGradient(loss, self.weights, 1.0, LINF), ball)
+
+    def step(self, answer):
+        if self.round % 2 == 0:
+            assert isinstance(answer, int)
+            self.vertex = vertex_set(self.plan.problem.domain, 2).vertex(answer)
+            return
+        share = 1.0 / (2.0 + abs(answer).sum())
+        self.weights = (1 - share) * self.weights + share * self.vertex
+
+    def output(self):
+        return self.weights
+
+
+class ShuffledPlan(ToyPlan):
+    """One report of each row, from which the mean is taken; twice."""
+
+    def releases(self):
+        return (ShuffledRelease(1.0, 60.0, rows=(0, self.n), count=2),)
+
+
+class ShuffledStepper(Stepper):
+    vectors = ("weights",)
+
+    def __init__(self, plan):
+        super().__init__()
+        self.plan, self.weights = plan, plan.task.start
+
+    def query(self):
+        return ClippedGradient(self.plan.problem.loss, self.weights, 1.0)
+
+    def step(self, answer):
+        assert answer.shape == (self.plan.n, 2)
+        self.weights = self.plan.problem.domain.project(self.weights - answer.mean(axis=0) / 100)
+
+    def output(self):
+        return self.weights
+
+
+TOYS = {
+    "frank_wolfe": (FrankWolfePlan, FrankWolfeStepper),
+    "shuffled": (ShuffledPlan, ShuffledStepper),
+}
+
+
+@pytest.fixture(params=TOYS)
+def toy(request):
+    """A plan of a solver that is in the registry for the while."""
+    kind, stepper = TOYS[request.param]
+    problem = dp.Problem(
+        loss=Logistic(), bounds=dp.Bounds(1.0, label="sign"), domain=dp.domains.L1Ball(2.0)
+    )
+    entry = dataclasses.replace(
+        get("noisy_gd"), key="toy", stepper=stepper, plan_type=kind, plan=lambda task: kind
+    )
+    registry()["toy"] = entry
+    try:
+        yield kind(solver="toy", task=dp.Task(problem, 8, 2, ApproxDP(4.0, 1e-4)))
+    finally:
+        del registry()["toy"]
+
+
+def neighbours(row):
+    """Tables that differ from X8 in one row."""
+    changed = ([-1.0, 0.0], [0.0, 0.0], [np.nan, 0.0], [1e30, -1e30])
+    return {str(new): (np.vstack([X8[:row], [new], X8[row + 1 :]]), Y8) for new in changed}
+
+
+def problems_of(plan):
+    """What the contracts say of a plan that replaces a row."""
+    found = []
+    for row in (0, 6):
+        others = neighbours(row)
+        found += contract.check_replay(plan, (X8, Y8), others, row=row)
+        found += [
+            problem for data in others.values() for problem in contract.check_rows(plan, data)
+        ]
+    return found
+
+
+def test_other_kinds_of_rounds_are_replayed_on_neighbours(toy):
+    assert problems_of(toy) == []
+    assert contract.check_ledger(toy, (X8, Y8)) == []
+
+
+@pytest.mark.parametrize("bug", ["branch_on_rows", "start_from_data", "unclipped_row"])
+def test_bugs_in_other_kinds_of_rounds_are_caught(toy, bug):
+    with planting(bug, "toy"):
+        assert problems_of(toy)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_other_kinds_of_rounds_are_resumed(toy, after):
+    source, (whole, _), (first, _), (second, ledger) = (
+        opened(toy),
+        begun(toy),
+        begun(toy),
+        begun(toy),
+    )
+    rounds = len(whole.rounds)
+    go(whole, source, rounds)
+    go(first, source, after)
+    second.resume(after, first.state())
+    go(second, source, rounds - after)
+    assert second.output().tobytes() == whole.output().tobytes()
+    ledger.close()
+
+
+def test_several_prefix_sums_in_one_run_are_resumed():
+    """Two streams on two halves of the rows; each has secrets of its own."""
+    plan = make("dp_ftrl", rounds=4)
+
+    class Halves(type(plan)):
+        def releases(self):
+            return tuple(
+                PrefixSumRelease(self.clip, 9.0, mechanism("tree", rounds=2), rows=rows)
+                for rows in ((0, 4), (4, 8))
+            )
+
+    fields = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
+    halves, source = Halves(**fields), opened(plan)
+    whole = begun(halves)[0]
+    go(whole, source, 4)
+    for after in (1, 2, 3):
+        first, (second, ledger) = begun(halves)[0], begun(halves)
+        kept = secrets_of(first, source, after)
+        second.resume(after, first.state(), kept)
+        go(second, source, 4 - after)
+        assert second.output().tobytes() == whole.output().tobytes()
+        ledger.close()

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -29,6 +30,7 @@ from ..privacy.randomness import Randomness, Stream
 from ..privacy.rounded_normals import Words, rounded_normals
 from ..solvers import get, registry
 from ..solvers.base import Progress
+from ..solvers.engine import carry_out
 from ..task import Task
 
 Floats = NDArray[np.float64]
@@ -129,7 +131,7 @@ def _unclipped_row(solver: str) -> Iterator[None]:
 def _instead(solver: str, wrap: Callable[[Run], Run]) -> Iterator[None]:
     """Run the solver through a wrapper while the block lasts."""
     entries, entry = registry(), get(solver)
-    entries[solver] = dataclasses.replace(entry, run=wrap(entry.run))
+    entries[solver] = dataclasses.replace(entry, run=wrap(partial(carry_out, entry)), stepper=None)
     try:
         yield
     finally:

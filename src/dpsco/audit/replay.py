@@ -33,6 +33,7 @@ from ..privacy.mechanisms import (
     PoissonGaussianRelease,
     PrefixSumRelease,
     SelectionRelease,
+    ShuffledRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -41,6 +42,7 @@ from ..privacy.randomness import Randomness
 from ..privacy.release import Release
 from ..solvers import get
 from ..solvers.base import BasePlan
+from ..solvers.engine import carry_out
 
 Floats = NDArray[np.float64]
 Rows = tuple[int, int]
@@ -141,7 +143,7 @@ def reach(event: Event, adjacency: Adjacency, *, row: int | None = None) -> floa
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections and noise shaped like other balls are left out.
+    Selections, shuffled reports and noise shaped like other balls are left out.
     """
     found = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
     return np.concatenate([np.ravel(part) for part in found])
@@ -188,7 +190,7 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
-    elif not isinstance(release, (SelectionRelease, GeneralizedGaussianRelease)):
+    elif not isinstance(release, (SelectionRelease, ShuffledRelease, GeneralizedGaussianRelease)):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
 
@@ -203,8 +205,12 @@ def _run(plan: BasePlan, data: Data, seed: int, script: Sequence[Event] | None) 
     source = table.bounded(plan.problem.bounds, order="given")
     rounds: list[tuple[int, int]] = []
     with np.errstate(all="ignore"):
-        weights = get(plan.solver).run(
-            plan, source, ledger, lambda done, total: rounds.append((done, total))
+        weights = carry_out(
+            get(plan.solver),
+            plan,
+            source,
+            ledger,
+            lambda done, total: rounds.append((done, total)),
         )
     certificate = ledger.close()
     if len(ledger.events) != sum(release.count for release in ledger.planned):
@@ -276,6 +282,11 @@ class RecordingLedger(Ledger):
         drawn = super().argmin(scores, bound=bound, scale=scale, rows=rows, noise=noise)
         release = SelectionRelease(bound, scale, np.size(scores), noise, rows=rows)
         return int(self._once(release, scores, drawn))
+
+    def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
+        """Record shuffled reports."""
+        drawn = super().shuffled(reports, bound=bound, sigma=sigma, rows=rows)
+        return np.asarray(self._once(ShuffledRelease(bound, sigma, rows=rows), reports, drawn))
 
     def stable(
         self, vector: ArrayLike, release: StableGaussianRelease | StableGammaRelease

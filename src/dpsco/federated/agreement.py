@@ -10,12 +10,14 @@ import hashlib
 from typing import Any
 
 from .. import _validate
+from ..data.queries import ClippedDifference, ClippedGradient
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
 from ..solvers import get
 from ..solvers.base import check_cost
-from ..solvers.engine import BatchPlan, Stepper
+from ..solvers.common.batches import BatchPlan
+from ..solvers.engine import Stepper
 from .fixed_point import FixedPoint
 from .protection import ROW, WORKER, batch_plan, protected, solver_plan
 from .trust import Trust
@@ -83,6 +85,13 @@ def stepper_of(plan: BatchPlan) -> Stepper:
     make = get(plan.solver).stepper
     assert make is not None
     return make(plan)
+
+
+def first_query(plan: BatchPlan) -> ClippedGradient | ClippedDifference:
+    """Return what the first round of a checked plan asks of a row."""
+    query = stepper_of(plan).query()
+    assert isinstance(query, (ClippedGradient, ClippedDifference))
+    return query
 
 
 def fingerprint(plan: BatchPlan) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedGradient
+from ..data.queries import ClippedDifference, ClippedGradient
 from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint
 from ..fit.run import check_helpers
@@ -34,7 +34,7 @@ from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness, fresh_name
 from ..solvers.base import Result
-from ..solvers.engine import BatchPlan
+from ..solvers.common.batches import BatchPlan
 from . import collection
 from .agreement import checked, enforced, fingerprint, helped_encoding, stepper_of, trusted
 from .attendance import AttendedRun
@@ -139,12 +139,13 @@ class Coordinator(NonCopyable):
             self._check_state()
             if self.finished:
                 raise LedgerError(f"all {self.plan.rounds} rounds of this run are over.")
-            query, (start, stop) = self._rounds.query(), self._rounds.rows
+            query, (start, stop) = self._rounds.query(), self._rounds.next_round.rows
             points: tuple[Floats, ...]
             factors: tuple[float, ...]
             if isinstance(query, ClippedGradient):
                 points, factors = (query.weights,), (1.0,)
             else:
+                assert isinstance(query, ClippedDifference)
                 points = (query.first, query.second)
                 factors = (query.first_factor, query.second_factor)
             return Task(
@@ -153,7 +154,7 @@ class Coordinator(NonCopyable):
                 round=self.round,
                 points=points,
                 factors=factors,
-                clip=query.clip,
+                clip=query.bound,
                 cohort=stop - start,
                 protects=self._protects,
                 trust=self.trust,
@@ -264,7 +265,7 @@ class Coordinator(NonCopyable):
         )
         self._kept, self.run = kept, kept.run
         try:
-            stored = kept.stored_result()
+            stored = kept.stored_result(stacklevel=3)
             if stored is not None:
                 self._done, self._round = self._stated(stored), self.plan.rounds
                 kept.close()
@@ -292,10 +293,10 @@ class Coordinator(NonCopyable):
 
     def _finish(self) -> Result:
         if self._kept is not None:
-            found = self._kept.finish(self._rounds, self._ledger)
+            found = self._kept.finish(self._rounds.output(), self._ledger)
             self._kept.close()
             return found
-        weights = np.asarray(self._rounds.weights(), dtype=float)
+        weights = np.asarray(self._rounds.output(), dtype=float)
         return Result(weights, self._ledger.close(), self.plan, self.plan.trace())
 
     def _stated(self, found: Result) -> Result:

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _validate
 from ..errors import ParameterError
 from ..privacy.lattice import lattice_step
-from ..solvers.engine import BatchPlan
+from ..solvers.common.batches import BatchPlan
 from .grid import Grid
 from .protection import batch_plan
 

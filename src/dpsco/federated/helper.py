@@ -25,7 +25,7 @@ from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger
 from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness
-from ..solvers.engine import BatchPlan
+from ..solvers.common.batches import BatchPlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, check_name

@@ -21,13 +21,14 @@ from ..data.queries import ClippedDifference, ClippedGradient, Loss, weight_vect
 from ..errors import ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
-from ..solvers.engine import BatchQuery
 from .fixed_point import FixedPoint
 from .protection import ROW, WORKER
 from .trust import Trust
 
 Floats = NDArray[np.float64]
 Vector = NDArray[np.float64] | NDArray[np.uint64]
+
+GradientQuery = ClippedGradient | ClippedDifference
 
 _KINDS = {"float64": "<f8", "uint64": "<u8"}
 _LONGEST_NAME = 255
@@ -93,7 +94,7 @@ class Task:
         """Numbers in an answer."""
         return len(self.points[0])
 
-    def query(self, loss: Loss, *, clip: float | None = None) -> BatchQuery:
+    def query(self, loss: Loss, *, clip: float | None = None) -> GradientQuery:
         """Return what a row is asked for, clipped to the task's ``clip`` unless told otherwise."""
         bound = self.clip if clip is None else clip
         if len(self.points) == 1:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import AssumptionError, ParameterError
 from ..privacy.budget import Unit
 from ..solvers import get, registry
-from ..solvers.engine import BatchPlan
+from ..solvers.common.batches import BatchPlan
 
 ROW, WORKER = "row", "worker"
 

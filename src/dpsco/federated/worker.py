@@ -24,8 +24,8 @@ from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
 from ..privacy.open_releases import NonCopyable
-from ..solvers.engine import BatchPlan
-from .agreement import agreed_encoding, checked, fingerprint, stepper_of
+from ..solvers.common.batches import BatchPlan
+from .agreement import agreed_encoding, checked, fingerprint, first_query
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Task, Vector, check_name
 from .protection import WORKER, protected
@@ -80,7 +80,7 @@ class Worker(NonCopyable):
         self._runs, self._resend = _validate.integer("runs", runs), resend
         self._rows = _fitting(as_table(data), plan)
         self._range = _range(rows, self._rows)
-        self._loss = stepper_of(plan).query().loss  # perhaps a smooth one close to the problem's
+        self._loss = first_query(plan).loss  # perhaps a smooth one close to the problem's
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
         self._answered: dict[str, tuple[Task, Answer] | None] = {}  # kept only to be sent again
         self._lock, self._process = threading.Lock(), os.getpid()

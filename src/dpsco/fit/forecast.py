@@ -32,10 +32,10 @@ from ..privacy.budget import Budget
 from ..problem import Problem
 from ..solvers import get, registry
 from ..solvers.base import NOT_CALIBRATED, Factors
-from ..solvers.engine import BatchPlan
-from ..solvers.recursive_gradient.plan import Plan as FewRounds
-from ..solvers.recursive_gradient.plan import default_smoothing, public_scales
+from ..solvers.common.batches import BatchPlan
 from ..solvers.recursive_gradient.rates import largest_error
+from ..solvers.recursive_gradient.schedule import Plan as FewRounds
+from ..solvers.recursive_gradient.schedule import default_smoothing, public_scales
 from ..solvers.single_epoch import Plan as SingleEpochPlan
 from ..task import Task, as_task
 

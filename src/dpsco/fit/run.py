@@ -1,15 +1,15 @@
 """plan, run, solve: the path of every fit.
 
-`plan` decides everything from public task; `run` reads rows through a source and lets numbers
+`plan` decides everything from public facts; `run` reads rows through a source and lets numbers
 leave through a ledger that was opened with the plan's releases; `solve` does both.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +27,17 @@ from ..problem import Problem
 from ..solvers import get, registry
 from ..solvers.base import (
     BasePlan,
+    Floats,
     Progress,
     Result,
     Solver,
     check_cost,
     emit_warnings,
 )
-from ..solvers.engine import BatchPlan, Engine, Stepper, advance
+from ..solvers.engine import NOTHING, carry_out, reads_once
+from ..solvers.engine import Store as Rounds
 from ..task import Task, as_task
-from .checkpoint.checkpoint import Checkpoint, sequence
+from .checkpoint.checkpoint import Checkpoint, NoCheckpoint, sequence
 
 
 def plan(
@@ -109,31 +111,16 @@ def run(
         LedgerError: executed and planned releases differ; nothing is returned.
     """
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
-    with told(odometer, checkpoint):
-        if checkpoint is not None:
-            stepper = _check_resumable(plan, table, order)
-            with Checkpoint(
-                checkpoint,
-                plan,
-                order=sequence(table, order),
-                origin=table.origin if isinstance(table, Table) else None,
-                randomness=randomness,
-                odometer=odometer,
-            ) as kept:
-                return _go_on(plan, table, stepper, kept, order=order, progress=progress)
-        randomness = Randomness.secure() if randomness is None else randomness
-        ledger = Ledger(
-            plan.releases(),
-            plan.budget,
-            randomness=randomness,
-            enforced=plan.enforced,
-            trusted=(*plan.trusted, *_unchecked_order(table, order)),
-            odometer=odometer,
-            label=plan.solver,
-        )
+    with (
+        told(odometer, checkpoint),
+        _store(plan, table, checkpoint, order, randomness=randomness, odometer=odometer) as store,
+    ):
+        if (stored := store.stored_result(stacklevel=2)) is not None:
+            return stored
+        ledger = store.open_ledger(trusted=_unchecked_order(table, order))
         if isinstance(table, Table):
-            table = table.bounded(plan.problem.bounds, order=order, randomness=randomness)
-        return execute(plan, table, ledger, progress=progress)
+            table = table.bounded(plan.problem.bounds, order=order, randomness=store.randomness)
+        return store.finish(_weights(plan, table, ledger, progress, store), ledger)
 
 
 def prepare(
@@ -144,7 +131,7 @@ def prepare(
     odometer: BudgetSpender | None = None,
     progress: Progress | None = None,
 ) -> Table | Source:
-    """Return the data as a table or source; refuse all that public task can refuse.
+    """Return the data as a table or source; refuse all that public facts can refuse.
 
     No row is read, so whoever opens a ledger afterwards pays for nothing that cannot be run.
     Arguments as in `run`.
@@ -156,10 +143,12 @@ def prepare(
     _check_shape(plan, table)
     _validate.choice("order", order, ("shuffled", "given"))
     if isinstance(table, Table):
-        if table.once and get(plan.solver).single_epoch is None:
+        if table.once and not reads_once(get(plan.solver), plan):
+            others = (key for key, solver in registry().items() if solver.single_epoch is not None)
             raise ParameterError(
-                f"the rows of {table!r} come once, and {plan.solver} may need them again. Solvers "
-                f"of one pass: {_one_pass()}. Or keep the rows: from_arrays, from_parquet."
+                f"the rows of {table!r} come once, and {plan.solver} needs them again. Solvers of "
+                f"a single epoch: {', '.join(others)}. Or pass rows that can be read again: "
+                "from_arrays, from_parquet, or from_batches with a function that begins anew."
             )
         table.check(plan.problem.bounds, order=order)
     check_helpers(odometer, progress)
@@ -181,34 +170,18 @@ def execute(
         DataError: the source has another shape than the plan, or other bounds.
         LedgerError: executed and planned releases differ; nothing is returned.
     """
+    weights = _weights(plan, source, ledger, progress, NOTHING)
+    return Result(weights, ledger.close(), plan, plan.trace())
+
+
+def _weights(
+    plan: BasePlan, source: Source, ledger: Ledger, progress: Progress | None, store: Rounds
+) -> Floats:
+    """Return the weights that the solver finds."""
     _check_shape(plan, source)
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
-        weights = get(plan.solver).run(plan, source, ledger, progress or _silent)
-    certificate = ledger.close()
-    return Result(np.asarray(weights, dtype=float), certificate, plan, plan.trace())
-
-
-def _go_on(
-    plan: BasePlan,
-    table: Table | Source,
-    stepper: Callable[[Any], Stepper],
-    kept: Checkpoint,
-    *,
-    order: Order,
-    progress: Progress | None,
-) -> Result:
-    """Carry out the rounds of a plan that its checkpoint has not seen, and keep the result."""
-    if (stored := kept.stored_result()) is not None:
-        return stored
-    ledger = kept.open_ledger(trusted=_unchecked_order(table, order))
-    if isinstance(table, Table):
-        table = table.bounded(plan.problem.bounds, order=order, randomness=kept.randomness)
-    _check_shape(plan, table)
-    going = Engine(cast(BatchPlan, plan), stepper(plan), ledger)
-    with np.errstate(all="ignore"):  # a warning could tell something of the rows
-        kept.resume(going)
-        advance(going, table, progress or _silent, committed=kept.commit)
-        return kept.finish(going, ledger)
+        weights = carry_out(get(plan.solver), plan, source, ledger, progress or _silent, store)
+    return np.asarray(weights, dtype=float)
 
 
 def solve(
@@ -335,15 +308,24 @@ def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
     return trusted_order("given" if isinstance(table, Source) else order)
 
 
-def _check_resumable(
-    plan: BasePlan, table: Table | Source, order: Order
-) -> Callable[[Any], Stepper]:
-    """Return the solver's stepper; refuse runs that could not go on after a crash."""
-    stepper = get(plan.solver).stepper
-    if stepper is None:
+def _store(
+    plan: BasePlan,
+    table: Table | Source,
+    checkpoint: str | Path | None,
+    order: Order,
+    *,
+    randomness: Randomness | None,
+    odometer: BudgetSpender | None,
+) -> Checkpoint | NoCheckpoint:
+    """Return where the run is kept; refuse runs that could not go on after a crash."""
+    if checkpoint is None:
+        return NoCheckpoint(plan, randomness=randomness, odometer=odometer)
+    if get(plan.solver).stepper is None:
+        others = (key for key, solver in registry().items() if solver.stepper is not None)
         raise ParameterError(
-            f"{plan.solver} cannot keep a checkpoint: it does not take one noisy sum a batch, so "
-            f"there is nothing to keep between its releases. Solvers that can: {_one_pass()}."
+            f"{plan.solver} cannot keep a checkpoint: it does not take its noisy answers round by "
+            f"round, so there is nothing to keep between them. Solvers that do: "
+            f"{', '.join(others)}."
         )
     if isinstance(table, Source) and order != "given":
         raise ParameterError(
@@ -351,12 +333,14 @@ def _check_resumable(
             "rows would count twice. Pass the table that it was made from; or, if its rows always "
             "come in the same order, say order='given'."
         )
-    return stepper
-
-
-def _one_pass() -> str:
-    """Return the solvers that ask for every row once, by name."""
-    return ", ".join(key for key, solver in registry().items() if solver.single_epoch is not None)
+    return Checkpoint(
+        checkpoint,
+        plan,
+        order=sequence(table, order),
+        origin=table.origin if isinstance(table, Table) else None,
+        randomness=randomness,
+        odometer=odometer,  # which Checkpoint checks
+    )
 
 
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..fit.choose import Candidate
-from ..solvers.base import NOT_CALIBRATED, Round
+from ..solvers.base import NOT_CALIBRATED, TraceLine
 from .attack_roc import Odds
 from .formatting import claim, percent, plain
 from .svg import Bar, Drawing, Point, bar_chart, line_chart, linear, logarithmic
@@ -62,9 +62,9 @@ def privacy_curve(odds: Odds, mark: Point | None) -> Drawing:
     )
 
 
-def schedule(rounds: Sequence[Round]) -> list[tuple[Drawing, str]]:
+def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Drawing, str]]:
     """Draw the step size and the noise by round, where there is any; each with a caption."""
-    parts: tuple[tuple[str, str, Callable[[Round], float]], ...] = (
+    parts: tuple[tuple[str, str, Callable[[TraceLine], float]], ...] = (
         ("steps", "step size", lambda each: each.step),
         ("noise", "noise (sigma)", lambda each: each.sigma),
     )
@@ -130,7 +130,7 @@ def _by_round(points: Sequence[Point], name: str, label: str) -> Drawing:
     )
 
 
-def _thinned(rounds: Sequence[Round]) -> list[Round]:
+def _thinned(rounds: Sequence[TraceLine]) -> list[TraceLine]:
     """Return evenly spaced rounds, the first and the last among them."""
     count = min(len(rounds), _MOST_POINTS)
     if count < 2:

@@ -22,7 +22,7 @@ from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
 from ..privacy.mechanisms import RepeatedSelectionRelease
 from ..privacy.release import Release, flatten
 from ..solvers import get
-from ..solvers.base import BasePlan, Round
+from ..solvers.base import BasePlan, TraceLine
 from . import charts
 from . import text as words
 from .assumptions import declared, minimised
@@ -298,7 +298,7 @@ def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _ends(rounds: list[Round], cut: bool) -> list[tuple[str, str, str, str] | None]:
+def _ends(rounds: list[TraceLine], cut: bool) -> list[tuple[str, str, str, str] | None]:
     """Return the first and the last rounds as rows of a table, None for those between."""
     rows: list[tuple[str, str, str, str] | None] = [
         (

@@ -37,8 +37,8 @@ Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rounds done, rounds in all
 
 
-class Round(NamedTuple):
-    """One line of a trace: public numbers only."""
+class TraceLine(NamedTuple):
+    """One round in a trace: public numbers only."""
 
     round: int
     rows: tuple[int, int]  # the rows that the round reads
@@ -84,7 +84,7 @@ class BasePlan:
         """Return every release that a run makes."""
         raise NotImplementedError
 
-    def schedule(self) -> Iterator[Round]:
+    def schedule(self) -> Iterator[TraceLine]:
         """Yield the schedule, a line a round."""
         raise NotImplementedError
 
@@ -131,7 +131,7 @@ class BasePlan:
         """Return the fields; what was computed from them is computed again after unpickling."""
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
-    def trace(self) -> tuple[Round, ...]:
+    def trace(self) -> tuple[TraceLine, ...]:
         """Return the whole schedule: rounds, step sizes, noise."""
         return tuple(self.schedule())
 
@@ -185,7 +185,7 @@ class Result:
     weights: Floats
     certificate: Certificate
     plan: BasePlan
-    trace: tuple[Round, ...] = field(repr=False, default=())
+    trace: tuple[TraceLine, ...] = field(repr=False, default=())
 
     @property
     def solver(self) -> str:
@@ -242,12 +242,12 @@ class Solver:
     rounds: str  # formula
     cost: str  # gradients, formula
     plan: Callable[..., BasePlan]  # (task, *, options of its own)
-    run: Callable[[Any, Source, Ledger, Progress], Floats]
     risk: Callable[[Task], float]  # predicted excess risk, cheap, from public facts
     gradients: Callable[[Task], float]  # about how many gradients of a row a run takes
     plan_type: type[BasePlan]
     calibrations: tuple[str, ...] = ("tight",)
-    stepper: Callable[[Any], Stepper] | None = None  # of a plan, if it asks for a sum per round
+    stepper: Callable[[Any], Stepper] | None = None  # of a plan, for the engine to carry out; or
+    run: Callable[[Any, Source, Ledger, Progress], Floats] | None = None  # a run of its own
     measured: Measured | None = None  # what `auto` multiplies `risk` by; None: not calibrated
     single_epoch: SingleEpoch | None = None  # None: it may read rows again
     order: int = 1  # place in listings, and in rankings where nothing is predicted; then by name

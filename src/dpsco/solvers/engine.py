@@ -1,89 +1,205 @@
-"""Solvers that ask for one noisy sum a batch: every row in one batch, the batches in order.
+"""The engine: the one loop of every solver that asks for noisy answers, round by round.
 
-Such a run is a conversation. A `Stepper` says at which weights it wants the gradients of the next
-batch, somebody sums them, and a `Engine` lets the sum leave through the ledger and hands the
-noisy mean back to the stepper. Who sums is nobody's business here: a table in memory, a stream that
-is read once, or workers on other machines. All that a stepper holds follows from noisy answers, so
-it can be stored between rounds and shown.
+A run is a conversation. A `Stepper` says what every row is asked for next, somebody sums, the
+ledger lets the sum leave with noise, and the stepper moves on the noisy answer. All that a stepper
+holds follows from noisy answers, so it can be stored between rounds, shown, and moved elsewhere.
+
+The rounds are the releases of the plan, read in order, each as often as it counts (`Schedule`). So
+what is accounted for and what is executed cannot drift apart, and ten thousand equal rounds are one
+record. A release says which rows a round reads and how its answer leaves; bounds and noise may
+differ from one to the next, and several may touch the same rows.
+
+| release                  | a round reads                          | the stepper gets            |
+|--------------------------|----------------------------------------|-----------------------------|
+| GaussianRelease          | the rows of its range                  | a noisy sum                 |
+| PoissonGaussianRelease   | each row of its range by a secret coin | a noisy sum                 |
+| FixedSizeGaussianRelease | a secret sample of its range           | a noisy sum                 |
+| PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
+| SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
+| ShuffledRelease          | the rows of its range, one by one      | noisy reports, order secret |
+
+Reading order: `Round` and `Schedule` (what is planned), `Stepper` (what a solver writes),
+`EnginePlan` (what its plan inherits), `Engine` (a run in progress), `run_rounds` (the loop). Who
+sums is nobody's business here: a table in memory, a stream, or workers on other machines. Whether
+rounds are kept is the store's: `dpsco.fit.checkpoint`, or `NOTHING`.
 """
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient
+from ..data.contributions import contribution_pieces
+from ..data.queries import ClippedGradient, Query
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
-from ..files.limits import MOST_BATCHES, MOST_RELEASES
-from ..privacy.ledger import Ledger
-from ..privacy.mechanisms import GaussianRelease, PrefixSumRelease
-from ..privacy.mechanisms.prefix_sum.mechanism import NEEDS, PrefixMechanism, mechanism
-from ..privacy.release import Release
-from ..task import Task
-from .base import BasePlan, Floats, Progress
+from ..privacy.ledger import Ledger, PrefixSums
+from ..privacy.mechanisms import (
+    FixedSizeGaussianRelease,
+    GaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+    SelectionRelease,
+    ShuffledRelease,
+)
+from ..privacy.release import Composition, Release
+from .base import BasePlan, Floats, Progress, Solver, TraceLine
 
-BatchQuery = ClippedGradient | ClippedDifference
 Rows = tuple[int, int]
-NOISE_BYTES = 2**28  # of past noise, and as many of past sums: beyond, the buffered mechanism
+Answer = Any  # a noisy sum, noisy reports, or the index of a selection
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchPlan(BasePlan):
-    """A plan of one noisy sum for each of ``rounds`` batches, from public task only."""
+# -- what is planned -------------------------------------------------------------------------------
 
-    rounds: int  # batches, each row in one of them
-    clip: float  # l2 bound on what a row adds to its batch's sum, enforced
-    sigma: float  # noise on a batch's sum, per coordinate; with a mechanism: of its unit noise
-    mechanism: PrefixMechanism | None = None  # of the prefix sums; None: independent noise
 
-    def __post_init__(self) -> None:
-        """Refuse too many rounds, and noise for another number of them: a file may hold any."""
-        most = MOST_RELEASES if self.mechanism is None else MOST_BATCHES
-        hint = "Every round is a release of its own." if self.mechanism is None else ""
-        _validate.integer("rounds", self.rounds, at_most=most, hint=hint)
-        if isinstance(self.mechanism, PrefixMechanism) and self.mechanism.rounds != self.rounds:
-            raise ParameterError(
-                f"a plan of {self.rounds} rounds has noise for {self.mechanism.rounds} of them. "
-                "Make the plan anew with dpsco.plan(...)."
-            )
+class Round(NamedTuple):
+    """One round: the release by which its answer leaves, once, and the rows that it reads."""
 
-    def batches(self) -> tuple[Rows, ...]:
-        """Return the rows of each batch: n/rounds of them, the first ones one more if need be."""
-        size, more = divmod(self.n, check_rounds(self.rounds, self.n))
-        starts = [t * size + min(t, more) for t in range(self.rounds + 1)]
-        return tuple(itertools.pairwise(starts))
-
-    def releases(self) -> tuple[Release, ...]:
-        """Return a noisy sum a batch, or the stream of noisy prefix sums."""
-        if self.mechanism is not None:
-            return (PrefixSumRelease(self.clip, self.sigma, self.mechanism, rows=(0, self.n)),)
-        return tuple(GaussianRelease(self.clip, self.sigma, rows=rows) for rows in self.batches())
+    release: Any  # a Release of one of the kinds above
+    rows: Rows  # of a prefix sum: its part of the release's rows; else all of them
+    part: int = 0  # of a prefix sum: how many rounds of it came before
 
     @property
-    def total_rounds(self) -> int:
-        """The number of batches."""
-        return self.rounds
+    def sampled(self) -> bool:
+        """Whether it reads a secret sample of its rows."""
+        return isinstance(self.release, (PoissonGaussianRelease, FixedSizeGaussianRelease))
 
     @property
-    def enforced(self) -> tuple[str, ...]:
-        """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
-        return (*self.problem.bounds.enforced, *query.enforced)
+    def expected_rows(self) -> float:
+        """How many rows it reads, on average."""
+        start, stop = self.rows
+        if isinstance(self.release, PoissonGaussianRelease):
+            return self.release.rate * (stop - start)
+        if isinstance(self.release, FixedSizeGaussianRelease):
+            return float(self.release.size)
+        return float(stop - start)
+
+
+class Schedule(Sequence[Round]):
+    """The rounds of a run, in order, made from the releases of a plan and as cheap to hold.
+
+    >>> releases = [GaussianRelease(1.0, 2.0, rows=(0, 9), count=10_000)]
+    >>> schedule = Schedule(releases)
+    >>> len(schedule), schedule[9_999].rows
+    (10000, (0, 9))
+
+    Raises:
+        ParameterError: a release is of a kind that has no rounds.
+    """
+
+    def __init__(self, releases: Iterable[Release | Composition]) -> None:
+        self._stages = tuple(_Stage.of(release) for release in releases)
+        self._ends = tuple(accumulate(stage.rounds for stage in self._stages))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, t: int) -> Round: ...
+    @overload
+    def __getitem__(self, t: slice) -> list[Round]: ...
+    def __getitem__(self, t: Any) -> Any:
+        """Return a round, counted from 0."""
+        if isinstance(t, slice):
+            return [self[k] for k in range(*t.indices(len(self)))]
+        if not 0 <= t < len(self):
+            raise IndexError(t)
+        place = bisect_right(self._ends, t)
+        return self._stages[place].round(t - (self._ends[place - 1] if place else 0))
+
+    @property
+    def expected_rows(self) -> int:
+        """How many rows all rounds read together, on average."""
+        return int(sum(stage.expected_rows for stage in self._stages))
+
+    @property
+    def single_epoch(self) -> bool:
+        """Whether each row is read once, in order: what rows that come once can serve."""
+        reached = 0
+        for stage in self._stages:
+            if not stage.single_epoch or stage.rows[0] < reached:
+                return False
+            reached = stage.rows[1]
+        return True
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A release, or a composition of some, as rounds."""
+
+    parts: tuple[Any, ...]  # releases that follow one another, each once
+    repeats: int  # how often they do
+
+    @classmethod
+    def of(cls, release: Release | Composition) -> _Stage:
+        parts = release.parts if isinstance(release, Composition) else (release.once(),)
+        for part in parts:
+            alone = isinstance(release, PrefixSumRelease) and release.count == 1
+            if (
+                type(part) not in _RELEASED
+                or part.count > 1
+                or (isinstance(part, PrefixSumRelease) and not alone)
+            ):
+                raise ParameterError(f"the engine has no rounds for {release}.")
+        return cls(parts, release.count)
+
+    @property
+    def _prefix(self) -> PrefixSumRelease | None:
+        first = self.parts[0]
+        return first if isinstance(first, PrefixSumRelease) else None
+
+    @property
+    def rounds(self) -> int:
+        if self._prefix is not None:
+            return self._prefix.mechanism.rounds
+        return len(self.parts) * self.repeats
+
+    @property
+    def rows(self) -> Rows:
+        rows: Rows = self.parts[0].rows
+        return rows
+
+    @property
+    def expected_rows(self) -> float:
+        if self._prefix is not None:
+            return self._prefix.row_count
+        return self.repeats * sum(Round(part, part.rows).expected_rows for part in self.parts)
+
+    @property
+    def single_epoch(self) -> bool:
+        once = len(self.parts) * self.repeats == 1
+        return once and not Round(self.parts[0], self.rows).sampled
+
+    def round(self, t: int) -> Round:
+        if self._prefix is None:
+            release = self.parts[t % len(self.parts)]
+            return Round(release, release.rows)
+        return Round(self._prefix, part_of(self._prefix.rows, self._prefix.mechanism.rounds, t), t)
+
+
+def part_of(rows: Rows, parts: int, t: int) -> Rows:
+    """Return one of equal parts of a range; the first ones have one row more if need be."""
+    size, more = divmod(rows[1] - rows[0], parts)
+    start = rows[0] + t * size + min(t, more)
+    return start, start + size + (t < more)
+
+
+# -- what a solver writes --------------------------------------------------------------------------
 
 
 class Stepper(ABC):
     """Where a solver stands and how it moves. All of it is public: it follows from noisy answers.
 
-    A subclass names the vectors that change from round to round in ``vectors`` and sets them in
-    ``__init__``; everything else comes from the plan.
+    A subclass is made from its plan. It names the vectors that change from round to round in
+    ``vectors`` and sets them in ``__init__``; everything else comes from the plan.
     """
 
     vectors: ClassVar[tuple[str, ...]]
@@ -92,20 +208,20 @@ class Stepper(ABC):
         self.round = 0  # answers taken so far
 
     @abstractmethod
-    def query(self) -> BatchQuery:
-        """Return what the next batch is asked for."""
+    def query(self) -> Query:
+        """Return what the next round asks of each row."""
 
     @abstractmethod
-    def move(self, mean: Floats) -> None:
-        """Move on the noisy mean of the batch that was asked for."""
+    def step(self, answer: Any) -> None:
+        """Move on the answer of round ``self.round``: a noisy sum, a selected index, reports."""
 
     @abstractmethod
-    def answer(self) -> Floats:
+    def output(self) -> Floats:
         """Return the weights of a run whose rounds are over."""
 
-    def take(self, mean: Floats) -> None:
+    def update(self, answer: Any) -> None:
         """Take the answer of a round."""
-        self.move(mean)
+        self.step(answer)
         self.round += 1
 
     def state(self) -> dict[str, Floats]:
@@ -118,18 +234,60 @@ class Stepper(ABC):
         Raises:
             ParameterError: a vector is missing, or has another shape.
         """
-        found = {name: np.array(state.get(name, np.nan), dtype=float) for name in self.vectors}
-        for name, vector in found.items():
+        vectors = {name: np.array(state.get(name, np.nan), dtype=float) for name in self.vectors}
+        for name, vector in vectors.items():
             shape = getattr(self, name).shape
             if vector.shape != shape:
                 raise ParameterError(f"a state with {name} of shape {shape} was expected.")
-        for name, vector in found.items():
+        for name, vector in vectors.items():
             setattr(self, name, vector)
         self.round = round
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnginePlan(BasePlan):
+    """A plan that the engine carries out: its releases are its rounds."""
+
+    points: ClassVar[int] = 1  # at how many weights a row's gradient is computed, for its cost
+
+    def step_at(self, t: int) -> float:
+        """Return the step size of round t, for the trace; 0 where there is none."""
+        return float(getattr(self, "step", 0.0))
+
+    def schedule(self) -> Iterator[TraceLine]:
+        """Yield one line per round."""
+        for t, round in enumerate(Schedule(self.releases())):
+            sigma = getattr(round.release, "sigma", 0.0)
+            yield TraceLine(t + 1, round.rows, self.step_at(t), sigma)
+
+    @property
+    def total_rounds(self) -> int:
+        """The number of noisy answers."""
+        return len(Schedule(self.releases()))
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and the clip that the first release is planned with."""
+        clip = Schedule(self.releases())[0].release.bound
+        query = ClippedGradient(self.problem.loss, self.task.start, clip)
+        return (*self.problem.bounds.enforced, *query.enforced)
+
+
+# -- a run in progress -----------------------------------------------------------------------------
+
+
+class Sums(Protocol):
+    """Whoever sums a query over rows: a `dpsco.data.source.Source`, or others elsewhere."""
+
+    def sum(self, query: Query, start: int, stop: int) -> Floats:
+        """Return the sum over a range of rows."""
+
+    def sum_at(self, query: Query, indices: ArrayLike) -> Floats:
+        """Return the sum over some rows."""
+
+
 class Engine:
-    """A run in progress: the stepper, and the ledger through which its batches leave.
+    """A run in progress: the schedule, the stepper, and the ledger through which answers leave.
 
     Args:
         plan: whose releases the ledger was opened with.
@@ -137,19 +295,12 @@ class Engine:
         ledger: open, with none of the plan's releases executed.
     """
 
-    def __init__(self, plan: BatchPlan, stepper: Stepper, ledger: Ledger) -> None:
-        self.plan, self._stepper, self._ledger = plan, stepper, ledger
-        self._batches, self._size = plan.batches(), plan.task.n_weights
-        self._released = np.zeros(self._size)  # the last noisy prefix sum
-        self._stream = None
-        if plan.mechanism is not None:
-            self._stream = ledger.prefix_sum(
-                self._size,
-                bound=plan.clip,
-                sigma=plan.sigma,
-                mechanism=plan.mechanism,
-                rows=(0, plan.n),
-            )
+    def __init__(self, plan: BasePlan, stepper: Stepper, ledger: Ledger) -> None:
+        self.plan, self.rounds = plan, Schedule(plan.releases())
+        self._stepper, self._ledger = stepper, ledger
+        self._stream: PrefixSums | None = None  # of the last round, if it was of a prefix sum
+        self._streams = 0  # opened so far
+        self._released = np.zeros(plan.task.n_weights)  # the last noisy prefix sum
 
     @property
     def round(self) -> int:
@@ -159,38 +310,46 @@ class Engine:
     @property
     def finished(self) -> bool:
         """Whether all rounds are done."""
-        return self.round == self.plan.rounds
+        return self.round == len(self.rounds)
 
     @property
-    def rows(self) -> Rows:
-        """The rows of the next batch."""
-        self._check_open()
-        return self._batches[self.round]
+    def next_round(self) -> Round:
+        """The round that is to be done next."""
+        if self.finished:
+            raise LedgerError(f"all {len(self.rounds)} rounds of this run are over.")
+        return self.rounds[self.round]
 
-    def query(self) -> BatchQuery:
-        """Return what the next batch is asked for."""
-        self._check_open()
-        return self._stepper.query()
-
-    def commit(self, total: Floats) -> None:
-        """Let the exact sum over the next batch leave, with noise, and move on it.
+    def query(self) -> Query:
+        """Return what the next round asks of each row.
 
         Raises:
-            ParameterError: the sum has another length than the weights. Nothing is drawn.
+            LedgerError: one row may add more to it than its noise was planned for.
         """
-        start, stop = rows = self.rows
-        if np.shape(total) != (self._size,):
+        planned, query = self.next_round.release.bound, self._stepper.query()
+        if query.bound != planned:
+            raise LedgerError(
+                f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
+                f"planned for {planned!r}."
+            )
+        return query
+
+    def step(self, source: Sums) -> None:
+        """Do the next round on the rows of a source: ask, release, move."""
+        round, query = self.next_round, self.query()
+        self._stepper.update(_RELEASED[type(round.release)](self, round, query, source))
+
+    def commit(self, total: Floats) -> None:
+        """Do the next round with a sum that was taken elsewhere, over its rows or its sample.
+
+        Raises:
+            ParameterError: the sum has another length than the query. Nothing is drawn.
+        """
+        size = self.query().size
+        if np.shape(total) != (size,):
             raise ParameterError(
-                f"a batch sum of length {self._size} was expected, got shape {np.shape(total)}."
+                f"a sum of length {size} was expected, got shape {np.shape(total)}."
             )
-        if self._stream is None:
-            noisy = self._ledger.gaussian(
-                total, bound=self.plan.clip, sigma=self.plan.sigma, rows=rows
-            )
-        else:
-            prefix = self._stream.add(total, rows=rows)
-            noisy, self._released = prefix - self._released, prefix
-        self._stepper.take(noisy / (stop - start))
+        self.step(_Summed(total))
 
     def state(self) -> dict[str, Floats]:
         """Return all that the next rounds build on, besides the noise; nothing of it is secret."""
@@ -201,7 +360,8 @@ class Engine:
 
         There is nothing where noise is independent. Exact sums are among it: as secret as the rows.
         """
-        return {} if self._stream is None else self._stream.changed()
+        changed = {} if self._stream is None else self._stream.changed()
+        return {f"stream {self._streams} {name}": value for name, value in changed.items()}
 
     def resume(
         self,
@@ -211,11 +371,12 @@ class Engine:
     ) -> None:
         """Go on after ``round`` rounds that another process has committed.
 
-        The ledger must draw from the randomness of that process, as it was when it began: the noise
-        of the rounds that are over is used up here without anything leaving. ``secrets`` is what
-        `secrets` returned after each of them, later values in place of earlier ones.
+        The ledger must draw from the randomness of that process, as it was when it began: noise and
+        samples of the rounds that are over are used up here without anything leaving, and the next
+        round draws what it would have drawn there. ``secrets`` is what `secrets` returned after
+        each of them, later values in place of earlier ones.
         """
-        if self.round or not 0 <= round <= self.plan.rounds:
+        if self.round or not 0 <= round <= len(self.rounds):
             raise LedgerError(f"a run at round {self.round} cannot go on at round {round}.")
         released = np.array(state.get("released", np.nan), dtype=float)
         if released.shape != self._released.shape:
@@ -223,82 +384,196 @@ class Engine:
                 f"a state with a last noisy sum of shape {self._released.shape} was expected."
             )
         self._stepper.restore(round, state)
-        self._released = released
-        done = self._batches[:round]
-        if self._stream is not None and done:
-            self._stream.resume(round, secrets, row=done[-1][1], prefix=self._released)
-        elif self._stream is None:
-            for rows in done:
-                self._ledger.skip(GaussianRelease(self.plan.clip, self.plan.sigma, rows=rows))
+        for t in range(round):
+            self._skip(self.rounds[t], released, last=t + 1 == round, secrets=secrets)
 
-    def weights(self) -> Floats:
+    def output(self) -> Floats:
         """Return the weights, once all rounds are done."""
         if not self.finished:
-            raise LedgerError(f"the run is at round {self.round} of {self.plan.rounds}.")
-        return self._stepper.answer()
+            raise LedgerError(f"the run is at round {self.round} of {len(self.rounds)}.")
+        return self._stepper.output()
 
-    def _check_open(self) -> None:
-        if self.finished:
-            raise LedgerError(f"all {self.plan.rounds} rounds of this run are over.")
+    def _skip(
+        self, round: Round, released: Floats, *, last: bool, secrets: Mapping[str, Floats]
+    ) -> None:
+        """Take a round off the plan that is over; of a prefix sum, all of its rounds at once."""
+        release = round.release
+        if not isinstance(release, PrefixSumRelease):
+            self._stream = None
+            self._ledger.skip(release)
+            return
+        if round.part == 0:
+            self._open(release)
+        if last or round.part + 1 == release.mechanism.rounds:
+            assert self._stream is not None
+            head, (_, reached) = f"stream {self._streams} ", round.rows
+            held = {
+                name.removeprefix(head): value
+                for name, value in secrets.items()
+                if name.startswith(head)
+            }
+            self._stream.resume(round.part + 1, held, row=reached, prefix=released)
+            self._released = released
 
-
-def batch_runner(
-    stepper: Callable[[Any], Stepper],
-) -> Callable[[Any, Source, Ledger, Progress], Floats]:
-    """Return the ``run`` of a solver whose stepper is made from its plan."""
-
-    def run(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-        going = Engine(plan, stepper(plan), ledger)
-        advance(going, source, progress)
-        return going.weights()
-
-    return run
-
-
-def advance(
-    run: Engine,
-    source: Source,
-    progress: Progress,
-    *,
-    committed: Callable[[Engine], None] | None = None,
-) -> None:
-    """Do the rounds that are left, on the rows of a source.
-
-    ``committed`` is called after each, before the progress is reported.
-    """
-    source.expect(run.plan.n, points=2)
-    while not run.finished:
-        total = source.sum(run.query(), *run.rows)
-        run.commit(total)
-        if committed is not None:
-            committed(run)
-        progress(run.round, run.plan.rounds)
-
-
-def check_rounds(rounds: int, n: int) -> int:
-    """Return the number of rounds; refuse more than rows."""
-    if _validate.integer("rounds", rounds) > n:
-        raise ParameterError(f"rounds must be at most n = {n}, one row a batch; got {rounds}.")
-    return int(rounds)
-
-
-def chosen_mechanism(
-    noise: str | PrefixMechanism | None, rounds: int, task: Task
-) -> PrefixMechanism:
-    """Return the mechanism asked for; by default the best one whose past noise fits."""
-    if isinstance(noise, PrefixMechanism):
-        if noise.rounds != rounds:
-            raise ParameterError(
-                f"the noise is made for {noise.rounds} rounds, the plan has {rounds}."
-            )
-        return noise
-    if noise is None:
-        noise = "toeplitz_cn" if rounds * task.n_weights * 8 <= NOISE_BYTES else "blt_cn"
-    if isinstance(noise, str) and noise in NEEDS:
-        value = 0.5 if noise == "power" else min(8, rounds)
-        raise ParameterError(
-            f"noise={noise!r} needs {NEEDS[noise]}, which a name does not give. Pass a mechanism, "
-            f"such as options={{'noise': dpsco.privacy.mechanism({noise!r}, rounds={rounds}, "
-            f"{NEEDS[noise]}={value})}}; 'toeplitz_cn' and 'blt_cn' need nothing more."
+    def _open(self, release: PrefixSumRelease) -> None:
+        """Open a stream of prefix sums."""
+        size = self.plan.task.n_weights
+        self._streams, self._released = self._streams + 1, np.zeros(size)
+        self._stream = self._ledger.prefix_sum(
+            size,
+            bound=release.bound,
+            sigma=release.sigma,
+            mechanism=release.mechanism,
+            rows=release.rows,
         )
-    return mechanism(noise, rounds=rounds)
+
+    # -- how answers leave, by the kind of their release -------------------------------------------
+
+    def _gaussian(self, round: Round, query: Query, source: Sums) -> Floats:
+        total, release = source.sum(query, *round.rows), round.release
+        return self._ledger.gaussian(
+            total,
+            bound=query.bound,
+            sigma=release.sigma,
+            rows=round.rows,
+            diameter=query.diameter,
+        )
+
+    def _poisson(self, round: Round, query: Query, source: Sums) -> Floats:
+        release: PoissonGaussianRelease = round.release
+        sample = self._ledger.poisson(
+            bound=query.bound,
+            sigma=release.sigma,
+            rate=release.rate,
+            rows=round.rows,
+            pair=release.pair,
+        )
+        return sample.release(source.sum_at(query, sample.indices))
+
+    def _fixed_size(self, round: Round, query: Query, source: Sums) -> Floats:
+        release: FixedSizeGaussianRelease = round.release
+        sample = self._ledger.fixed_size(
+            bound=query.bound, sigma=release.sigma, size=release.size, rows=round.rows
+        )
+        return sample.release(source.sum_at(query, sample.indices))
+
+    def _prefix_sum(self, round: Round, query: Query, source: Sums) -> Floats:
+        """Return what the round adds to the noisy prefix sum."""
+        if round.part == 0:
+            self._open(round.release)
+        assert self._stream is not None
+        prefix = self._stream.add(source.sum(query, *round.rows), rows=round.rows)
+        noisy, self._released = prefix - self._released, prefix
+        return noisy
+
+    def _selection(self, round: Round, query: Query, source: Sums) -> int:
+        scores, release = source.sum(query, *round.rows), round.release
+        return self._ledger.argmin(
+            scores, bound=query.bound, scale=release.scale, rows=round.rows, noise=release.noise
+        )
+
+    def _shuffled(self, round: Round, query: Any, source: Any) -> Floats:
+        pieces = contribution_pieces(query, source, *round.rows)
+        return self._ledger.shuffled(
+            np.concatenate(list(pieces)),
+            bound=query.bound,
+            sigma=round.release.sigma,
+            rows=round.rows,
+        )
+
+
+_RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] = {
+    GaussianRelease: Engine._gaussian,
+    PoissonGaussianRelease: Engine._poisson,
+    FixedSizeGaussianRelease: Engine._fixed_size,
+    PrefixSumRelease: Engine._prefix_sum,
+    SelectionRelease: Engine._selection,
+    ShuffledRelease: Engine._shuffled,
+}
+
+
+class _Summed:
+    """A sum that was taken elsewhere."""
+
+    def __init__(self, total: Floats) -> None:
+        self._total = total
+
+    def sum(self, query: Query, start: int, stop: int) -> Floats:
+        return self._total
+
+    def sum_at(self, query: Query, indices: ArrayLike) -> Floats:
+        return self._total
+
+
+# -- the loop --------------------------------------------------------------------------------------
+
+
+class Store(Protocol):
+    """Where the rounds of a run are kept, so that it can go on after a crash."""
+
+    def resume(self, engine: Engine) -> None:
+        """Bring a run that has not begun to where it stopped."""
+
+    def commit(self, engine: Engine) -> None:
+        """Keep the round that was done last; before that, nobody hears of it."""
+
+
+class _Nothing:
+    """Keeps nothing."""
+
+    def resume(self, engine: Engine) -> None: ...
+
+    def commit(self, engine: Engine) -> None: ...
+
+
+NOTHING: Store = _Nothing()
+
+
+def run_rounds(
+    plan: BasePlan,
+    stepper: Stepper,
+    source: Source,
+    ledger: Ledger,
+    *,
+    progress: Progress,
+    store: Store = NOTHING,
+) -> Floats:
+    """Do the rounds of a plan that its store has not seen, and return the weights.
+
+    Args:
+        plan: of a solver with a stepper.
+        stepper: of that plan, at its beginning.
+        source: rows within the plan's bounds.
+        ledger: open, with none of the plan's releases executed.
+        progress: called after each round, once it is kept.
+        store: of earlier rounds, and of these.
+    """
+    engine = Engine(plan, stepper, ledger)
+    source.expect(engine.rounds.expected_rows, getattr(plan, "points", 1))
+    store.resume(engine)
+    while not engine.finished:
+        engine.step(source)
+        store.commit(engine)
+        progress(engine.round, len(engine.rounds))
+    return engine.output()
+
+
+def reads_once(solver: Solver, plan: BasePlan) -> bool:
+    """Return whether a run reads each row once, in order, so that rows which come once will do."""
+    return solver.stepper is not None and Schedule(plan.releases()).single_epoch
+
+
+def carry_out(
+    solver: Solver,
+    plan: BasePlan,
+    source: Source,
+    ledger: Ledger,
+    progress: Progress,
+    store: Store = NOTHING,
+) -> Floats:
+    """Return the weights of a plan: by the engine, or by the solver's own run."""
+    if solver.stepper is None:
+        assert solver.run is not None
+        return solver.run(plan, source, ledger, progress)
+    stepper = solver.stepper(plan)
+    return run_rounds(plan, stepper, source, ledger, progress=progress, store=store)

@@ -13,23 +13,22 @@ Symbols    R, G, T, eta -> distance, clip, rounds, step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from .. import _validate
 from ..data.queries import ClippedGradient
-from ..data.source import Source
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
-from ..privacy.ledger import Ledger
 from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..task import Task
 from . import needs
-from .base import BasePlan, Floats, Measured, Progress, Round, Solver
+from .base import Floats, Measured, Solver
 from .common.clips import cautious_clip, default_clip, descent_clip, finite
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
+from .engine import EnginePlan, Stepper
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
@@ -44,8 +43,8 @@ WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls star
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(BasePlan):
-    """All that a run needs, from public task only."""
+class Plan(EnginePlan):
+    """All that a run needs, from public facts only."""
 
     rounds: int  # full passes over the rows
     clip: float  # l2 bound on a row's gradient, enforced
@@ -65,24 +64,8 @@ class Plan(BasePlan):
         checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
-        """Return the noisy sums, one a round."""
+        """Return the noisy sums over all rows, one per round."""
         return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n), count=self.rounds),)
-
-    @property
-    def total_rounds(self) -> int:
-        """The number of full passes."""
-        return self.rounds
-
-    def schedule(self) -> Iterator[Round]:
-        """Yield the rounds."""
-        for t in range(self.rounds):
-            yield Round(t + 1, (0, self.n), self.step_at(t), self.sigma)
-
-    @property
-    def enforced(self) -> tuple[str, ...]:
-        """The bounds, and the clip."""
-        query = ClippedGradient(self.problem.loss, self.task.start, self.clip)
-        return (*self.problem.bounds.enforced, *query.enforced)
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
@@ -129,14 +112,14 @@ def plan(
     time = _time(task, single)
     rounds = _default_rounds(task, time) if rounds is None else _validate.integer("rounds", rounds)
     smooth = descent_smoothing(task, rounds, smoothing)
-    bend = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
+    curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
-        momentum = _default_momentum(rounds, time * bend / _stretch(smooth, MOMENTUM))
+        momentum = _default_momentum(rounds, time * curvature / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
     wanted = time * (1 - momentum) / rounds
-    longest = (
-        _stretch(smooth, momentum) / bend if math.isfinite(bend) else task.initial_distance / bound
-    )
+    longest = task.initial_distance / bound
+    if math.isfinite(curvature):
+        longest = _stretch(smooth, momentum) / curvature
     if step is None:
         step = min(wanted, longest)
     return Plan(
@@ -155,25 +138,35 @@ def plan(
     )
 
 
-def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-    """Descend, and average the last iterates."""
-    problem, rows = plan.problem, (0, plan.n)
-    weights = plan.task.start
-    velocity, average = np.zeros(len(weights)), np.zeros(len(weights))
-    source.expect(plan.n * plan.rounds)
-    for t in range(plan.rounds):
-        loss = surrogate_loss(plan.task, plan.smoothing_at(t))
-        query = ClippedGradient(loss, weights, plan.clip)
-        exact = source.sum(query)
-        total = ledger.gaussian(exact, bound=query.bound, sigma=plan.sigma, rows=rows)
-        velocity = plan.momentum * velocity + (1 - plan.momentum) * total / plan.n
-        step = plan.step_at(t) / (1 - plan.momentum)  # of the averaged gradient, and the penalty
-        weights = problem.penalty.prox(finite(weights - step * velocity), step)
-        weights = problem.domain.project(weights)
-        if t >= plan.rounds - plan.tail:
-            average += weights / plan.tail
-        progress(t + 1, plan.rounds)
-    return problem.domain.project(average)
+class HeavyBallStepper(Stepper):
+    """Descends with momentum, and averages the last iterates."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("weights", "velocity", "average")
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan, self.weights = plan, plan.task.start
+        self.velocity = np.zeros(len(self.weights))
+        self.average = np.zeros(len(self.weights))
+
+    def query(self) -> ClippedGradient:
+        """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
+        loss = surrogate_loss(self.plan.task, self.plan.smoothing_at(self.round))
+        return ClippedGradient(loss, self.weights, self.plan.clip)
+
+    def step(self, answer: Floats) -> None:
+        """Move on the noisy sum of the gradients."""
+        plan, problem = self.plan, self.plan.problem
+        self.velocity = plan.momentum * self.velocity + (1 - plan.momentum) * answer / plan.n
+        step = plan.step_at(self.round) / (1 - plan.momentum)  # of the averaged gradient
+        moved = finite(self.weights - step * self.velocity)
+        self.weights = problem.domain.project(problem.penalty.prox(moved, step))
+        if self.round >= plan.rounds - plan.tail:
+            self.average = self.average + self.weights / plan.tail
+
+    def output(self) -> Floats:
+        """Return the average."""
+        return self.plan.problem.domain.project(self.average)
 
 
 def risk(task: Task) -> float:
@@ -196,7 +189,7 @@ def descent_smoothing(task: Task, rounds: int, asked: float | None) -> float:
 
 
 def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
-    """Return by how much the kink is sharpened: as far as noise R^2/h makes it use_compiled."""
+    """Return by how much the kink is sharpened: as far as noise R^2/h makes that worthwhile."""
     least = min(max(1.0, rounds / 25), SMOOTHING_GROWTH)
     if smooth == 0.0:
         return least
@@ -286,7 +279,7 @@ SOLVERS = (
         rounds=f"T (default {ROUNDS[0]} to {LONGEST}; {NONSMOOTH_ROUNDS} for nonsmooth losses)",
         cost="n T gradients",
         plan=plan,
-        run=run,
+        stepper=HeavyBallStepper,
         risk=risk,
         gradients=_gradients,
         plan_type=Plan,

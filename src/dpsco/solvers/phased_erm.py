@@ -36,7 +36,7 @@ from ..privacy.mechanisms import StableGaussianRelease
 from ..problem import is_ball
 from ..task import Task
 from . import needs
-from .base import BasePlan, Floats, Measured, Progress, Round, Solver
+from .base import BasePlan, Floats, Measured, Progress, Solver, TraceLine
 from .common.glm_objective import GlmObjective, gradient_rounding, steepness
 from .common.minimise import TRUSTED, certified_error, effort, minimise
 from .common.passes import check_phases, smoothness_beyond
@@ -118,10 +118,10 @@ class Plan(BasePlan):
             for moved, sigma, rows in zip(self.sensitivities, self.sigmas, self.rows, strict=True)
         )
 
-    def schedule(self) -> Iterator[Round]:
+    def schedule(self) -> Iterator[TraceLine]:
         """Yield the phases; their step is eta_i."""
         for i, rows in enumerate(self.rows):
-            yield Round(i + 1, rows, self.steps[i], self.sigmas[i])
+            yield TraceLine(i + 1, rows, self.steps[i], self.sigmas[i])
 
     @property
     def enforced(self) -> tuple[str, ...]:

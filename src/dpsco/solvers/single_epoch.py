@@ -3,7 +3,7 @@
 Paper      Choquette-Choo, Ganesh, Thakurta 2025, Secs 2.1 and 2.2; Kairouz, McMahan, Song, Thakkar,
            Thakurta, Xu 2021 (arXiv:2103.00039) for DP-FTRL; Zamani, Glineur 2023 (arXiv:2307.11134)
            for the last iterate of linearly falling steps.
-Guarantee  Every row enters one batch. dp_sgd_single_epoch: one Gaussian release a batch, mu =
+Guarantee  Every row enters one batch. dp_sgd_single_epoch: one Gaussian release per batch, mu =
            sensitivity / sigma by parallel composition. dp_ftrl: one prefix-sum release, mu =
            sensitivity column_norm / sigma. Clipping alone is relied upon: any loss, any step.
 Rate       E[F(w) - F*] <= R G sqrt(1/T + d (T z/n)^2/T) and R G sqrt(2/T + 2 sqrt(d) e z/n), with
@@ -15,7 +15,6 @@ Symbols    T, B_t, gamma or 1/lambda, R, L -> rounds, batches(), step, distance,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,9 +27,10 @@ from ..privacy.mechanisms import gaussian_sigma, prefix_sum_sigma
 from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..task import Task
 from . import needs
-from .base import Factors, Floats, Measured, Round, SingleEpoch, Solver
+from .base import Factors, Floats, Measured, SingleEpoch, Solver
+from .common.batches import BatchPlan, check_rounds, chosen_mechanism
 from .common.clips import gradient_clip
-from .engine import BatchPlan, Stepper, batch_runner, check_rounds, chosen_mechanism
+from .engine import Stepper
 from .recursive_gradient.rates import landau, largest_error
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
@@ -46,7 +46,7 @@ STEP_MULTIPLIER = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BatchPlan):
-    """All that a run needs, from public task only."""
+    """All that a run needs, from public facts only."""
 
     step: float  # step size for a batch's mean gradient; dp_ftrl: 1/lambda; falling: their mean
     falling: bool  # dp_sgd_single_epoch: whether steps fall linearly towards 0
@@ -60,17 +60,10 @@ class Plan(BatchPlan):
         _flag("falling", self.falling)
         _tail(self.tail, self.rounds)
 
-    def steps(self) -> Floats:
-        """Return the step of each round."""
-        shares = np.ones(self.rounds)
-        if self.falling:
-            shares = 2.0 * np.arange(self.rounds, 0, -1) / (self.rounds + 1)
-        return np.asarray(self.step * shares)
-
-    def schedule(self) -> Iterator[Round]:
-        """Yield the rounds, a batch each."""
-        for t, (rows, step) in enumerate(zip(self.batches(), self.steps(), strict=True)):
-            yield Round(t + 1, rows, float(step), self.sigma)
+    def step_at(self, t: int) -> float:
+        """Return the step of round t."""
+        share = 2.0 * (self.rounds - t) / (self.rounds + 1) if self.falling else 1.0
+        return self.step * share
 
     @property
     def risk(self) -> float:
@@ -143,7 +136,7 @@ def plan_ftrl(
 
 
 class _Averaging(Stepper):
-    """Steps on a batch after the other; averages the last iterates."""
+    """Steps on one batch after the other; averages the last iterates."""
 
     vectors: ClassVar[tuple[str, ...]] = ("weights", "average")
 
@@ -156,9 +149,13 @@ class _Averaging(Stepper):
         """Ask for the gradients at the weights."""
         return ClippedGradient(self.plan.problem.loss, self.weights, self.plan.clip)
 
-    def answer(self) -> Floats:
+    def output(self) -> Floats:
         """Return the average."""
         return self.plan.problem.domain.project(self.average)
+
+    def _mean(self, total: Floats) -> Floats:
+        """Return the noisy mean over the planned rows of the batch."""
+        return total / self.plan.batch_size(self.round)
 
     def _within(self, moved: Floats, step: float) -> Floats:
         """Return the nearest weights of the domain, the penalty's step included."""
@@ -173,14 +170,10 @@ class _Averaging(Stepper):
 class SgdStepper(_Averaging):
     """Noisy gradient steps; the iterates after each step are averaged."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._steps = plan.steps()
-
-    def move(self, mean: Floats) -> None:
+    def step(self, answer: Floats) -> None:
         """Step down the noisy gradient."""
-        step = float(self._steps[self.round])
-        self.weights = self._within(self.weights - step * mean, step)
+        step = self.plan.step_at(self.round)
+        self.weights = self._within(self.weights - step * self._mean(answer), step)
         self._note()
 
 
@@ -196,10 +189,10 @@ class FtrlStepper(_Averaging):
         super().__init__(plan)
         self.prefix = np.zeros(len(self.weights))
 
-    def move(self, mean: Floats) -> None:
+    def step(self, answer: Floats) -> None:
         """Add to the prefix sum and go to its leader."""
         self._note()
-        self.prefix = self.prefix + mean
+        self.prefix = self.prefix + self._mean(answer)
         moved = self.plan.task.start - self.plan.step * self.prefix
         self.weights = self._within(moved, self.plan.step * (self.round + 1))
 
@@ -279,7 +272,6 @@ SOLVERS = (
         rounds=f"T ({FEWEST} to {MOST} by default)",
         cost="n gradients",
         plan=plan_sgd,
-        run=batch_runner(SgdStepper),
         stepper=SgdStepper,
         risk=_risk_sgd,
         gradients=_gradients,
@@ -299,7 +291,6 @@ SOLVERS = (
         rounds=f"T (up to {FTRL_ROUNDS} by default)",
         cost="n gradients",
         plan=plan_ftrl,
-        run=batch_runner(FtrlStepper),
         stepper=FtrlStepper,
         risk=_risk_ftrl,
         gradients=_gradients,

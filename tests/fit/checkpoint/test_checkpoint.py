@@ -51,7 +51,11 @@ PROBLEM = dp.Problem(
 
 
 def make(solver="dp_ftrl", *, problem=PROBLEM, budget=BUDGET, **options):
-    options = {"rounds": ROUNDS, **options}
+    rounds = {
+        "dp_sgd_poisson": {"epochs": ROUNDS / 4, "rate": 0.25},
+        "dp_sgd_gradient": {"rounds": ROUNDS + 1, "batch": 40},
+    }.get(solver, {"rounds": ROUNDS})
+    options = {**rounds, **options}
     return dp.plan(problem, n=N, d=D, budget=budget, solver=solver, options=options)
 
 
@@ -398,9 +402,9 @@ def test_the_journal_keeps_no_key_when_the_process_dies_at_the_end(tmp_path):
         kept = Checkpoint(path, plan, order="shuffled")
         ledger = kept.open_ledger()
         kept.randomness.child("order of the rows")
-        going = Engine(plan, get(plan.solver).stepper(plan), ledger)
-        kept.resume(going)
-        kept.finish(going, ledger)
+        engine = Engine(plan, get(plan.solver).stepper(plan), ledger)
+        kept.resume(engine)
+        kept.finish(engine.output(), ledger)
         os._exit(7)  # without closing the file
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert [file for file in tmp_path.iterdir() if key in file.read_bytes()] == []
@@ -826,8 +830,8 @@ def test_other_runs_are_refused(arguments, error, words, begun):
 
 
 def test_solvers_without_rounds_are_refused(tmp_path):
-    plan = dp.plan(PROBLEM, n=N, d=D, budget=BUDGET, solver="noisy_gd")
-    with pytest.raises(ParameterError, match=r"Solvers that can: .*dp_ftrl"):
+    plan = dp.plan(PROBLEM, n=N, d=D, budget=BUDGET, solver="phased_erm")
+    with pytest.raises(ParameterError, match=r"round by round.*Solvers that do: .*noisy_gd"):
         dp.run(plan, Untouchable(), checkpoint=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
@@ -1141,12 +1145,12 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
     plan, path = make(), tmp_path / "run"
     with Checkpoint(path, plan, order="given") as kept:
         ledger = kept.open_ledger()
-        going = Engine(plan, get(plan.solver).stepper(plan), ledger)
-        going.commit(np.zeros(D + 1))
+        engine = Engine(plan, get(plan.solver).stepper(plan), ledger)
+        engine.commit(np.zeros(D + 1))
         child = os.fork()
         if not child:
             with pytest.raises(CheckpointError, match="must stay in the process"):
-                kept.commit(going)
+                kept.commit(engine)
             with pytest.raises(RandomnessError, match="forked"):
                 kept.randomness.child("noise")
             kept._store._database = None  # it is the parent's: any use of it here fails
@@ -1159,7 +1163,7 @@ def test_an_open_checkpoint_stays_in_its_process(tmp_path):
         with pytest.raises(CheckpointError, match="is in use"):
             Checkpoint(path, plan, order="given")
         assert Path(f"{path}-journal").exists()  # nor has it cleared up beside the file
-        kept.commit(going)
+        kept.commit(engine)
     assert not Path(f"{path}-journal").exists()
     assert peek(path).round == 1
 
@@ -1211,9 +1215,9 @@ def opened(path, plan, odometer=None):
     """Return a checkpoint of a run in the order of a stream, its ledger, and its run."""
     kept = Checkpoint(path, plan, order="given", odometer=odometer)
     ledger = kept.open_ledger()
-    going = Engine(plan, get(plan.solver).stepper(plan), ledger)
-    kept.resume(going)
-    return kept, ledger, going
+    engine = Engine(plan, get(plan.solver).stepper(plan), ledger)
+    kept.resume(engine)
+    return kept, ledger, engine
 
 
 def test_a_checkpoint_opens_one_ledger(tmp_path):
@@ -1227,20 +1231,20 @@ def test_a_checkpoint_opens_one_ledger(tmp_path):
 
 def test_rounds_are_committed_in_order_and_once(tmp_path):
     plan, path = make(), tmp_path / "run"
-    kept, _, going = opened(path, plan)
+    kept, _, engine = opened(path, plan)
     with kept:
         with pytest.raises(LedgerError, match="is at round 0: round 1 is the next"):
-            kept.commit(going)
-        going.commit(np.zeros(D + 1))
-        kept.commit(going)
+            kept.commit(engine)
+        engine.commit(np.zeros(D + 1))
+        kept.commit(engine)
         with pytest.raises(LedgerError, match="is at round 1: round 2 is the next"):
-            kept.commit(going)
-        going.commit(np.zeros(D + 1))
-        going.commit(np.zeros(D + 1))
+            kept.commit(engine)
+        engine.commit(np.zeros(D + 1))
+        engine.commit(np.zeros(D + 1))
         with pytest.raises(LedgerError, match="round 2 is the next to be committed, not 3"):
-            kept.commit(going)
+            kept.commit(engine)
         with pytest.raises(LedgerError, match="round 3 does not follow"):  # the file knows, too
-            kept._store.commit(3, going.state(), "digest", {})
+            kept._store.commit(3, engine.state(), "digest", {})
     assert peek(path).round == 1
 
 
@@ -1263,22 +1267,15 @@ def test_a_commit_that_fails_leaves_the_round_before(tmp_path, monkeypatch):
 
 def test_a_run_with_releases_left_is_not_finished_and_keeps_its_key(tmp_path):
     plan, path = make("dp_sgd_single_epoch"), tmp_path / "run"
-    more = (*plan.releases(), plan.releases()[0])
-
-    class More(type(plan)):
-        def releases(self):
-            return more
-
-    fields = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
-    roomy = dataclasses.replace(plan.task, budget=dp.ApproxDP(99.0, 1e-3))
-    longer = More(**{**fields, "task": roomy})
-    kept, ledger, going = opened(path, longer)
+    kept, ledger, engine = opened(path, plan)
     with kept:
-        while not going.finished:
-            going.commit(np.zeros(D + 1))
-            kept.commit(going)
-        with pytest.raises(LedgerError):
-            kept.finish(going, ledger)
+        for _ in range(ROUNDS - 1):
+            engine.commit(np.zeros(D + 1))
+            kept.commit(engine)
+        with pytest.raises(LedgerError, match="round 5 of 6"):
+            engine.output()
+        with pytest.raises(LedgerError, match="not executed"):
+            kept.finish(np.zeros(D + 1), ledger)
         assert kept.result is None
     assert len(ask(path, "SELECT secret FROM root")) == 1
     assert ask(path, "SELECT * FROM certificate") == []
@@ -1321,11 +1318,11 @@ def test_every_write_is_brought_to_the_disk(tmp_path, monkeypatch):
             for name in ("synchronous", "fullfsync", "secure_delete")
         ]
 
-    kept, _, going = opened(tmp_path / "run", make())
+    kept, _, engine = opened(tmp_path / "run", make())
     with kept:
         found = [settings(kept._store._database)]
-        going.commit(np.zeros(D + 1))
-        kept.commit(going)
+        engine.commit(np.zeros(D + 1))
+        kept.commit(engine)
         found.append(settings(kept._store._database))
     assert found == [[EXTRA, 1, 1]] * 2
     with dp.Odometer(tmp_path / "o", BUDGET)._file.transaction() as database:

@@ -11,14 +11,15 @@ from dpsco.errors import AssumptionError
 from dpsco.privacy.accounting import gaussian
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, NEEDS, mechanism
+from dpsco.solvers.recursive_gradient import published
 from dpsco.solvers.recursive_gradient import rates as schedules
 from dpsco.solvers.recursive_gradient.rates import Scales
 
 
 def scales(n, d, smoothness, distance, epsilon, delta, factor=2):
     """Numbers of a loss with gradients of at most 1."""
-    price = factor / ApproxDP(epsilon, delta).mu_per_row()
-    return Scales(n, d, 1.0, smoothness, distance, price)
+    multiplier = factor / ApproxDP(epsilon, delta).mu_per_row()
+    return Scales(n, d, 1.0, smoothness, distance, multiplier)
 
 
 # n, d, M, R, epsilon, delta, adjacency's factor; alpha, T, beta
@@ -46,7 +47,7 @@ def test_rounds_are_few_and_batches_not_small():
     assert schedules.within(100, 31) == schedules.within(1, 1) == 1
 
 
-@pytest.mark.parametrize("change", [{"n": 40_000}, {"price": 2.0}])
+@pytest.mark.parametrize("change", [{"n": 40_000}, {"noise_multiplier": 2.0}])
 def test_more_rows_or_less_noise_mean_more_rounds(change):
     """What is to be reached lies lower, so that steps go on for longer."""
     one = scales(10_000, 20, 0.25, 10, 1, 1e-6)
@@ -93,7 +94,7 @@ def test_recursive_excess_by_hand():
 def test_independent_excess_by_hand():
     found = Scales(100, 4, 1.0, 0.25, 3.0, 2.0)
     variance = 1 / 10 + 4 * (2 / 10) ** 2
-    assert found.spread(10) ** 2 == pytest.approx(variance)
+    assert found.gradient_std(10) ** 2 == pytest.approx(variance)
     expected = 2 * 5 * 9 / 110 + 21 * variance / 15
     assert schedules.independent_excess(found, 10, 5.0) == pytest.approx(expected)
     beta = 0.25 * 10**1.5 * (1 / math.sqrt(10) + 2 * 2 / 10) / 3
@@ -181,9 +182,9 @@ def test_general_schedule(n, smoothness, radius, expected, sigma, printed):
 
     Corollary 13 prints 2 sqrt(log2(T)/levels) times the lemma's.
     """
-    found = schedules.general(n, 1.0, smoothness, radius)
+    found = published.general(n, 1.0, smoothness, radius)
     assert dataclasses.astuple(found) == pytest.approx(expected)
-    node = schedules.tree_sigma(found.rounds, found.clip, 1.0, 1e-6)
+    node = published.tree_sigma(found.rounds, found.clip, 1.0, 1e-6)
     assert node / (n // found.rounds) / found.beta == pytest.approx(sigma, rel=2e-9)
     ratio = 2 * math.sqrt(math.log2(found.rounds) / (1 + math.ceil(math.log2(found.rounds))))
     assert ratio * sigma == pytest.approx(printed, rel=2e-9)
@@ -191,17 +192,17 @@ def test_general_schedule(n, smoothness, radius, expected, sigma, printed):
 
 def test_realizable_schedule_wants_more_rows_than_there_are():
     with pytest.raises(AssumptionError, match=r"1,24\d,\d{3} rounds, .* 1,000,000 rows .* 39,4"):
-        schedules.realizable(10**6, 20, 1.0, 10.0, 1.0, 1e-6)
+        published.realizable(10**6, 20, 1.0, 10.0, 1.0, 1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 12, 20, 99, 100, 10_000])
 def test_general_schedule_says_how_many_rounds_it_needs(n):
     """The number in the refusal is the least that is taken."""
     least = next(T for T in range(1, n + 1) if n // T <= math.isqrt(n))
-    assert schedules.general(n, 1.0, 0.5, 1.0, least).rounds == least
+    assert published.general(n, 1.0, 0.5, 1.0, least).rounds == least
     if least > 1:
         with pytest.raises(AssumptionError, match=f"at least {least} rounds"):
-            schedules.general(n, 1.0, 0.5, 1.0, least - 1)
+            published.general(n, 1.0, 0.5, 1.0, least - 1)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_where_the_realizable_schedule_begins(most, delta, expected):
 
     def feasible(n):
         try:
-            return schedules.realizable(n, 20, 1.0, 10.0, 1.0, delta(n)).rounds <= most(n)
+            return published.realizable(n, 20, 1.0, 10.0, 1.0, delta(n)).rounds <= most(n)
         except AssumptionError:
             return False
 
@@ -233,7 +234,7 @@ def test_where_the_realizable_schedule_begins(most, delta, expected):
 
 def test_realizable_schedule_where_it_exists():
     """n = 1e9, delta = 1/n: 2.3e7 rounds of 43 rows; constants of Eq. 19 by hand."""
-    found = schedules.realizable(10**9, 20, 2.0, 10.0, 1.0, 1e-9)
+    found = published.realizable(10**9, 20, 2.0, 10.0, 1.0, 1e-9)
     factor = 4 * math.sqrt(2) * math.log2(1e9) ** 1.5 * math.sqrt(math.log(2e18))
     factor *= math.log(2.5e9)
     assert found.rounds == math.ceil(factor * 10**2.25)
@@ -241,7 +242,7 @@ def test_realizable_schedule_where_it_exists():
     assert 10**9 // found.rounds == 43
     assert found.clip == pytest.approx(2 * factor)
     assert found.beta == pytest.approx(factor**2 * 0.2)
-    strict = schedules.realizable(10**9, 20, 2.0, 10.0, 1e-5, 1e-9)
+    strict = published.realizable(10**9, 20, 2.0, 10.0, 1e-5, 1e-9)
     assert strict.beta == pytest.approx(found.beta * math.sqrt(20) / (1e-5 * math.sqrt(1e9)))
 
 
@@ -250,7 +251,7 @@ def test_realizable_schedule_where_it_exists():
 def test_published_noise_suffices(rounds, epsilon):
     """Lemma 8 covers the true tree, which never has more levels; a single round has noise too."""
     noise = mechanism("tree", rounds=rounds)
-    sigma = schedules.tree_sigma(rounds, 1.0, epsilon, 1e-6)
+    sigma = published.tree_sigma(rounds, 1.0, epsilon, 1e-6)
     assert 0 < gaussian.epsilon(1e-6, noise.column_norm / sigma) <= epsilon
 
 
@@ -272,7 +273,7 @@ def test_printed_noise_of_the_corollary_would_not_suffice(rounds, printed, natur
     zero-out.
     """
     levels = 1 + math.ceil(math.log2(rounds))
-    lemma = schedules.tree_sigma(rounds, 1.0, 1.0, 1e-6)
+    lemma = published.tree_sigma(rounds, 1.0, 1.0, 1e-6)
     norm = mechanism("tree", rounds=rounds).column_norm
 
     def true(ratio):
@@ -299,7 +300,7 @@ def test_where_published_noise_stops_to_suffice(delta, first, halved):
     """A single release of mu = epsilon/sqrt(2 log(c/delta)) at the full delta; c = 2.5, 1.25."""
 
     def suffices(epsilon, constant):
-        mu = 1 / schedules.tree_sigma(1, 1.0, epsilon, delta * 2.5 / constant)
+        mu = 1 / published.tree_sigma(1, 1.0, epsilon, delta * 2.5 / constant)
         return gaussian.delta(epsilon, mu) <= delta
 
     for epsilon, constant in ((first, 2.5), (halved, 1.25)):
@@ -313,17 +314,17 @@ def test_where_published_noise_stops_to_suffice(delta, first, halved):
 )
 def test_tight_noise_is_smaller_than_the_published_formula(epsilon, ratio):
     tight = ApproxDP(epsilon, 1e-6).mu_per_row()
-    published = epsilon / math.sqrt(2 * math.log(2.5e6))
-    assert tight / published == pytest.approx(ratio, abs=6e-3)
+    formula = epsilon / math.sqrt(2 * math.log(2.5e6))
+    assert tight / formula == pytest.approx(ratio, abs=6e-3)
 
 
 @pytest.mark.parametrize(
-    ("rounds", "published", "tight"), [(16, 24.27, 7.53), (64, 35.18, 9.34), (1024, 56.9, 13.0)]
+    ("rounds", "theirs", "tight"), [(16, 24.27, 7.53), (64, 35.18, 9.34), (1024, 56.9, 13.0)]
 )
-def test_published_noise_against_ours(rounds, published, tight):
+def test_published_noise_against_ours(rounds, theirs, tight):
     """The largest noise on a prefix, zero-out, epsilon = 1, delta = 1e-6, a row's bound 1."""
     tree = mechanism("tree", rounds=rounds).prefix_std().max()
-    assert schedules.tree_sigma(rounds, 1.0, 1.0, 1e-6) * tree == pytest.approx(published, rel=1e-3)
+    assert published.tree_sigma(rounds, 1.0, 1.0, 1e-6) * tree == pytest.approx(theirs, rel=1e-3)
     ours = np.max(mechanism(rounds=rounds).prefix_std()) / ApproxDP(1.0, 1e-6).mu_per_row()
     assert ours == pytest.approx(tight, rel=2e-3)
 

@@ -207,7 +207,7 @@ def test_predicted_risk_is_that_of_the_plan_s_own_noise():
     scales = schedules.Scales(10_000, 20, 1.0, 0.25, 10.0, 2 / BUDGET.mu_per_row())
     error = mechanism(rounds=16).error_max()
     assert plan.risk == pytest.approx(schedules.recursive_excess(scales, 16, 0.25, error))
-    loud = dataclasses.replace(scales, price=2 * scales.price)
+    loud = dataclasses.replace(scales, noise_multiplier=2 * scales.noise_multiplier)
     double = make("acc_srgd", everywhere(10), clip=2.0, **given)
     assert double.risk == pytest.approx(schedules.recursive_excess(loud, 16, 0.25, error))
     given["clip"] = 1.0

@@ -54,11 +54,11 @@ def drive(plan, *data, noise=None, look=None):
     stepper, source = get(plan.solver).stepper(plan), opened(plan, *data)
     for t, (start, stop) in enumerate(plan.batches()):
         query = stepper.query()
-        mean = source.sum(query, start, stop) / (stop - start)
-        stepper.take(mean if noise is None else mean + noise[t])
+        total = source.sum(query, start, stop)
+        stepper.update(total if noise is None else total + (stop - start) * noise[t])
         if look is not None:
             look(stepper, query)
-    return stepper.answer()
+    return stepper.output()
 
 
 def unit_rows(n, d, seed):
@@ -95,7 +95,7 @@ def test_trace_of_least_squares():
     plan = make("acc_srgd", squared(), 4, 1, rounds=2, clip=100.0, beta=2.0)
 
     def look(stepper, query):
-        points = (stepper.prefix, stepper.mirror, stepper.output, stepper.point)
+        points = (stepper.prefix, stepper.mirror, stepper.descent, stepper.point)
         seen.append([float(vector[0]) for vector in points])
 
     drive(plan, np.ones((4, 1)), np.arange(1.0, 5.0), look=look)
@@ -311,8 +311,8 @@ def test_noisy_bound_on_quadratics(rounds, walk):
         for t, error in enumerate(errors):
             exact = (t + 1) * curvatures * (stepper.point - centre)
             allowed += error @ error / beta - error @ (stepper.mirror - best.x)
-            stepper.take(exact + error - stepper.prefix)
-        excess = (risk(stepper.answer()) - best.fun) * rounds * (rounds + 1) / 2
+            stepper.update(exact + error - stepper.prefix)
+        excess = (risk(stepper.output()) - best.fun) * rounds * (rounds + 1) / 2
         ratios.append(excess / allowed)
         without.append(excess / first)
     assert 0.05 < max(ratios) <= 1.0
@@ -451,7 +451,7 @@ def test_rows_are_not_asked_about_the_penalty(key, penalty):
         assert isinstance(steppers[1].query(), (ClippedGradient, ClippedDifference))
         assert steppers[1].query().bound == 0.7
         for stepper in steppers:
-            stepper.take(sums[0] / (stop - start))
+            stepper.update(sums[0])
         assert np.abs(steppers[0].point - steppers[1].point).max() > 1e-3 or start == 0
     assert plain.releases() == more.releases()
 

@@ -12,7 +12,8 @@ import dpsco as dp
 from dpsco.data import from_arrays
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.solvers import get
-from dpsco.solvers.sampled_sgd.schedule import _batch, _rounds
+from dpsco.solvers.engine import carry_out
+from dpsco.solvers.sampled_sgd.published import _batch, _rounds
 
 BALL = dp.Problem(
     loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"), domain=dp.domains.L2Ball(2.0)
@@ -52,7 +53,7 @@ class Recorder:
     def fixed_size(self, *, bound, sigma, size, rows):
         return self._start(np.sort(self.rng.choice(self.n, size, replace=False)))
 
-    def gaussian(self, total, *, bound, sigma, rows):
+    def gaussian(self, total, *, bound, sigma, rows, diameter):
         self.samples.append(np.arange(self.n))
         return self._release(total)
 
@@ -66,7 +67,7 @@ class Recorder:
 
 def execute(plan, X, y, ledger):
     source = from_arrays(X, y).bounded(plan.problem.bounds, order="given")
-    return get(plan.solver).run(plan, source, ledger, lambda done, total: None)
+    return carry_out(get(plan.solver), plan, source, ledger, lambda done, total: None)
 
 
 def twin(plan, X, y, samples, noisy):
@@ -241,11 +242,11 @@ def test_batch_is_doubled_until_it_wastes_little(monkeypatch):
         assert (sampling, rounds, pair) == ("poisson", 3999, "conjectured")
         return batch >= 92
 
-    monkeypatch.setattr("dpsco.solvers.sampled_sgd.schedule.affordable", affordable)
+    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.affordable", affordable)
     assert _batch(task, 4000, "conjectured") == 92
     assert [batch for batch, _ in asked] == [23, 46, 92]
     assert all(waste == pytest.approx(1.1) for _, waste in asked)
-    monkeypatch.setattr("dpsco.solvers.sampled_sgd.schedule.affordable", lambda *a, **k: False)
+    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.affordable", lambda *a, **k: False)
     assert _batch(task, 4000, "proved") == 4000
 
 

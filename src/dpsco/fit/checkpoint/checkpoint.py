@@ -27,8 +27,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..._validate import reason, shown
 from ...data.source import Source
 from ...data.tables.table import Order, Table
@@ -41,7 +39,7 @@ from ...privacy.odometer.odometer import reused
 from ...privacy.open_releases import NonCopyable
 from ...privacy.randomness import Randomness
 from ...privacy.release import flatten
-from ...solvers.base import BasePlan, Result
+from ...solvers.base import BasePlan, Floats, Result
 from ...solvers.engine import Engine
 from ...solvers.serialization import encode
 from .file import NONE, PAID, PENDING, Completion, Facts, Standing, Store
@@ -124,13 +122,13 @@ class Checkpoint(NonCopyable):
             raise
         self._used: dict[int, str] = {}  # what earlier rounds let out, as the odometer knows it
 
-    def stored_result(self) -> Result | None:
+    def stored_result(self, *, stacklevel: int) -> Result | None:
         """Return the result of a run that is over, and warn that it is no new one; else None."""
         if self.result is not None:
             warnings.warn(
                 f"the run of {self.path} is over, since {self.ended}: its stored result is "
                 "returned, and no row was used. Choose another checkpoint for a new run.",
-                stacklevel=4,  # whoever called dpsco.run, or made a coordinator
+                stacklevel=stacklevel + 1,
             )
         return self.result
 
@@ -181,16 +179,16 @@ class Checkpoint(NonCopyable):
                 self._store.note_paid()
         return ledger
 
-    def resume(self, run: Engine) -> None:
+    def resume(self, engine: Engine) -> None:
         """Bring a run that has not begun to where the file stands."""
         if self.round:
             try:
-                run.resume(self.round, self._state, self._store.secrets(self.run))
+                engine.resume(self.round, self._state, self._store.secrets(self.run))
             except (LedgerError, ParameterError) as problem:
                 raise self._store.damaged(f"its rounds cannot be read ({problem})") from None
             self._note(digest_of(self.run, self.round, self._state))
 
-    def commit(self, run: Engine) -> None:
+    def commit(self, engine: Engine) -> None:
         """Bring a run's last round to the disk; before that, nobody may hear of it.
 
         Raises:
@@ -198,22 +196,21 @@ class Checkpoint(NonCopyable):
             LedgerError: an old copy of the file is run on other rows; or this is another round
                 than the next one.
         """
-        if run.round != self.round + 1:
+        round, state = engine.round, engine.state()
+        if round != self.round + 1:
             raise LedgerError(
                 f"{self.path} is at round {self.round}: round {self.round + 1} is the next to be "
-                f"committed, not {run.round}. Commit each round once, after it was done."
+                f"committed, not {round}. Commit each round once, after it was done."
             )
-        state = run.state()
-        digest = digest_of(self.run, run.round, state)
-        if self._used.get(run.round, digest) != digest:
-            raise LedgerError(reused(self.run, run.round))
-        self._store.commit(run.round, state, digest, run.secrets())
-        self.round, self._state = run.round, state
+        digest = digest_of(self.run, round, state)
+        if self._used.get(round, digest) != digest:
+            raise LedgerError(reused(self.run, round))
+        self._store.commit(round, state, digest, engine.secrets())
+        self.round, self._state = round, state
         self._note(digest)
 
-    def finish(self, run: Engine, ledger: Ledger) -> Result:
+    def finish(self, weights: Floats, ledger: Ledger) -> Result:
         """Close the ledger, keep the result, erase the key; return the result."""
-        weights = np.asarray(run.weights(), dtype=float)
         certificate = ledger.close()
         kept = {"weights": weights}
         self.ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -284,6 +281,54 @@ class Checkpoint(NonCopyable):
         if (wrong := _contradiction(self._plan, certificate)) is not None:
             raise self._store.damaged(f"its certificate is not one of its plan: {reason(wrong)}")
         return result
+
+
+class NoCheckpoint:
+    """A run that nobody keeps: the same steps as with a `Checkpoint`, and nothing on a disk."""
+
+    def __init__(
+        self,
+        plan: BasePlan,
+        *,
+        randomness: Randomness | None = None,
+        odometer: BudgetSpender | None = None,
+    ) -> None:
+        self._plan, self._odometer = plan, odometer
+        self.randomness = Randomness.secure() if randomness is None else randomness
+
+    def stored_result(self, *, stacklevel: int) -> None:
+        """Return None: nothing is stored."""
+
+    def open_ledger(self, *, enforced: Iterable[str] = (), trusted: Iterable[str] = ()) -> Ledger:
+        """Return the run's ledger, paid for; with sentences beside those of the plan."""
+        plan = self._plan
+        return Ledger(
+            plan.releases(),
+            plan.budget,
+            randomness=self.randomness,
+            enforced=(*plan.enforced, *enforced),
+            trusted=(*plan.trusted, *trusted),
+            odometer=self._odometer,
+            label=plan.solver,
+        )
+
+    def resume(self, engine: Engine) -> None:
+        """Leave a run at its beginning."""
+
+    def commit(self, engine: Engine) -> None:
+        """Keep nothing."""
+
+    def finish(self, weights: Floats, ledger: Ledger) -> Result:
+        """Close the ledger; return the result."""
+        return Result(weights, ledger.close(), self._plan, self._plan.trace())
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+    def __enter__(self) -> NoCheckpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def _contradiction(plan: BasePlan, certificate: Certificate) -> str | None:

@@ -14,7 +14,7 @@ from ...data.source import Source
 from ...losses.base import MarginLoss
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms import GaussianRelease, ObjectivePerturbationRelease
-from ..base import BasePlan, Floats, Progress, Round
+from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.glm_objective import GlmObjective, Tilted, VectorObjective
 from ..common.minimise import TRUSTED, effort, minimise
 from ..common.smoothing import smoothed
@@ -65,9 +65,9 @@ class Plan(BasePlan):
             ),
         )
 
-    def schedule(self) -> Iterator[Round]:
+    def schedule(self) -> Iterator[TraceLine]:
         """Yield the one round."""
-        yield Round(1, (0, self.n), 0.0, self.sigma)
+        yield TraceLine(1, (0, self.n), 0.0, self.sigma)
 
     @property
     def enforced(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from ...privacy.budget import PureDP
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms import StableGammaRelease, StableGaussianRelease, WithReplacementRelease
 from ...task import Task
-from ..base import BasePlan, Floats, Progress, Round
+from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.passes import Indices, Pass, require_stable
 from ..common.smoothing import smoothed
 from . import rates
@@ -110,11 +110,11 @@ class Plan(BasePlan):
         kind = StableGammaRelease if isinstance(self.budget, PureDP) else StableGaussianRelease
         return (kind(self.sensitivity, self.sigma, adjacency.value, theorem, rows=rows),)
 
-    def schedule(self) -> Iterator[Round]:
+    def schedule(self) -> Iterator[TraceLine]:
         """Yield the passes; what leaves does so after the last."""
         for k in range(self.passes):
             last = k + 1 == self.passes
-            yield Round(k + 1, (0, self.n), self.step_at(k), self.sigma if last else 0.0)
+            yield TraceLine(k + 1, (0, self.n), self.step_at(k), self.sigma if last else 0.0)
 
     def step_at(self, k: int) -> float:
         """Return the first step size of pass ``k``."""

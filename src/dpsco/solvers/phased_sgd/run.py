@@ -23,7 +23,7 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms import StableGaussianRelease
 from ...task import Task
-from ..base import BasePlan, Floats, Progress, Round
+from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.glm_objective import SLOPE_ERROR, steepness
 from ..common.passes import Pass, check_phases, require_stable, smoothness_beyond
 
@@ -114,10 +114,10 @@ class Plan(BasePlan):
             )
         )
 
-    def schedule(self) -> Iterator[Round]:
+    def schedule(self) -> Iterator[TraceLine]:
         """Yield the phases."""
         for k, rows in enumerate(self.rows):
-            yield Round(k + 1, rows, self.steps[k], self.sigmas[k])
+            yield TraceLine(k + 1, rows, self.steps[k], self.sigmas[k])
 
     @property
     def enforced(self) -> tuple[str, ...]:

@@ -1,54 +1,218 @@
-"""One pass in few rounds: accelerated steps on recursive gradients with correlated noise.
-
-A row is asked for one clipped difference of gradients at two points. The noisy means telescope to
-low-variance gradients, so one prefix-sum release serves all rounds, and a handful of them suffices.
-
-Paper      Choquette-Choo, Ganesh, Thakurta 2025: Algorithm 1 (acc_srgd), Thm 15 (acc_independent),
-           Sec 4.3 (srg_sgd); Zhang, Tran, Cutkosky 2022 for srg_online_to_batch.
-Guarantee  Every row enters one batch. One prefix-sum release, mu = sensitivity column_norm / sigma;
-           acc_independent: one Gaussian release a batch, mu = sensitivity / sigma by parallel
-           composition. Clipping alone is relied upon: any loss, convex or not, any step.
-Rate       E[F(w) - F*] <= 2 beta R^2/(T (T+1)) + D (4/3 L/sqrt(n) + 2 z L e sqrt(d)/n) + smaller
-           terms, z = sensitivity/(L mu), e the largest prefix error (about 1 + log(T)/pi), D the
-           diameter, for convex F and beta >= 2 M, where no clip acts; T of order
-           sqrt(M R/(L (1/sqrt(n) + z sqrt(d)/n))) rounds suffice. `risk` has R for D.
-Needs      rows bounded in l2, n public. Smoothness and convexity for the rate only.
-Symbols    T, B_t, beta, C, M_F, eta_t, tau_t, b_t -> rounds, batches(), beta, clip,
-           population_smoothness, t + 1, 2/(t + 2), -noise/beta.
-"""
+"""The plan of every solver of the family, and its default schedule."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 from ... import _validate
-from ...privacy.mechanisms import gaussian_sigma
+from ...data.row_norms import check_limit
+from ...errors import AssumptionError, ParameterError
+from ...losses.base import MarginLoss
+from ...privacy.budget import ApproxDP, Budget
+from ...privacy.mechanisms import gaussian_sigma, prefix_sum_sigma
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
+from ...problem import Loss, Problem
 from ...task import Task
-from .. import needs
-from ..base import Factors, Measured, SingleEpoch, Solver
+from ..common.batches import BatchPlan, check_rounds, chosen_mechanism
 from ..common.clips import gradient_clip
-from ..engine import batch_runner, check_rounds, chosen_mechanism
-from . import rates as schedules
-from .plan import (
-    BATCH,
-    Asked,
-    Plan,
-    chosen_clip,
-    chosen_sigma,
-    default_smoothing,
-    full_tree,
-    public_scales,
-    published_schedule,
-)
+from ..common.smoothing import SMOOTHED_SHARE, TOUCHED, surrogate_loss
+from . import rates
+from .published import SCHEDULES, published_schedule, tree_sigma
 from .rates import Scales
-from .steps import AcceleratedStepper, BatchStepper, IndependentStepper, RecursiveStepper
 
 ACCELERATED, INDEPENDENT = "acc_srgd", "acc_independent"
-PLAIN = "srg_sgd"
-SCHEDULES = ("default", "paper_general", "paper_realizable")
+PLAIN, BATCH = "srg_sgd", "srg_online_to_batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BatchPlan):
+    """All that a run needs, from public facts only."""
+
+    beta: float  # inverse step size
+    z_factor: float  # of the mirror step z_factor (t + 1)/beta; 1/2 is what the proof needs
+    smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
+    certified: bool  # whether moves are kept so short that no clip acts
+    population_smoothness: float  # of the mean loss, as far as the plan knows; privacy does not ask
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        super().__post_init__()
+        for name in ("beta", "z_factor", "population_smoothness"):
+            _validate.positive(name, getattr(self, name))
+        check_limit("clip", self.clip)  # as the queries of a run do, but before anything is paid
+        _validate.non_negative("smoothing", self.smoothing)
+        if not isinstance(self.certified, bool):
+            raise ParameterError(
+                f"certified must be True or False, got {_validate.shown(self.certified)}."
+            )
+        if isinstance(self.problem, Problem):
+            surrogate_loss(self.task, self.smoothing)  # refuses losses that have no such envelope
+
+    def step_at(self, t: int) -> float:
+        """Return the step of a mean gradient."""
+        return 1.0 / self.beta
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and the clip."""
+        if self.mechanism is None:
+            return super().enforced
+        return (
+            *self.problem.bounds.enforced,
+            "a row's weighted difference of two gradients has l2 norm at most "
+            f"{self.clip:g}, by clipping",
+        )
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The loss that is descended: the problem's, or a smooth one close to it."""
+        return surrogate_loss(self.task, self.smoothing)
+
+    def max_step_norm(self, t: int) -> float:
+        """Return how far the point may move after round t.
+
+        A row's next contribution has length at most L + (t + 1) M |move|. Certified moves keep that
+        below C. Others keep what a typical row adds below a multiple of C: if most rows are cut,
+        the prefix sum does not follow the gradient any more, and the points swing for good.
+        """
+        bound, smoothness = row_constants(self.task, self.smoothing)
+        if self.certified:
+            return (self.clip - bound) / ((t + 1) * smoothness)
+        if self.mechanism is None or not math.isfinite(smoothness):  # gradients, or nothing known
+            return math.inf
+        typical = math.sqrt(smoothness * min(self.population_smoothness, smoothness))
+        short = self.solver == BATCH
+        factor = rates.SHORT_TRUST_REGION_FACTOR if short else rates.TRUST_REGION_FACTOR
+        return factor * self.clip / ((t + 1) * typical)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Whether noise and sampling outweigh all that there is to learn."""
+        scales = public_scales(self.task, self.clip, self.population_smoothness)
+        if scales.alpha < 1.0:
+            return ()
+        return (
+            f"too few rows for this budget: sampling and noise cost {scales.alpha:.2g} times what "
+            "there is to gain, so the weights may be worse than those of the start",
+        )
+
+    @property
+    def risk(self) -> float:
+        """What to expect at this plan's rounds, with the noise that it has; the header says how."""
+        scales = public_scales(self.task, self.clip, self.population_smoothness)
+        norm = 1.0 if self.mechanism is None else self.mechanism.column_norm
+        # A clip above the gradients' bound, or published noise, is more than the budget asks for.
+        scales = dataclasses.replace(scales, noise_multiplier=self.sigma / (norm * scales.gradient))
+        if self.mechanism is None:
+            return rates.independent_excess(scales, self.rounds, self.beta)
+        error = rates.largest_error(self.mechanism)
+        return rates.recursive_excess(scales, self.rounds, self.beta, error)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asks for; None: the schedule decides."""
+
+    rounds: int | None
+    beta: float | None
+    clip: float | None
+    noise: str | PrefixMechanism | None
+    population_smoothness: float | None
+    certified: bool = False
+    z_factor: float = 0.5
+
+
+def public_scales(task: Task, clip: float | None, population_smoothness: float | None) -> Scales:
+    """Return the numbers that schedules ask for; a hint of the smoothness only ever lowers it."""
+    gradient = task.gradient_bound(clip)
+    multiplier = task.budget.adjacency.factor / task.budget.mu_per_row()
+    scales = Scales(task.n, task.n_weights, gradient, 1.0, task.initial_distance, multiplier)
+    _, smoothness = row_constants(task, default_smoothing(task, scales.alpha))
+    if not math.isfinite(smoothness):
+        smoothness = gradient / task.initial_distance  # M R/L = 1
+    if population_smoothness is not None:
+        hint = _validate.positive("population_smoothness", population_smoothness)
+        smoothness = min(smoothness, hint)
+    return dataclasses.replace(scales, smoothness=smoothness)
+
+
+def default_smoothing(task: Task, alpha: float) -> float:
+    """Return how much a kink is smoothed, or a bend that is as sharp as one; 0 without either.
+
+    A row that turns from one slope to the other within few rounds is cut, t times over, and the
+    sums do not recover what was cut. So a bend sharper than a fifth of the labels' scale counts as
+    a kink. No kink stays sharper than that, and its envelope is to cost no more than sampling and
+    noise, L R alpha, in practice.
+    """
+    slope, loss = task.lipschitz / task.feature_bound, task.problem.loss
+    if not isinstance(loss, MarginLoss) or not task.constants.convex:
+        return 0.0
+    gentle, sharp = (
+        slope / (SMOOTHED_SHARE * task.margin_scale),
+        task.smoothness / task.feature_bound**2,
+    )
+    bounded = math.isfinite(loss.slope_bound(task.label_bound, math.inf))
+    if not bounded or sharp <= gentle * (1 + 1e-9):
+        return 0.0
+    worthwhile = TOUCHED * slope * slope / (2.0 * task.lipschitz * task.initial_distance * alpha)
+    # Curvatures of an envelope add up like resistances; a kink's is infinite.
+    return 1.0 / (1.0 / min(gentle, worthwhile) - 1.0 / sharp)
+
+
+def row_constants(task: Task, smoothing: float) -> tuple[float, float]:
+    """Return the gradient bound and the smoothness of a row's loss, as it is descended."""
+    if smoothing == 0.0:
+        return task.lipschitz, task.smoothness
+    envelope = smoothing * task.feature_bound**2
+    return task.lipschitz, 1.0 / (1.0 / envelope + 1.0 / task.smoothness)
+
+
+def chosen_clip(task: Task, smoothing: float, scales: Scales, options: Options) -> float:
+    """Return the clip: the gradient's bound by default, twice that where no clip is to act.
+
+    Where gradients turn fast and noise hardly matters, a wider clip cuts less and costs nothing.
+    """
+    if not options.certified:
+        bound = rates.widened(scales) if options.clip is None else options.clip
+        return _validate.positive("clip", bound)
+    bound, smoothness = row_constants(task, smoothing)
+    if not (math.isfinite(bound) and math.isfinite(smoothness)):
+        raise AssumptionError(
+            "certified=True needs a loss with bounded gradients and finite smoothness over its "
+            f"domain; {task.problem.loss.name} has {bound:g} and {smoothness:g}."
+        )
+    clip = 2.0 * bound if options.clip is None else _validate.positive("clip", options.clip)
+    if clip <= bound:
+        raise ParameterError(
+            f"certified=True needs a clip above the gradient bound {bound:g}, got {clip:g}: the "
+            "points could not move."
+        )
+    return clip
+
+
+def chosen_sigma(
+    budget: Budget, clip: float, n: int, stream: PrefixMechanism, calibration: str
+) -> float:
+    """Return the noise on the sum of a batch; the accountant checks the published one."""
+    if calibration != "paper":
+        return prefix_sum_sigma(budget, bound=clip, rows=(0, n), mechanism=stream)
+    if stream.name != "tree" or not isinstance(budget, ApproxDP):
+        raise AssumptionError(
+            "calibration='paper' is the binary tree of Lemma 8 for an (epsilon, delta) budget; got "
+            f"noise {stream.name!r} and {budget}."
+        )
+    sensitivity = budget.adjacency.sensitivity(clip)
+    return tree_sigma(stream.rounds, sensitivity, budget.epsilon, budget.delta)
+
+
+def full_tree(rounds: int, n: int) -> int:
+    """Return the next 2^h - 1: a tree of so many leaves has the fewest levels for its size."""
+    full: int = 2 ** rounds.bit_length() - 1
+    return full if full <= n else rounds
 
 
 def plan_accelerated(
@@ -72,8 +236,8 @@ def plan_accelerated(
         clip = published.clip if clip is None else clip
     if noise is None and (schedule != "default" or task.calibration == "paper"):
         noise = "tree"
-    asked = Asked(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
-    return _plan_recursive(ACCELERATED, task, asked)
+    options = Options(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
+    return _plan_recursive(ACCELERATED, task, options)
 
 
 def plan_batch(
@@ -88,8 +252,8 @@ def plan_batch(
     certified: bool = False,
 ) -> Plan:
     """Return a plan of `srg_online_to_batch`; ``noise`` names a prefix-sum mechanism."""
-    asked = Asked(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
-    return _plan_recursive(BATCH, task, asked)
+    options = Options(rounds, beta, clip, noise, population_smoothness, certified, z_factor)
+    return _plan_recursive(BATCH, task, options)
 
 
 def plan_plain(
@@ -103,8 +267,8 @@ def plan_plain(
     certified: bool = False,
 ) -> Plan:
     """Return a plan of `srg_sgd`; ``noise`` names a prefix-sum mechanism."""
-    asked = Asked(rounds, beta, clip, noise, population_smoothness, certified)
-    return _plan_recursive(PLAIN, task, asked)
+    options = Options(rounds, beta, clip, noise, population_smoothness, certified)
+    return _plan_recursive(PLAIN, task, options)
 
 
 def plan_independent(
@@ -120,7 +284,7 @@ def plan_independent(
     bound = gradient_clip(task, clip)
     scales = public_scales(task, bound, population_smoothness)
     rounds = check_rounds(
-        schedules.best_independent_rounds(scales) if rounds is None else rounds, task.n
+        rates.best_independent_rounds(scales) if rounds is None else rounds, task.n
     )
     return Plan(
         solver=INDEPENDENT,
@@ -139,23 +303,23 @@ def plan_independent(
 def _plan_recursive(
     solver: str,
     task: Task,
-    asked: Asked,
+    options: Options,
 ) -> Plan:
     """Return a plan with recursive gradients and correlated noise."""
-    gradient = task.gradient_bound(asked.clip)
-    if not asked.certified:  # else nothing may be cut
-        gradient = gradient_clip(task, asked.clip, calibration=task.calibration, prefix=True)
-    scales = public_scales(task, gradient, asked.population_smoothness)
-    few = schedules.best_rounds(scales)
-    rounds = asked.rounds
-    if rounds is None and isinstance(asked.noise, PrefixMechanism):
-        rounds = asked.noise.rounds
+    gradient = task.gradient_bound(options.clip)
+    if not options.certified:  # else nothing may be cut
+        gradient = gradient_clip(task, options.clip, calibration=task.calibration, prefix=True)
+    scales = public_scales(task, gradient, options.population_smoothness)
+    few = rates.best_rounds(scales)
+    rounds = options.rounds
+    if rounds is None and isinstance(options.noise, PrefixMechanism):
+        rounds = options.noise.rounds
     if rounds is None:
-        rounds = schedules.within(schedules.PLAIN * few, task.n) if solver == PLAIN else few
-        rounds = full_tree(rounds, task.n) if asked.noise in ("tree", "tree_honaker") else rounds
-    stream = chosen_mechanism(asked.noise, check_rounds(rounds, task.n), task)
+        rounds = rates.within(rates.PLAIN * few, task.n) if solver == PLAIN else few
+        rounds = full_tree(rounds, task.n) if options.noise in ("tree", "tree_honaker") else rounds
+    stream = chosen_mechanism(options.noise, check_rounds(rounds, task.n), task)
     smoothing = default_smoothing(task, scales.alpha)
-    clip = chosen_clip(task, smoothing, scales, asked)
+    clip = chosen_clip(task, smoothing, scales, options)
     beta = _beta(solver, task, scales, stream.rounds)
     return Plan(
         solver=solver,
@@ -164,129 +328,52 @@ def _plan_recursive(
         clip=clip,
         sigma=chosen_sigma(task.budget, clip, task.n, stream, task.calibration),
         mechanism=stream,
-        beta=beta if asked.beta is None else asked.beta,
-        z_factor=asked.z_factor,
+        beta=beta if options.beta is None else options.beta,
+        z_factor=options.z_factor,
         smoothing=smoothing,
-        certified=asked.certified,
+        certified=options.certified,
         population_smoothness=scales.smoothness,
     )
 
 
 def _beta(solver: str, task: Task, scales: Scales, rounds: int) -> float:
     """Return the inverse step for so many rounds, be they fewer or more than are enough."""
-    haste = schedules.STEP_BOOST
+    boost = rates.STEP_BOOST
     if solver == INDEPENDENT:
-        haste = schedules.HASTE_INDEPENDENT
-        enough = schedules.best_independent_rounds(scales)
-        beta = schedules.independent_beta(scales, max(rounds, enough))
+        boost = rates.INDEPENDENT_STEP_BOOST
+        enough = rates.best_independent_rounds(scales)
+        beta = rates.independent_beta(scales, max(rounds, enough))
     elif solver == PLAIN:  # without acceleration more rounds are not worth shorter steps
-        few = schedules.best_rounds(scales)
-        enough = schedules.within(schedules.PLAIN * few, task.n)
-        beta = schedules.recursive_beta(scales, few)
+        few = rates.best_rounds(scales)
+        enough = rates.within(rates.PLAIN * few, task.n)
+        beta = rates.recursive_beta(scales, few)
     else:
-        enough = schedules.best_rounds(scales)
-        beta = schedules.recursive_beta(scales, max(rounds, enough))
+        enough = rates.best_rounds(scales)
+        beta = rates.recursive_beta(scales, max(rounds, enough))
     everywhere = task.problem.loss.constants(
         feature=task.feature_bound, label=task.label_bound, radius=math.inf
     )
     if math.isfinite(everywhere.lipschitz):  # else the curvature is the same everywhere
-        beta = schedules.boosted_step(beta, rounds, enough, haste)
+        beta = rates.boosted_step(beta, rounds, enough, boost)
     return beta + task.ridge
 
 
-def _risk(solver: str) -> Callable[[Task], float]:
+def risk_of(solver: str) -> Callable[[Task], float]:
     """Return the bound of the header at the solver's own number of rounds."""
 
     def risk(task: Task) -> float:
         scales = public_scales(task, None, None)
         if solver == INDEPENDENT:
-            rounds = schedules.best_independent_rounds(scales)
-            beta = schedules.independent_beta(scales, rounds)
-            return schedules.independent_excess(scales, rounds, beta)
-        rounds = schedules.best_rounds(scales)
-        beta = schedules.recursive_beta(scales, rounds)
-        return schedules.recursive_excess(scales, rounds, beta, schedules.landau(rounds))
+            rounds = rates.best_independent_rounds(scales)
+            beta = rates.independent_beta(scales, rounds)
+            return rates.independent_excess(scales, rounds, beta)
+        rounds = rates.best_rounds(scales)
+        beta = rates.recursive_beta(scales, rounds)
+        return rates.recursive_excess(scales, rounds, beta, rates.landau(rounds))
 
     return risk
 
 
-def _gradients(task: Task) -> float:
+def gradients(task: Task) -> float:
+    """Return how many gradients a run on differences takes."""
     return 2.0 * task.n
-
-
-def _entry(key: str, **about: Any) -> Solver:
-    return Solver(
-        key=key,
-        setting="any loss, any domain with a projection",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
-        risk=_risk(key),
-        plan_type=Plan,
-        **about,
-    )
-
-
-SOLVERS = (
-    _entry(
-        ACCELERATED,
-        summary="One pass in a few accelerated rounds; recursive gradients, correlated noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
-        reference="Algorithm 1 with clipping, Lemma 8, Thms 10 and 14",
-        rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
-        cost="2n gradients",
-        plan=plan_accelerated,
-        run=batch_runner(AcceleratedStepper),
-        stepper=AcceleratedStepper,
-        gradients=_gradients,
-        calibrations=("tight", "paper"),
-        measured=Measured(0.041, 0.16),
-        single_epoch=SingleEpoch(
-            rank=1, accelerated=True, smooth=Factors(0.048, 1.0), nonsmooth=Factors(0.14, 0.63)
-        ),
-    ),
-    _entry(
-        INDEPENDENT,
-        summary="One pass of accelerated rounds on fresh gradients with independent noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
-        reference="Thm 15",
-        rounds="T of least predicted risk",
-        cost="n gradients",
-        plan=plan_independent,
-        run=batch_runner(IndependentStepper),
-        stepper=IndependentStepper,
-        gradients=lambda task: float(task.n),
-        measured=Measured(0.05, 0.14),
-        single_epoch=SingleEpoch(
-            accelerated=True, smooth=Factors(0.047, 0.27), nonsmooth=Factors(0.096, 0.2)
-        ),
-    ),
-    _entry(
-        PLAIN,
-        summary="One pass of plain steps on recursive gradients with correlated noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
-        reference="Sec 4.3",
-        rounds="8 sqrt(M R/(L alpha))",
-        cost="2n gradients",
-        plan=plan_plain,
-        run=batch_runner(RecursiveStepper),
-        stepper=RecursiveStepper,
-        gradients=_gradients,
-        measured=Measured(0.061, 0.18),
-        single_epoch=SingleEpoch(rank=4, smooth=Factors(0.065, 1.0), nonsmooth=Factors(0.16, 1.0)),
-    ),
-    _entry(
-        BATCH,
-        summary="One pass of averaged mirror steps on recursive gradients; moves are short.",
-        paper="Zhang, Tran, Cutkosky 2022",
-        reference="Choquette-Choo, Ganesh, Thakurta 2025, Sec 1",
-        rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
-        cost="2n gradients",
-        plan=plan_batch,
-        run=batch_runner(BatchStepper),
-        stepper=BatchStepper,
-        gradients=_gradients,
-        measured=Measured(0.09, 0.22),
-        single_epoch=SingleEpoch(
-            rank=2, accelerated=True, smooth=Factors(0.039, 1.1), nonsmooth=Factors(0.085, 0.7)
-        ),
-    ),
-)

@@ -1,4 +1,4 @@
-"""The moves of the few-round solvers, on noisy means of clipped gradient differences.
+"""The moves of the family, on noisy means of clipped gradient differences.
 
 Every stepper keeps a prefix sum P that estimates (t+1) times the gradient at the point x_t. A
 recursive one asks each row for clip((t+1) grad f(x_t) - t grad f(x_{t-1})) and adds the noisy means
@@ -14,10 +14,10 @@ import numpy as np
 from ...data.queries import ClippedDifference, ClippedGradient
 from ..base import Floats
 from ..common.clips import finite
-from ..engine import BatchQuery, Stepper
+from ..engine import Stepper
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .schedule import Plan
 
 
 class RecursiveStepper(Stepper):
@@ -31,21 +31,25 @@ class RecursiveStepper(Stepper):
         self.point = self.previous = plan.task.start
         self.prefix = np.zeros(len(self.point))
 
-    def query(self) -> BatchQuery:
+    def query(self) -> ClippedGradient | ClippedDifference:
         """Ask for weighted differences of the gradients at the last two points."""
         loss, clip, t = self.plan.loss, self.plan.clip, self.round
         if t == 0:
             return ClippedGradient(loss, self.point, clip)
         return ClippedDifference(loss, self.point, self.previous, t + 1.0, float(t), clip)
 
-    def move(self, mean: Floats) -> None:
+    def step(self, answer: Floats) -> None:
         """Step down the gradient that the prefix sum estimates."""
-        self.prefix = self.prefix + mean
+        self.prefix = self.prefix + self._mean(answer)
         self._advance(self._stepped(self.point, 1.0 / (self.round + 1)))
 
-    def answer(self) -> Floats:
+    def output(self) -> Floats:
         """Return the last point."""
         return self.point
+
+    def _mean(self, total: Floats) -> Floats:
+        """Return the noisy mean over the planned rows of the batch."""
+        return total / self.plan.batch_size(self.round)
 
     def _advance(self, point: Floats) -> None:
         """Go to the next point; where the clip must never act, no farther than that allows.
@@ -78,9 +82,9 @@ class BatchStepper(RecursiveStepper):
         super().__init__(plan)
         self.mirror = self.point
 
-    def move(self, mean: Floats) -> None:
+    def step(self, answer: Floats) -> None:
         """Move the mirror step, and average it in with weight 2/(t+3)."""
-        self.prefix = self.prefix + mean
+        self.prefix = self.prefix + self._mean(answer)
         self.mirror = self._stepped(self.mirror, self.plan.z_factor)
         share = 2.0 / (self.round + 3.0)
         self._advance((1.0 - share) * self.point + share * self.mirror)
@@ -89,23 +93,23 @@ class BatchStepper(RecursiveStepper):
 class AcceleratedStepper(RecursiveStepper):
     """Nesterov steps (Algorithm 1): y from the point, z from its own past, x between the two."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("point", "previous", "prefix", "mirror", "output")
+    vectors: ClassVar[tuple[str, ...]] = ("point", "previous", "prefix", "mirror", "descent")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.mirror = self.output = self.point
+        self.mirror = self.descent = self.point
 
-    def move(self, mean: Floats) -> None:
+    def step(self, answer: Floats) -> None:
         """Take both steps, and couple them with weight 2/(t+3)."""
-        self.prefix = self._estimate(mean)
+        self.prefix = self._estimate(self._mean(answer))
         self.mirror = self._stepped(self.mirror, self.plan.z_factor)
-        self.output = self._stepped(self.point, 1.0 / (self.round + 1))
+        self.descent = self._stepped(self.point, 1.0 / (self.round + 1))
         share = 2.0 / (self.round + 3.0)
-        self._advance((1.0 - share) * self.output + share * self.mirror)
+        self._advance((1.0 - share) * self.descent + share * self.mirror)
 
-    def answer(self) -> Floats:
+    def output(self) -> Floats:
         """Return the last y."""
-        return self.output
+        return self.descent
 
     def _estimate(self, mean: Floats) -> Floats:
         """Return the estimate of (t+1) times the gradient."""
@@ -115,7 +119,7 @@ class AcceleratedStepper(RecursiveStepper):
 class IndependentStepper(AcceleratedStepper):
     """The same steps on fresh gradients with independent noise (Thm 15)."""
 
-    def query(self) -> BatchQuery:
+    def query(self) -> ClippedGradient | ClippedDifference:
         """Ask for the gradients at the point."""
         return ClippedGradient(self.plan.loss, self.point, self.plan.clip)
 

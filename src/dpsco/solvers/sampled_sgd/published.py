@@ -1,194 +1,252 @@
-"""The published noise of gradient perturbation with single-row batches: a search for beta.
+"""Published schedules: gradient perturbation of 2022, noisy SGD of 2019 and of 2020.
 
-Wang, Lei, Ying, Zhang 2022, Thm 11: with A = log(1/delta)/epsilon, the Renyi order
-lambda = A/(1 - beta) + 1 and r = 3.5 T lambda / (beta n^2 epsilon), T steps on single uniform rows
-with noise sigma = 2 G sqrt(r) are (epsilon, delta)-DP, provided that
-
-    (32)  r >= 0.67        (33)  lambda - 1 <= (2/3) r log(n / (lambda (1 + r))).
-
-The conditions are no technicality: where no beta meets them, the formula violates privacy grossly.
-The feasible set can be two intervals, so it is scanned, never bisected.
+Each takes its numbers from its paper: with ``calibration="paper"`` the noise too, which the
+accountant confirms or refuses; else the noise is the least that the accountant allows.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from functools import lru_cache
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from ... import _validate
+from ...errors import AssumptionError, ParameterError
+from ...task import Task
+from ..common.clips import gradient_clip
+from . import beta_search
+from .noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
+from .schedule import (
+    LONGEST,
+    WASTE,
+    Plan,
+    amounts,
+    bound_on_risk,
+    checked_batch,
+    confirmed,
+    pair_of,
+    refuse_many,
+    tight_plan,
+)
 
-from ...errors import AssumptionError
-from ...privacy.budget import ApproxDP, Budget
-from .noise import FIXED_SIZE, noise_multiplier
-
-Floats = NDArray[np.float64]
-
-_POINTS = 20_000  # of each of the three grids
-_CONFIDENCE = 0.05  # gamma of Thm 12
-_SAFE = 1 - 1e-12  # more than the conditions can have been rounded
-_LARGEST = 1e6  # epsilon beyond which no search for the least one looks
-
-
-class Beta(NamedTuple):
-    """A feasible choice: beta, the Renyi order, and the noise in units of the gradient bound."""
-
-    beta: float
-    order: float
-    multiplier: float  # sigma / G
+# -- dp_sgd_gradient -------------------------------------------------------------------------------
 
 
-def feasible_multiplier(
-    beta: Floats, n: int, rounds: int, epsilon: float, delta: float
-) -> tuple[Floats, Floats]:
-    """Return, for every beta, the Renyi order and sigma / G; infinite where (32) or (33) fails."""
-    beta = np.asarray(beta, dtype=float)
-    with np.errstate(all="ignore"):
-        order = math.log(1.0 / delta) / ((1.0 - beta) * epsilon) + 1.0
-        r = 3.5 * rounds * order / (beta * n * n * epsilon)
-        room = r / 1.5 * np.log(n / (order * (1.0 + r)))
-        holds = (r * _SAFE >= 0.67) & (order - 1.0 <= room * _SAFE)
-        return order, np.where(holds, 2.0 * np.sqrt(r), math.inf)
+def plan_gradient(
+    task: Task,
+    *,
+    rounds: int | None = None,
+    batch: int | None = None,
+    clip: float | None = None,
+    step: float | None = None,
+    accountant: str = "paper",
+) -> Plan:
+    """Return a plan of Alg 2: ``rounds`` iterates are averaged, so that one release fewer is made.
 
-
-def search(
-    n: int, rounds: int, epsilon: float, delta: float, *, rule: str = "closest"
-) -> Beta | None:
-    """Return the feasible beta closest to 1/2 (the paper's rule), or of ``"least"`` noise.
-
-    None where no beta is feasible. An end of the feasible set is closed in upon from the inside.
-
-    >>> found = search(1000, 1000, 1.0, 1e-6)
-    >>> round(found.beta, 5), round(found.order, 3), round(found.multiplier, 3)
-    (0.00381, 14.868, 7.389)
-    >>> search(1000, 1000, 0.5, 1e-6) is None
-    True
+    ``accountant`` (calibration "paper" only): "auto" takes the tight noise where no beta exists.
     """
-    grid = _grid()
-    _, noise = feasible_multiplier(grid, n, rounds, epsilon, delta)
-    if not np.isfinite(noise).any():
-        return None
-    ratio = math.log(1.0 / delta) / epsilon
-    target = 0.5 if rule == "closest" else ratio + 1.0 - math.sqrt(ratio * (ratio + 1.0))
-    # lambda/beta is convex with its minimum at that target, so the closest feasible point on
-    # either side of it is the best one there.
-    inside = np.flatnonzero(np.isfinite(noise))
-    sides = [inside[grid[inside] <= target][-1:], inside[grid[inside] >= target][:1]]
-    ends = [_refined(float(grid[i]), target, n, rounds, epsilon, delta) for s in sides for i in s]
-    if rule == "closest":
-        return min(ends, key=lambda found: abs(found.beta - target))
-    return min(ends, key=lambda found: found.multiplier)
+    _validate.choice("accountant", accountant, ("paper", "auto"))
+    if task.calibration == "paper":
+        if batch is not None:
+            raise ParameterError(
+                "dp_sgd_gradient with calibration='paper' samples single rows; got "
+                f"batch={batch!r}. Leave batch out, or use calibration='tight'."
+            )
+        return _published_gradient(task, rounds, clip, step, accountant)
+    bound = gradient_clip(task, clip)
+    count = _rounds(task) if rounds is None else _validate.integer("rounds", rounds, at_least=2)
+    pair = pair_of(task.calibration)
+    size = _batch(task, count, pair) if batch is None else checked_batch(batch, task.n)
+    plan = tight_plan(task, "dp_sgd_gradient", count - 1, size, bound)
+    if step is None:
+        # the best eta of the header's bound
+        square = bound**2 * (1 + 1 / size) + task.n_weights * (plan.sigma / size) ** 2
+        longest = 2.0 / task.smoothness if math.isfinite(task.smoothness) else math.inf
+        step = min(task.initial_distance / math.sqrt(count * square), longest)
+    return dataclasses.replace(plan, step=_validate.positive("step", step), tail=count)
 
 
-@lru_cache(maxsize=64)
-def least_epsilon(n: int, rounds: int, delta: float) -> float:
-    """Return the smallest epsilon for which some beta is feasible, from above (1e-6 relative)."""
-    low, high = 0.0, 1.0
-    while search(n, rounds, high, delta) is None:
-        low, high = high, 2.0 * high
-        if high > _LARGEST:
-            return math.inf
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        if search(n, rounds, middle, delta) is None:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def lemma_epsilon(n: int) -> float:
-    """Return the epsilon from which Lemma 13 claims feasibility at T = n, delta = 1/n^2.
-
-    The lemma is false for 18 <= n <= 43 (no beta exists at this epsilon), so nothing relies on it.
-    """
-    root = math.pow(n, 1.0 / 3.0) - 1.0
-    return (7.0 * root + 4.0 * n * math.log(n) + 7.0) / (2.0 * n * root)
-
-
-def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> float:
-    """Return sigma / G of Thm 11 for single uniform rows, by the paper's rule for beta.
-
-    Where no beta exists: the least noise by the accountant if ``exact``, else a refusal.
-
-    Raises:
-        AssumptionError: no beta is feasible; names the smallest epsilon that has one.
-    """
-    if not isinstance(budget, ApproxDP):
+def _published_gradient(
+    task: Task,
+    rounds: int | None,
+    clip: float | None,
+    step: float | None,
+    accountant: str,
+) -> Plan:
+    """Return Alg 2 as published: single rows, the noise of Thm 11, the step of Thm 12 corrected."""
+    hoelder, problem = task.constants.hoelder, task.problem
+    bound = task.constants.gradient_at_zero + hoelder.constant * task.max_norm**hoelder.alpha
+    bound = min(bound, math.inf if clip is None else _validate.positive("clip", clip))
+    if not math.isfinite(bound):
         raise AssumptionError(
-            "dp_sgd_gradient with calibration='paper' needs a budget ApproxDP(epsilon, delta)."
+            f"dp_sgd_gradient with calibration='paper' needs a bounded gradient; that of "
+            f"{problem.loss.name} over {problem.domain!r} is unbounded. Bound the domain, pass "
+            "options={'clip': ...}, or use calibration='tight'."
         )
-    found = search(n, rounds, budget.epsilon, budget.delta)
-    if found is not None:
-        return found.multiplier
-    if exact:
-        return noise_multiplier(budget, sampling=FIXED_SIZE, batch=1.0, n=n, rounds=rounds - 1)
-    least = least_epsilon(n, rounds, budget.delta)
-    raise AssumptionError(
-        f"dp_sgd_gradient with calibration='paper': no beta meets the conditions of Thm 11 for "
-        f"n = {n}, {rounds} rounds, epsilon = {budget.epsilon:g} and delta = {budget.delta:g}; the "
-        f"smallest epsilon that has one is {least:.4g}. Raise epsilon, use calibration='tight', "
-        "or pass options={'accountant': 'auto'} for tight noise on the published schedule."
+    power = (2 - hoelder.alpha) / (1 + hoelder.alpha) if hoelder.alpha < 0.5 else 1.0
+    count = (
+        math.ceil(task.n**power)
+        if rounds is None
+        else _validate.integer("rounds", rounds, at_least=2)
+    )
+    refuse_many("dp_sgd_gradient", count)
+    multiplier = beta_search.published_noise(
+        task.budget, n=task.n, rounds=count, exact=accountant == "auto"
+    )
+    if step is None:
+        step = beta_search.published_step(
+            n=task.n,
+            size=task.n_weights,
+            rounds=count,
+            budget=task.budget,
+            constant=hoelder.constant,
+        )
+    plan = Plan(
+        solver="dp_sgd_gradient",
+        task=task,
+        sampling=FIXED_SIZE,
+        rounds=count - 1,
+        batch=1.0,
+        clip=bound,
+        sigma=multiplier * bound,
+        step=_validate.positive("step", step),
+        tail=count,
+    )
+    return confirmed(plan) if accountant == "auto" else plan
+
+
+def _rounds(task: Task) -> int:
+    """Return T = (n mu / (s sqrt(d)))^2, between 50 and n: more steps would not lower the bound."""
+    scale = task.n * task.budget.mu_per_row() / task.budget.adjacency.factor
+    return max(2, min(max(50, int(min(scale * scale / task.n_weights, 1e9))), task.n, LONGEST))
+
+
+def _batch(task: Task, rounds: int, pair: str) -> int:
+    """Return the smallest of a few batches that wastes at most a tenth of the noise."""
+    epsilon, n = amounts(task.budget)[0], task.n
+    batch = math.ceil(n * min(1.0, 0.35 * min(max(1.0, epsilon), 8.0) / math.sqrt(rounds)))
+    while batch < n:
+        most = WASTE * full_batch_multiplier(task.budget, rounds) * batch / n
+        if affordable(
+            most, task.budget, sampling=POISSON, batch=batch, n=n, rounds=rounds - 1, pair=pair
+        ):
+            return batch
+        batch = min(n, 2 * batch)
+    return n
+
+
+def risk_gradient(task: Task) -> float:
+    """Return the predicted excess risk of `dp_sgd_gradient`."""
+    return _full_batch_risk(task, _rounds(task), WASTE)
+
+
+def gradients_gradient(task: Task) -> float:
+    """Return how many gradients `dp_sgd_gradient` takes by default."""
+    epsilon = min(max(1.0, amounts(task.budget)[0]), 8.0)
+    return task.n * min(1.0, 0.7 * epsilon / math.sqrt(_rounds(task))) * _rounds(task)
+
+
+# -- noisy_sgd_2019, noisy_sgd_2020 ----------------------------------------------------------------
+
+
+def plan_2019(
+    task: Task,
+    *,
+    rounds: int | None = None,
+    clip: float | None = None,
+    step: float | None = None,
+) -> Plan:
+    """Return a plan for smooth losses, or for the Moreau envelope of others."""
+    epsilon, delta = amounts(task.budget)
+    bound = gradient_clip(task, clip, calibration=task.calibration)
+    log = math.log(1 / delta)
+    if rounds is None:
+        most = min(task.n / 8, epsilon**2 * task.n * task.n / (32 * task.n_weights * log))
+        rounds = max(1, int(most if task.calibration == "paper" else min(most, LONGEST)))
+    rounds = _validate.integer("rounds", rounds)
+    batch = float(min(task.n, max(round(task.n * math.sqrt(epsilon / (4 * rounds))), 1)))
+    smoothing, curvature = 0.0, task.smoothness
+    if not math.isfinite(curvature):
+        rate = min(math.sqrt(task.n) / 4, epsilon * task.n / (8 * math.sqrt(task.n_weights * log)))
+        curvature = bound / task.initial_distance * rate
+        smoothing = curvature / task.feature_bound**2
+    if step is None:
+        step = min(task.initial_distance / (bound * math.sqrt(rounds)), 2.0 / curvature)
+    noise = batch * math.sqrt(8 * rounds * log) * bound / (task.n * epsilon)  # on the sum
+    plan = _scheduled(task, "noisy_sgd_2019", rounds, batch, bound, noise)
+    step = _validate.positive("step", step)
+    return dataclasses.replace(plan, step=step, tail=rounds, smoothing=smoothing)
+
+
+def plan_2020(
+    task: Task,
+    *,
+    rounds: int | None = None,
+    clip: float | None = None,
+    step: float | None = None,
+) -> Plan:
+    """Return a plan of T = n^2 steps on single rows, or of fewer steps on n/sqrt(T) rows each."""
+    epsilon, delta = amounts(task.budget)
+    bound = gradient_clip(task, clip, calibration=task.calibration)
+    log = math.log(1 / delta)
+    if rounds is None:
+        rounds = task.n * task.n if task.calibration == "paper" else min(task.n * task.n, LONGEST)
+    rounds = _validate.integer("rounds", rounds)
+    refuse_many("noisy_sgd_2020", rounds)
+    batch = float(min(task.n, max(1, round(task.n / math.sqrt(rounds)))))
+    if step is None:  # R/(G n max(...)) at T = n^2; other T: the same integrated time step * T
+        scale = max(math.sqrt(task.n), math.sqrt(task.n_weights * log) / epsilon)
+        step = task.initial_distance * task.n / (bound * rounds * scale)
+    noise = math.sqrt(8 * log) * bound / epsilon * batch * math.sqrt(rounds) / task.n  # on the sum
+    plan = _scheduled(task, "noisy_sgd_2020", rounds, batch, bound, noise)
+    return dataclasses.replace(plan, step=_validate.positive("step", step), tail=rounds)
+
+
+def _scheduled(
+    task: Task,
+    solver: str,
+    rounds: int,
+    batch: float,
+    bound: float,
+    noise: float,
+) -> Plan:
+    """Return a plan with the published ``noise`` on the sum, or with the least."""
+    if task.calibration != "paper":
+        return tight_plan(task, solver, rounds, batch, bound)
+    if (epsilon := amounts(task.budget)[0]) > 1.0:
+        raise AssumptionError(
+            f"{solver} with calibration='paper' needs epsilon <= 1, got {epsilon:g}: its "
+            "published noise is too small from epsilon 3 or 4 on. Use calibration='tight'."
+        )
+    return Plan(
+        solver=solver,
+        task=task,
+        sampling=FIXED_SIZE,
+        rounds=rounds,
+        batch=batch,
+        clip=bound,
+        sigma=noise,
+        step=1.0,
     )
 
 
-def published_step(*, n: int, size: int, rounds: int, budget: Budget, constant: float) -> float:
-    """Return 1/(T max(B1, B2)) of Thm 12, which prints the inverse; ``constant`` is L.
-
-    As printed, (1/T) max(B1, B2), the iterates never leave the start.
-
-    Raises:
-        AssumptionError: the step is outside (1/T, min(1, 1/L)), where the theorem says nothing.
-    """
-    assert isinstance(budget, ApproxDP)
-    log_n, log_gamma = math.log(n), math.log(1.0 / _CONFIDENCE)
-    first = math.sqrt(log_n * (log_n + log_gamma) * log_gamma / n)
-    second = (
-        math.sqrt(size * math.log(1.0 / budget.delta))
-        * math.pow(log_gamma, 0.25)
-        / (n * budget.epsilon)
-    )
-    step, limit = 1.0 / (rounds * max(first, second)), min(1.0, 1.0 / constant)
-    if not 1.0 / rounds < step < limit:
-        raise AssumptionError(
-            f"dp_sgd_gradient with calibration='paper': the published step {step:.3g} must lie "
-            f"between 1/T = {1 / rounds:.3g} and min(1, 1/L) = {limit:.3g}; the theorem says "
-            "nothing here. Pass more rows, options={'step': ...}, or use calibration='tight'."
-        )
-    return step
+def risk_noisy_sgd(task: Task) -> float:
+    """Return the predicted excess risk of `noisy_sgd_2019` and `noisy_sgd_2020`."""
+    return _full_batch_risk(task, min(LONGEST, max(1, task.n // 8)), 1.2)
 
 
-def _refined(
-    inside: float, target: float, n: int, rounds: int, epsilon: float, delta: float
-) -> Beta:
-    """Return the feasible point between ``inside`` and the next grid point nearest to the target.
-
-    From the inside: what is returned meets both conditions.
-    """
-    grid = _grid()
-    place = int(np.searchsorted(grid, inside))
-    ahead = min(grid[place + 1], target) if inside < target else max(grid[place - 1], target)
-
-    def at(beta: float) -> Beta:
-        order, noise = feasible_multiplier(np.array([beta]), n, rounds, epsilon, delta)
-        return Beta(beta, float(order[0]), float(noise[0]) * (1 + 1e-12))
-
-    best, outside = at(inside), float(ahead)
-    probe = outside
-    for _ in range(60):
-        found = at(probe)
-        if math.isfinite(found.multiplier):
-            best = found
-        else:
-            outside = probe
-        probe = 0.5 * (best.beta + outside)
-    return best
+def gradients_2019(task: Task) -> float:
+    """Return how many gradients `noisy_sgd_2019` takes by default."""
+    rounds = min(LONGEST, max(1, task.n // 8))
+    return task.n * math.sqrt(amounts(task.budget)[0] * rounds / 4)
 
 
-@lru_cache(maxsize=1)
-def _grid() -> Floats:
-    """Return where beta is tried: evenly, and ever more finely towards 0 and 1."""
-    even = np.linspace(0.0, 1.0, _POINTS + 1)[1:-1]
-    fine = np.geomspace(1e-12, 0.5, _POINTS)
-    return np.unique(np.concatenate([even, fine, 1.0 - fine[fine > 1e-15]]))
+def gradients_2020(task: Task) -> float:
+    """Return how many gradients `noisy_sgd_2020` takes by default."""
+    return task.n * math.sqrt(min(LONGEST, task.n**2))
+
+
+def _full_batch_risk(task: Task, rounds: int, waste: float) -> float:
+    """Return the header's bound, with noise a little above that of full batches."""
+    bound = task.gradient_bound(None)
+    noise = waste * full_batch_multiplier(task.budget, rounds) * bound / task.n
+    return bound_on_risk(task, bound, bound**2 + task.n_weights * noise**2, rounds)
