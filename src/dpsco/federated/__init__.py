@@ -1,4 +1,4 @@
-"""Rows that stay where they are: a coordinator, workers, and two messages a round.
+"""Federated learning: a coordinator, workers, and two messages per round.
 
 The coordinator sends points down, each worker sends one clipped sum up, once in a run. Who carries
 the messages is not decided here: an engine calls `Worker.answer` where the rows are and hands what
