@@ -263,7 +263,7 @@ class PrivateLinearModel(PrivateEstimator):
         if solver == "auto":
             once = table.once or checkpoint is not None
             solver = choose(task, single_epoch=once, options=self.options)
-        fit_plan = plan(task, solver=solver, options=self.options)
+        fit_plan = config.put_into(plan(task, solver=solver, options=self.options))
         emit_warnings(fit_plan, stacklevel=4)  # whoever called fit
         result = run(
             fit_plan,
@@ -295,6 +295,7 @@ class PrivateLinearModel(PrivateEstimator):
             calibration=self.calibration,
             options=self.options,
         )
+        counted_plan = replace(counted_plan, fit=config.put_into(counted_plan.fit))
         emit_warnings(counted_plan.fit, stacklevel=4)  # whoever called fit
         result, count = run_with_count(
             counted_plan,

@@ -1,16 +1,38 @@
-"""Linear models by name: what they minimise, how they predict, and the file that holds them.
+"""Linear models by name: what they minimise, how they are planned, how they predict, and how well.
 
-| module | holds                                                                   |
-|--------|-------------------------------------------------------------------------|
-| kinds  | `MODELS`: the models by name, each with its loss and its settings        |
-| setup  | `ModelConfig`: everything public about a model, before any row is read        |
-| linear | `LinearModel`: coefficients that predict                                |
-| file   | `SavedModel`: a model with its certificate and schema, as a JSON file   |
+In the order of reading:
+
+| module         | holds                                                                       |
+|----------------|-----------------------------------------------------------------------------|
+| spec           | `MODELS`: the models by name, each with its loss and its settings           |
+| config         | `ModelConfig`: everything public about a model; it travels in the plan      |
+| linear         | `LinearModel`: coefficients that predict                                    |
+| plan           | `plan_model`: the plan of a model's fit, with a count of the rows or without |
+| row_counts     | the count of rows beside a fit, out of the same budget                      |
+| private_bounds | bounds that nobody can declare: a part of the budget finds them             |
+| shared_budget  | what a count or private bounds leave of the budget, and a plan for that     |
+| file           | `SavedModel`: a model with its certificate, plan and schema, as a JSON file |
+| evaluate       | `measure`, `measure_privately`: how well a model predicts                   |
 """
 
-from .config import ModelConfig, configure
+from .config import ModelConfig, configure, configure_for
+from .evaluate import Metrics, measure, measure_privately
 from .file import SavedModel
 from .linear import LinearModel
+from .plan import ModelPlan, plan_model
 from .spec import MODELS, ModelSpec
 
-__all__ = ["MODELS", "ModelSpec", "LinearModel", "SavedModel", "ModelConfig", "configure"]
+__all__ = [
+    "MODELS",
+    "LinearModel",
+    "Metrics",
+    "ModelConfig",
+    "ModelPlan",
+    "ModelSpec",
+    "SavedModel",
+    "configure",
+    "configure_for",
+    "measure",
+    "measure_privately",
+    "plan_model",
+]

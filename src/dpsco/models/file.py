@@ -26,6 +26,7 @@ from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
 from ..privacy.release import flatten
 from ..solvers.base import BasePlan
+from .config import config_of
 from .linear import LinearModel
 
 SCHEMA = "dpsco.model/1"
@@ -42,7 +43,9 @@ class SavedModel:
     plan: BasePlan | None = None  # None where it holds a user's own code
     schema: Schema | None = None  # how a table becomes rows; None for rows of numbers
     feature_names: tuple[str, ...] | None = None
-    rows_counted: RowCount | None = None  # about how many rows the fit learnt from, if it asked
+    rows_counted: RowCount | None = (
+        None  # about how many rows the fit learnt from, if it counted them
+    )
 
     def rows(self, table: Any) -> Any:
         """Return the rows of a table as the model reads them.
@@ -121,11 +124,11 @@ class SavedModel:
             another. Whoever writes a file can forge all three: compare its digest with the one
             that whoever ran the fit has stated.
         """
-        found = self.certificate.verify(cross_check=cross_check)
-        problems = (*found.problems, *_contradictions(self))
+        verification = self.certificate.verify(cross_check=cross_check)
+        problems = (*verification.problems, *_contradictions(self))
         tied = self.plan is not None and _plan_record(self.plan) is not None
         digest = self.to_json()["digest"] if tied else None
-        return replace(found, problems=problems, digest=digest)
+        return replace(verification, problems=problems, digest=digest)
 
     @classmethod
     def load(cls, path: str | Path) -> SavedModel:
@@ -175,27 +178,36 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         width = TableEncoder(schema).width
     if width != model.d:
         raise DataError(f"it has coefficients for {model.d} features, but declares {width}.")
-    made = None if plan is None else load_plan(json.dumps(plan))
-    if made is not None and made.d != model.d:
-        raise DataError(
-            f"it has coefficients for {model.d} features, but its plan is for {made.d}."
-        )
+    loaded = None if plan is None else load_plan(json.dumps(plan))
+    if loaded is not None:
+        _check_plan(model, loaded)
     return SavedModel(
         model,
         Certificate.from_json(content["certificate"]),
-        made,
+        loaded,
         schema,
         None if names is None else tuple(map(str, names)),
         None if counted is None else RowCount.from_json(counted),
     )
 
 
+def _check_plan(model: LinearModel, plan: BasePlan) -> None:
+    """Refuse a plan of other rows, or of another model."""
+    if plan.d != model.d:
+        raise DataError(
+            f"it has coefficients for {model.d} features, but its plan is for {plan.d}."
+        )
+    config = config_of(plan)
+    if config is not None and (config.name, config.classes) != (model.name, model.classes):
+        raise DataError(f"it is a {model.name} model, but its plan is for another {config.name}.")
+
+
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Return lists of numbers as an array; NumPy would take texts and nulls for numbers, too."""
-    found = np.array(values)
-    if found.dtype.kind not in "iuf":
+    array = np.array(values)
+    if array.dtype.kind not in "iuf":
         raise DataError(f"its {name} must be lists of numbers, equally long.")
-    return found.astype(float)
+    return array.astype(float)
 
 
 def _contradictions(saved: SavedModel) -> list[str]:

@@ -142,14 +142,14 @@ def plan_count(budget: Budget, *, n: int, query: PresentRows | None = None) -> C
         mu = budget.mu_per_row() * budget.unit.rows * math.sqrt(SHARE)
         part = GDP(mu, adjacency=budget.adjacency, unit=budget.unit)
     noise = calibrate(lambda s: dataclasses.replace(first, noise=s).release, part)
-    made = dataclasses.replace(first, noise=max(noise, PRECISE * n / first.sigma))
-    if made.sigma > FAINTEST * n:
+    plan = dataclasses.replace(first, noise=max(noise, PRECISE * n / first.sigma))
+    if plan.sigma > FAINTEST * n:
         raise AssumptionError(
             f"{n} rows are too few to count them with {SHARE:.0%} of {amounts(budget)}: "
-            f"noise of {made.sigma:.3g} on a count takes {math.ceil(made.sigma / FAINTEST)} rows. "
+            f"noise of {plan.sigma:.3g} on a count takes {math.ceil(plan.sigma / FAINTEST)} rows. "
             "Leave the count out (count_rows=False), or raise the budget."
         )
-    return made
+    return plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +234,14 @@ def plan_with_count(
 
     def fit(left: Budget, key: str) -> BasePlan:
         facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
-        made = api.plan(problem, budget=left, solver=key, **facts)
-        return dataclasses.replace(made, task=dataclasses.replace(made.task, budget=budget))
+        plan = api.plan(problem, budget=left, solver=key, **facts)
+        return dataclasses.replace(plan, task=dataclasses.replace(plan.task, budget=budget))
 
     return shared_budget.plan_within(
         budget,
         shared_budget.rest(budget, first.share),
         fit,
-        lambda made: CountedPlan(count=first, fit=made),
+        lambda plan: CountedPlan(count=first, fit=plan),
         solver=solver,
         beside="a count of the rows",
         instead=_INSTEAD,
@@ -258,8 +258,8 @@ def count_beside(plan: BasePlan, query: PresentRows | None = None) -> CountedPla
         query: as in `plan_count`.
     """
     try:
-        found = CountedPlan(count=plan_count(plan.budget, n=plan.n, query=query), fit=plan)
-        return found if found.cost.satisfies(plan.budget) else None
+        counted = CountedPlan(count=plan_count(plan.budget, n=plan.n, query=query), fit=plan)
+        return counted if counted.cost.satisfies(plan.budget) else None
     except AssumptionError:
         return None
 

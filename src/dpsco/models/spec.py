@@ -21,7 +21,7 @@ Maker = Callable[[Settings, int], Loss]
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that can be asked for by name."""
+    """A model with a name: its loss and its settings."""
 
     name: str
     summary: str

@@ -49,18 +49,18 @@ def declared(
     """
     if schema is None and plan is None:
         return None
-    found: dict[str, Any] = {"label": None, "columns": [], "unread": "", "norm": None}
+    section: dict[str, Any] = {"label": None, "columns": [], "unread": "", "norm": None}
     if plan is not None:
         certified = Counter(flatten(certificate.releases))
         alone = Counter(flatten(plan.releases())) == certified
-        found["norm"] = _norm(plan.problem, alone=alone)
-        found["label"] = _rule(plan.problem.bounds.label)
+        section["norm"] = _norm(plan.problem, alone=alone)
+        section["label"] = _rule(plan.problem.bounds.label)
     if schema is not None:
-        found["columns"] = [_column(column) for column in schema.encoded]
-        found["unread"] = _names([c.name for c in schema.columns if isinstance(c, Ignore)])
-        found["label"] = None if schema.label is None else _label(schema.label)
-    found["folded"] = len(found["columns"]) > MOST_COLUMNS
-    return found
+        section["columns"] = [_column(column) for column in schema.encoded]
+        section["unread"] = _names([c.name for c in schema.columns if isinstance(c, Ignore)])
+        section["label"] = None if schema.label is None else _label(schema.label)
+    section["folded"] = len(section["columns"]) > MOST_COLUMNS
+    return section
 
 
 def minimised(problem: Problem) -> str:

@@ -36,9 +36,9 @@ class Odds:
     def points(self) -> Points:
         """The privacy curve: pairs (epsilon, delta), epsilon rising."""
         near, far = (self._finite(delta) for delta in (_NEAR, _FAR))
-        found = {near * k / _DENSE for k in range(_DENSE + 1)}
-        found |= {near + (far - near) * k / _SPARSE for k in range(1, _SPARSE + 1)}
-        return tuple((epsilon, self.cost.delta(epsilon)) for epsilon in sorted(found))
+        epsilons = {near * k / _DENSE for k in range(_DENSE + 1)}
+        epsilons |= {near + (far - near) * k / _SPARSE for k in range(1, _SPARSE + 1)}
+        return tuple((epsilon, self.cost.delta(epsilon)) for epsilon in sorted(epsilons))
 
     def power(self, false_alarms: float) -> float:
         """Return the most that a test can detect at this rate of false alarms.

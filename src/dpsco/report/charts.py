@@ -68,12 +68,12 @@ def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Drawing, str]]:
         ("steps", "step size", lambda each: each.step),
         ("noise", "noise (sigma)", lambda each: each.sigma),
     )
-    found = []
+    pictures = []
     for name, label, read in parts:
         points = [(float(each.round), read(each)) for each in _thinned(rounds)]
         if any(value > 0 for _, value in points):
-            found.append((_by_round(points, name, label), f"{label.capitalize()} by round."))
-    return found
+            pictures.append((_by_round(points, name, label), f"{label.capitalize()} by round."))
+    return pictures
 
 
 def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:

@@ -80,10 +80,10 @@ def safe(text: object) -> str:
     >>> safe("a\\x00b\\u202ec")
     'a?b?c'
     """
-    kept = str(text)
-    if len(kept) > _LONGEST:
-        kept = kept[:_LONGEST] + " ... (cut off)"
-    return "".join(letter if letter.isprintable() else "?" for letter in kept)
+    line = str(text)
+    if len(line) > _LONGEST:
+        line = line[:_LONGEST] + " ... (cut off)"
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def _leading(count: float) -> int:

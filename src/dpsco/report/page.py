@@ -63,7 +63,7 @@ def render(
     True
     """
     environment, moment = _environment(), _when(created)
-    facts = view.facts_of(
+    inputs = view.check_inputs(
         certificate, plan=plan, recommendation=recommendation, utility=utility, model=model
     )
     style = _style()
@@ -73,7 +73,7 @@ def render(
         version=__version__,
         style=style,
         style_hash=_hash(style),
-        **view.page(facts),
+        **view.page(inputs),
     )
 
 

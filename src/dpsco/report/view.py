@@ -68,7 +68,7 @@ class Utility:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageInputs:
     """The inputs of a page, checked, and what was recomputed from the certificate."""
 
     certificate: Certificate
@@ -81,23 +81,23 @@ class Facts:
     counted: RowCount | None
 
 
-def facts_of(
+def check_inputs(
     certificate: Certificate,
     *,
     plan: BasePlan | None,
     recommendation: Recommendation | None,
     utility: Utility | None,
     model: LinearModel | SavedModel | None,
-) -> Facts:
+) -> PageInputs:
     """Check the inputs, and verify the certificate."""
-    wanted: dict[str, tuple[Any, Any, str]] = {
+    expected: dict[str, tuple[Any, Any, str]] = {
         "certificate": (certificate, Certificate, "result.certificate"),
         "plan": (plan, (BasePlan, type(None)), "result.plan"),
         "recommendation": (recommendation, (Recommendation, type(None)), "dpsco.recommend(...)"),
         "utility": (utility, (Utility, type(None)), "Utility({'accuracy': 0.8}, on='...')"),
         "model": (model, (LinearModel, SavedModel, type(None)), "SavedModel.load(path)"),
     }
-    for name, (value, kinds, example) in wanted.items():
+    for name, (value, kinds, example) in expected.items():
         if not isinstance(value, kinds):
             raise ParameterError(
                 f"a report's {name} must be like {example}; got {type(value).__name__}."
@@ -106,24 +106,26 @@ def facts_of(
     schema = model.schema if isinstance(model, SavedModel) else None
     fitted = model.model if isinstance(model, SavedModel) else model
     counted = model.rows_counted if isinstance(model, SavedModel) else None
-    return Facts(certificate, plan, recommendation, utility, fitted, schema, verification, counted)
+    return PageInputs(
+        certificate, plan, recommendation, utility, fitted, schema, verification, counted
+    )
 
 
-def page(facts: Facts) -> dict[str, Any]:
+def page(inputs: PageInputs) -> dict[str, Any]:
     """Return everything that the template places, by section."""
-    odds = _odds(facts.certificate)
+    odds = _odds(inputs.certificate)
     return {
-        "headline": _headline(facts),
-        "meaning": None if odds is None else _meaning(facts, odds),
-        "curve": None if odds is None else _curve(facts, odds),
-        "declared": declared(facts.schema, facts.plan, facts.certificate),
-        "released": _released(facts.certificate),
-        "plan": None if facts.plan is None else _plan(facts.plan, facts.certificate),
-        "utility": None if facts.utility is None else _utility(facts.utility),
-        "solvers": _solvers(facts),
-        "trust": _trust(facts.certificate),
-        "check": _check(facts),
-        "versions": sorted(facts.certificate.versions.items()),
+        "headline": _headline(inputs),
+        "meaning": None if odds is None else _meaning(inputs, odds),
+        "curve": None if odds is None else _curve(inputs, odds),
+        "declared": declared(inputs.schema, inputs.plan, inputs.certificate),
+        "released": _released(inputs.certificate),
+        "plan": None if inputs.plan is None else _plan(inputs.plan, inputs.certificate),
+        "utility": None if inputs.utility is None else _utility(inputs.utility),
+        "solvers": _solvers(inputs),
+        "trust": _trust(inputs.certificate),
+        "check": _check(inputs),
+        "versions": sorted(inputs.certificate.versions.items()),
         "not_covered": words.NOT_COVERED,
         "glossary": words.GLOSSARY,
     }
@@ -140,25 +142,25 @@ def _verified(certificate: Certificate, model: Any) -> Verification:
 def _odds(certificate: Certificate) -> Odds | None:
     """Return the recomputed privacy curve, or None where a forged certificate has none."""
     try:
-        found = Odds(certificate.cost)
-        return found if found.points and found.cost.epsilon(CURVE_DELTAS[0]) < math.inf else None
+        odds = Odds(certificate.cost)
+        return odds if odds.points and odds.cost.epsilon(CURVE_DELTAS[0]) < math.inf else None
     except MissingExtraError:
         raise
     except (DpscoError, ArithmeticError, MemoryError):
         return None
 
 
-def _headline(facts: Facts) -> dict[str, Any]:
+def _headline(inputs: PageInputs) -> dict[str, Any]:
     """Return the box at the top: what was fitted, what it cost, whether that is true."""
-    certificate = facts.certificate
+    certificate = inputs.certificate
     budget, claims = certificate.budget, certificate.claims
     who = words.protected(budget.unit)
-    epsilon, delta = _point(facts)
+    epsilon, delta = _point(inputs)
     other = [("μ (Gaussian privacy)", claims.mu), ("ρ (zCDP)", claims.rho)]
     return {
-        "valid": facts.verification.ok,
-        "verdict": facts.verification.verdict,
-        "problems": facts.verification.problems,
+        "valid": inputs.verification.ok,
+        "verdict": inputs.verification.verdict,
+        "problems": inputs.verification.problems,
         "seeded": words.SEEDED if certificate.reproducible else None,
         "epsilon": claim(epsilon),
         "delta": claim(delta, 3),
@@ -167,25 +169,27 @@ def _headline(facts: Facts) -> dict[str, Any]:
         "other": [
             (name, claim(value))
             for name, value in other
-            if facts.verification.ok and value is not None
+            if inputs.verification.ok and value is not None
         ],
         "who": who,
         "single": budget.unit.rows == 1,
         "adjacency": budget.adjacency.value,
         "neighbours": words.NEIGHBOURS[budget.adjacency].format(who=who),
-        "fitted": _fitted(facts),
-        "size": None if facts.plan is None else words.size(facts.plan, facts.model, facts.counted),
-        "counted": None if facts.counted is None else facts.counted.warning,
-        "solver": None if facts.plan is None else facts.plan.solver,
+        "fitted": _fitted(inputs),
+        "size": None
+        if inputs.plan is None
+        else words.size(inputs.plan, inputs.model, inputs.counted),
+        "counted": None if inputs.counted is None else inputs.counted.warning,
+        "solver": None if inputs.plan is None else inputs.plan.solver,
         "trust_model": certificate.trust_model,
     }
 
 
-def _point(facts: Facts) -> tuple[float, float]:
+def _point(inputs: PageInputs) -> tuple[float, float]:
     """Return the point of the curve that the page speaks of: delta 0 for a pure budget."""
-    claims = facts.certificate.claims
-    if facts.verification.ok:
-        return certificate_text.point(facts.certificate)
+    claims = inputs.certificate.claims
+    if inputs.verification.ok:
+        return certificate_text.point(inputs.certificate)
     return claims.epsilon, claims.delta
 
 
@@ -200,13 +204,13 @@ def _budget(budget: Budget) -> str:
     return f"μ {plain(budget.mu)}" if isinstance(budget, GDP) else certificate_text.amounts(budget)
 
 
-def _fitted(facts: Facts) -> str:
+def _fitted(inputs: PageInputs) -> str:
     """Return what was fitted, from what is known of it."""
-    model = facts.model
+    model = inputs.model
     if model is None:
-        if facts.plan is None:
+        if inputs.plan is None:
             return "numbers computed from private rows"
-        return f"weights that minimise the {facts.plan.problem.loss.name} loss"
+        return f"weights that minimise the {inputs.plan.problem.loss.name} loss"
     spec = MODELS.get(model.name)
     name = words.MODELS.get(model.name) or (spec.summary if spec else model.name)
     parts = [name, f"{model.d:,} features"]
@@ -220,11 +224,11 @@ def _fitted(facts: Facts) -> str:
     return ", ".join(parts)
 
 
-def _meaning(facts: Facts, odds: Odds) -> dict[str, Any]:
+def _meaning(inputs: PageInputs, odds: Odds) -> dict[str, Any]:
     """Return the odds of the best attack, and the picture of all of them."""
-    budget = facts.certificate.budget
+    budget = inputs.certificate.budget
     who = words.protected(budget.unit)
-    epsilon, delta = _point(facts)
+    epsilon, delta = _point(inputs)
     rows = [("Right answers, even odds beforehand", "50 %", percent(odds.accuracy))]
     rows += [
         (f"Detection at {percent(rate)} false alarms", percent(rate), percent(odds.power(rate)))
@@ -234,7 +238,7 @@ def _meaning(facts: Facts, odds: Odds) -> dict[str, Any]:
         "question": words.QUESTION[budget.adjacency].format(who=who),
         "accuracy": rows[0][2],
         "rows": rows,
-        "factor": _factor(epsilon) if facts.verification.ok else None,
+        "factor": _factor(epsilon) if inputs.verification.ok else None,
         "pure": delta == 0.0,
         "chart": charts.roc(odds),
     }
@@ -248,11 +252,11 @@ def _factor(epsilon: float) -> str | None:
     return claim(factor, 3) if factor < 100 else f"{math.ceil(factor):,}"
 
 
-def _curve(facts: Facts, odds: Odds) -> dict[str, Any]:
+def _curve(inputs: PageInputs, odds: Odds) -> dict[str, Any]:
     """Return the privacy curve and epsilon at several deltas."""
-    claims, cost = facts.certificate.claims, odds.cost
-    pairs = claims.curve if facts.verification.ok else cost.curve(CURVE_DELTAS)
-    mark = _point(facts) if facts.verification.ok else None
+    claims, cost = inputs.certificate.claims, odds.cost
+    pairs = claims.curve if inputs.verification.ok else cost.curve(CURVE_DELTAS)
+    mark = _point(inputs) if inputs.verification.ok else None
     return {
         "chart": charts.privacy_curve(odds, mark),
         "rows": [
@@ -345,21 +349,21 @@ def _utility(utility: Utility) -> dict[str, Any]:
     }
 
 
-def _solvers(facts: Facts) -> dict[str, Any] | None:
+def _solvers(inputs: PageInputs) -> dict[str, Any] | None:
     """Return the solvers that apply, by predicted risk, and why the others do not."""
-    found = facts.recommendation
-    if found is None:
+    ranking = inputs.recommendation
+    if ranking is None:
         return None
-    chosen = None if facts.plan is None else facts.plan.solver
+    chosen = None if inputs.plan is None else inputs.plan.solver
     rows = [
         (each.solver, charts.risk_text(each), about(each.gradients), each.solver == chosen)
-        for each in found.ranked
+        for each in ranking.ranked
     ]
     return {
-        "chart": charts.risks(found.ranked, chosen) if found.ranked else None,
+        "chart": charts.risks(ranking.ranked, chosen) if ranking.ranked else None,
         "chosen": chosen,
         "rows": rows,
-        "refused": sorted(found.refused.items()),
+        "refused": sorted(ranking.refused.items()),
     }
 
 
@@ -372,16 +376,16 @@ def _trust(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _check(facts: Facts) -> dict[str, Any]:
+def _check(inputs: PageInputs) -> dict[str, Any]:
     """Return the outcome of the verification, and the certificate's digest."""
     try:
-        digest = str(facts.certificate.to_json()["digest"])
+        digest = str(inputs.certificate.to_json()["digest"])
     except ValueError:  # a number in it that JSON does not have
         digest = "none: it cannot be written"
     return {
         "digest": digest,
-        "cross_check": facts.verification.cross_check,
-        "problems": facts.verification.problems,
+        "cross_check": inputs.verification.cross_check,
+        "problems": inputs.verification.problems,
     }
 
 

@@ -1,4 +1,4 @@
-"""Fits whose bounds are estimated: histograms first, then the planned fit in the unit found."""
+"""Fits whose bounds are estimated: histograms first, then the planned fit in the unit they say."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def fit_with_private_bounds(
             "private bounds need raw rows: pass a table of dpsco.data or a pair (X, y), got "
             f"{type(data).__name__}."
         )
-    made = plan_with_bounds(
+    plan = plan_with_bounds(
         problem,
         n=table.n,
         d=table.d,
@@ -142,10 +142,10 @@ def fit_with_private_bounds(
         calibration=calibration,
         options=options,
     )
-    if count_rows and not made.bounds.counts:
+    if count_rows and not plan.bounds.counts:
         raise AssumptionError(
             f"{table.n} rows are too few to count them by a histogram with noise "
-            f"{made.bounds.sigma:.3g} on each bin. Leave the count out (count_rows=False), or "
+            f"{plan.bounds.sigma:.3g} on each bin. Leave the count out (count_rows=False), or "
             "raise the share of the bounds."
         )
-    return run_with_bounds(made, table, randomness=randomness, odometer=odometer, progress=progress)
+    return run_with_bounds(plan, table, randomness=randomness, odometer=odometer, progress=progress)

@@ -109,12 +109,14 @@ class BoundsPlan:
     @property
     def enforced(self) -> tuple[str, ...]:
         """What is enforced, in sentences for the certificate."""
-        found = tuple(line for query in self.queries for line in query.enforced)
+        sentences = tuple(line for query in self.queries for line in query.enforced)
         if self.features:
-            found += ("rows are measured in a unit that was chosen from their noisy histogram",)
+            sentences += ("rows are measured in a unit that was chosen from their noisy histogram",)
         if self.labels:
-            found += ("labels are scaled by a range that was chosen from their noisy histogram",)
-        return found
+            sentences += (
+                "labels are scaled by a range that was chosen from their noisy histogram",
+            )
+        return sentences
 
     def rest(self) -> Budget:
         """Return the budget that is left for the fit."""
@@ -218,8 +220,8 @@ def plan_bounds(
         AssumptionError: the budget is pure, or too small for so few rows.
         ParameterError: an argument is out of range.
 
-    >>> made = plan_bounds(ApproxDP(1.0, 1e-8), n=10_000)
-    >>> round(made.sigma, 2), round(made.rest().epsilon, 4)
+    >>> plan = plan_bounds(ApproxDP(1.0, 1e-8), n=10_000)
+    >>> round(plan.sigma, 2), round(plan.rest().epsilon, 4)
     (22.81, 0.946)
     """
     first = BoundsPlan(
@@ -294,7 +296,7 @@ def plan_with_bounds(
         budget,
         first.rest(),
         fit,
-        lambda made: JointPlan(bounds=first, fit=made),
+        lambda plan: JointPlan(bounds=first, fit=plan),
         solver=solver,
         beside="the histograms of private bounds",
         instead=_INSTEAD,

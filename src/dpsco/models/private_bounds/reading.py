@@ -39,12 +39,12 @@ class Scales:
 
         A model with weights w for divided rows has weights w / feature for raw ones.
         """
-        found = in_units(unit, self.feature)
+        bounds = in_units(unit, self.feature)
         if self.label is None:
-            return found
+            return bounds
         rule = unit.label
         centred = rule.centred if isinstance(rule, Scaled) else unit.intercept is not None
-        return dataclasses.replace(found, label=Scaled(*self.label, centred=centred))
+        return dataclasses.replace(bounds, label=Scaled(*self.label, centred=centred))
 
 
 def choose(counts: ArrayLike, sigma: float, quantile: float = QUANTILE) -> int:
