@@ -152,7 +152,7 @@ def test_messages_speak_of_the_terminal(command, refused, dpsco, tmp_path, monke
     assert "Solvers that have it: acc_srgd, acc_independent, srg_sgd, srg_online_to_batch" in text
     assert "No solver has it" in refused(*command, "--option", "magic=1")
     text = refused(*command, "--delta", 0, *ONE_PASS)
-    assert "--delta 0: leave --delta out" in text
+    assert "pure budget: give a delta above 0" in text
     assert "ApproxDP" not in text
 
 
