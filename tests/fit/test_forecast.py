@@ -1,5 +1,6 @@
 """Forecasts of rounds: their sense, their agreement with a measured case, their words."""
 
+import dataclasses
 import json
 import re
 
@@ -10,6 +11,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.fit.forecast import calibrated_solvers
 from dpsco.solvers import registry
+from dpsco.solvers.base import SingleEpoch
 
 BUDGET = dp.ApproxDP(1.0, 1e-9)
 SOLVERS = calibrated_solvers()
@@ -248,16 +250,30 @@ def test_wrong_arguments(options, words):
 
 
 def test_what_does_not_apply_is_refused():
-    with pytest.raises(AssumptionError, match=r"acc_srgd does not apply: .*PureDP"):
+    with pytest.raises(AssumptionError, match=r"acc_srgd does not apply: .*a delta above 0"):
         forecast(budget=dp.PureDP(1.0))
     with pytest.raises(AssumptionError, match="add_remove"):
         forecast(budget=dp.ApproxDP(1.0, 1e-9, adjacency="add_remove"))
-    with pytest.raises(ParameterError, match="needs a budget such as"):
+    with pytest.raises(ParameterError, match="must be a budget such as"):
         dp.forecast(problem(), N, D, 1.0)
     with pytest.raises(ParameterError, match="no 7 rounds of any solver; it has 8 rounds"):
         forecast(rounds=8).at(7)
     with pytest.raises(ParameterError, match="no 8 rounds of noisy_gd"):
         forecast(rounds=8).times(8, 8, "noisy_gd")
+
+
+def test_a_solver_that_is_not_calibrated_has_no_forecast(monkeypatch):
+    entry = registry()["srg_sgd"]
+    smooth_only = dataclasses.replace(entry.single_epoch, nonsmooth=None)
+    monkeypatch.setitem(registry(), "srg_sgd", dataclasses.replace(entry, single_epoch=smooth_only))
+    assert forecast(rounds=8, solvers="srg_sgd").points
+    with pytest.raises(AssumptionError, match="srg_sgd for nonsmooth losses: not calibrated"):
+        forecast(rounds=8, loss=dp.losses.Hinge(), solvers="srg_sgd")
+    bare = dataclasses.replace(entry, single_epoch=SingleEpoch())
+    monkeypatch.setitem(registry(), "srg_sgd", bare)
+    assert "srg_sgd" not in forecast(rounds=8).defaults
+    with pytest.raises(ParameterError, match="solvers must be one of"):
+        forecast(rounds=8, solvers="srg_sgd")
 
 
 def test_it_is_fast():

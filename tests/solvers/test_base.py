@@ -121,7 +121,7 @@ def test_entry_says_why_it_does_not_apply():
     )
     reasons = entry.refusals(dp.Task(flat, 10, 2, dp.PureDP(1.0)))
     assert len(reasons) == 4
-    for words in ("l2 norm", "smooth loss", "bounded domain", "PureDP"):
+    for words in ("l2 norm", "smooth loss", "bounded domain", "pure budget"):
         assert any(words in reason for reason in reasons)
     assert entry.refusals(dp.Task(PROBLEM, 10, 2, BUDGET)) == ()
 

@@ -366,7 +366,7 @@ def test_refuses_what_the_theorem_does_not_cover(change, match):
 
 
 def test_refuses_budgets_and_options():
-    with pytest.raises(AssumptionError, match="PureDP"):
+    with pytest.raises(AssumptionError, match="pure budget"):
         make(budget=PureDP(1.0))
     with pytest.raises(AssumptionError, match="public number of rows"):
         make(budget=ApproxDP(1.0, 1e-6, adjacency="add_remove"))

@@ -685,7 +685,7 @@ def test_the_step_condition_is_sharp_on_a_huber_loss(kappa, wanted):
         (FREE, regression(Absolute(), WHOLE), {}, "needs a smooth loss"),
         (FREE, None, {"step": 9.0}, "step \\* smoothness <= 2"),
         (SGD, regression(Huber(1.0), penalty=dp.losses.L1Penalty(0.1)), {}, "ridge"),
-        (GLL, None, {"budget": PureDP(1.0)}, "PureDP"),
+        (GLL, None, {"budget": PureDP(1.0)}, "pure budget"),
         (GLL, None, {"budget": ApproxDP(1, 1e-6, adjacency="add_remove")}, "zero_out"),
         (GLL, None, {"calibration": "conjectured"}, "has calibration 'tight', 'paper'"),
     ],

@@ -443,7 +443,7 @@ def per_row():
             "convex",
         ),
         (LOGISTIC, GDP(1.0), PLAIN, "GDP"),
-        (LOGISTIC, PureDP(1.0), PLAIN, "PureDP"),
+        (LOGISTIC, PureDP(1.0), PLAIN, "pure budget"),
         (LOGISTIC, ApproxDP(1.0, 1e-6, adjacency="add_remove"), PLAIN, "zero_out"),
         (LOGISTIC, BUDGET, STRONG, "L2Penalty"),
     ],

@@ -793,7 +793,7 @@ def test_refusals_of_arguments(options, words):
 def test_refusals_of_budgets():
     with pytest.raises(AssumptionError, match="public number of rows"):
         planned(BALL, problem(Huber(1.0)), budget=ApproxDP(1.0, 1e-6, adjacency="add_remove"))
-    with pytest.raises(AssumptionError, match="PureDP"):
+    with pytest.raises(AssumptionError, match="pure budget"):
         planned(BALL, problem(Huber(1.0)), budget=PureDP(1.0))
     with pytest.raises(AssumptionError, match="step \\* ridge < 1"):
         planned(BALL, problem(Hinge(), penalty=L2Penalty(2.0)), step=0.6)
