@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco.audit import Event, compare, noise, reach, record, replay
+from dpsco.audit import Event, compare, declared_sensitivity, noise, record, replay
 from dpsco.audit.replay import RecordingLedger
 from dpsco.errors import LedgerError
 from dpsco.privacy import Adjacency
@@ -158,8 +158,8 @@ def test_other_releases_cannot_be_replayed(recording):
     ids=lambda value: getattr(value, "kind", str(value)),
 )
 def test_reach(release, replace, zero):
-    assert reach(Event(release), REPLACE) == pytest.approx(replace, rel=1e-12)
-    assert reach(Event(release), ZERO) == pytest.approx(zero, rel=1e-12)
+    assert declared_sensitivity(Event(release), REPLACE) == pytest.approx(replace, rel=1e-12)
+    assert declared_sensitivity(Event(release), ZERO) == pytest.approx(zero, rel=1e-12)
 
 
 def test_sensitivity_with_replacement_depends_on_the_draws():
@@ -167,9 +167,13 @@ def test_sensitivity_with_replacement_depends_on_the_draws():
     drawn[[2, 11]] = 3  # 27 and 18 of 30 iterates come after these steps
     event = Event(HITS, secret=drawn)
     drift = (2 / 3) * 0.02 * math.sqrt(30)
-    assert reach(event, REPLACE, row=3) == pytest.approx(0.1 * (27 + 18) / 30 + drift)
-    assert reach(event, REPLACE, row=4) == 0.0
-    assert reach(event, REPLACE) == pytest.approx(reach(event, REPLACE, row=7))
+    assert declared_sensitivity(event, REPLACE, row=3) == pytest.approx(
+        0.1 * (27 + 18) / 30 + drift
+    )
+    assert declared_sensitivity(event, REPLACE, row=4) == 0.0
+    assert declared_sensitivity(event, REPLACE) == pytest.approx(
+        declared_sensitivity(event, REPLACE, row=7)
+    )
 
 
 def test_norms_of_the_release_are_used():

@@ -11,7 +11,7 @@ rows.
 """
 
 from .planted import BUGS, Bug, planted
-from .replay import Event, Recording, compare, noise, reach, record, replay
+from .replay import Event, Recording, compare, declared_sensitivity, noise, record, replay
 from .work import counted
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "replay",
     "compare",
     "noise",
-    "reach",
+    "declared_sensitivity",
     "Recording",
     "Event",
     "counted",

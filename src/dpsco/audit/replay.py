@@ -106,7 +106,7 @@ def compare(first: Recording, second: Recording, *, row: int | None = None) -> l
         found.append(f"{len(first.events)} releases became {len(second.events)}")
     adjacency = first.plan.budget.adjacency
     for number, (one, other) in enumerate(zip(first.events, second.events, strict=False), start=1):
-        distance, allowed = _distance(one, other), reach(one, adjacency, row=row)
+        distance, allowed = _distance(one, other), declared_sensitivity(one, adjacency, row=row)
         if row is not None and not one.release.rows[0] <= row < one.release.rows[1]:
             allowed = 0.0
         if not distance <= allowed * (1 + _ROUNDING):
@@ -123,13 +123,13 @@ def compare(first: Recording, second: Recording, *, row: int | None = None) -> l
     return found
 
 
-def reach(event: Event, adjacency: Adjacency, *, row: int | None = None) -> float:
+def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None = None) -> float:
     """Return how far neighbours may move what goes into a release, by what the release declares."""
     release, factor = event.release, FACTORS[adjacency]
     if isinstance(release, (StableGaussianRelease, StableGammaRelease)):
         return release.sensitivity
     if isinstance(release, WithReplacementRelease):
-        return _hits(release, event.secret, row)
+        return _drawn_sensitivity(release, event.secret, row)
     if isinstance(release, ObjectivePerturbationRelease):
         # With the same tilt the gradients differ by factor * bound, the curvature is >= floor.
         return factor * release.bound / release.floor + 2.0 * release.distance
@@ -165,7 +165,9 @@ def _distance(one: Event, other: Event) -> float:
     return sum(float(np.linalg.norm(move)) for move in moves)  # a row is in one batch of a stream
 
 
-def _hits(release: WithReplacementRelease, indices: Floats | None, row: int | None) -> float:
+def _drawn_sensitivity(
+    release: WithReplacementRelease, indices: Floats | None, row: int | None
+) -> float:
     """Return the sensitivity of an average of iterates, given which steps drew the row."""
     drawn = np.zeros(0) if indices is None else indices
     rows = range(*release.rows) if row is None else [row]

@@ -75,9 +75,9 @@ def _process() -> tuple[int, int]:
 class _Keyed(ABC):
     """A key that one process may use; subclasses say what they do with it."""
 
-    def __init__(self, key: bytes, *, reproducible: bool, kept: bool = False) -> None:
+    def __init__(self, key: bytes, *, reproducible: bool, has_copy: bool = False) -> None:
         self._reproducible = reproducible
-        self._kept = kept  # somewhere else, too: another key must not take its place
+        self._has_copy = has_copy  # somewhere else, too: another key must not take its place
         self._set_key(key)
         self._lock = threading.Lock()
         self._owner = _process()
@@ -95,7 +95,7 @@ class _Keyed(ABC):
         """Return the lock to draw under, with a new key if this process was forked since."""
         process = _process()
         if process != self._owner:
-            if self._reproducible or self._kept:
+            if self._reproducible or self._has_copy:
                 raise RandomnessError(
                     f"{self!r} was made before this process was forked: here it would repeat the "
                     f"noise of the parent process. {_WORKER_ADVICE}"
@@ -158,7 +158,7 @@ class Randomness(_Keyed):
                 "hence not private to anyone who knows the seed."
             )
         origin = "32 bytes of the operating system"
-        if self._kept:
+        if self._has_copy:
             origin += ", which a checkpoint kept while the run lasted"
         return f"AES-256 in counter mode, keyed by BLAKE2b from {origin}."
 
@@ -173,7 +173,9 @@ class Randomness(_Keyed):
             key = hashlib.blake2b(
                 message, key=self.__key, digest_size=_KEY_BYTES, person=b"dpsco child"
             ).digest()
-        return Stream(key, purpose=purpose, reproducible=self._reproducible, kept=self._kept)
+        return Stream(
+            key, purpose=purpose, reproducible=self._reproducible, has_copy=self._has_copy
+        )
 
     def check_usable(self) -> None:
         """Refuse, before anybody has paid for noise, a root that hands out no streams here."""
@@ -195,12 +197,12 @@ class Randomness(_Keyed):
                 noise would come a second time.
         """
         with self._own():
-            if self._children or self._kept:
+            if self._children or self._has_copy:
                 raise RandomnessError(
                     f"{self!r} has been used, so it cannot be stored: restored it would repeat its "
                     "noise. Pass a root that has not been used, or leave it out."
                 )
-            self._kept = self._stored = True
+            self._has_copy = self._stored = True
             kind = bytes([self._reproducible])
             return kind + self.__key + _check_bytes(kind, self.__key)
 
@@ -218,7 +220,7 @@ class Randomness(_Keyed):
         if kind not in (b"\0", b"\1") or not hmac.compare_digest(check, _check_bytes(kind, key)):
             raise RandomnessError("the stored root is damaged: its noise cannot be found again.")
         root = cls()
-        root._reproducible, root._kept = kind == b"\1", True
+        root._reproducible, root._has_copy = kind == b"\1", True
         root._set_key(key)
         return root
 
@@ -247,9 +249,11 @@ class Stream(_Keyed):
         array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
 
-    def __init__(self, key: bytes, *, purpose: str, reproducible: bool, kept: bool = False) -> None:
+    def __init__(
+        self, key: bytes, *, purpose: str, reproducible: bool, has_copy: bool = False
+    ) -> None:
         self._purpose = purpose
-        super().__init__(key, reproducible=reproducible, kept=kept)
+        super().__init__(key, reproducible=reproducible, has_copy=has_copy)
 
     def words(self, count: int) -> Words:
         """Return ``count`` independent uniform 64-bit words: the keystream, little-endian."""
@@ -350,9 +354,9 @@ class Stream(_Keyed):
             chosen = ranked[np.diff(ranked, prepend=-1) > 0]
         if wanted == size:
             return chosen
-        kept = np.ones(rows, dtype=np.bool_)
-        kept[chosen] = False
-        return np.flatnonzero(kept).astype(np.int64, copy=False)
+        mask = np.ones(rows, dtype=np.bool_)
+        mask[chosen] = False
+        return np.flatnonzero(mask).astype(np.int64, copy=False)
 
     def _blocks(self, count: int) -> Iterator[tuple[int, Words]]:
         """Yield (start, words) over the next ``count`` words, in scratch that is overwritten."""

@@ -63,10 +63,10 @@ def shuffled_delta(epsilon: float, reports: int, mu: float) -> float:
     """Return the smallest delta at ``epsilon``, the inverse of :func:`shuffled_epsilon`."""
     reports = min(reports, MOST_REPORTS)
     high = math.log(gaussian.delta(epsilon, mu))
-    found = _least(
+    least = _least(
         lambda value: _shuffle_holds(epsilon, math.exp(value), reports, mu), -690.0, high
     )
-    return math.exp(found)
+    return math.exp(least)
 
 
 def clones_delta(epsilon: float, reports: int, eps0: float) -> float:

@@ -166,12 +166,12 @@ class Cost:
         """
         if self.mu is not None:
             return [_gaussian_bound(self.mu)]  # exact, so nothing else can be better
-        found = [_inverted(self._group_delta)]
+        bounds = [_inverted(self._group_delta)]
         if self.rho is not None:
-            found.append(_renyi_bound(renyi.zcdp(self.rho)))
+            bounds.append(_renyi_bound(renyi.zcdp(self.rho)))
         if self.pure_epsilon < math.inf:
-            found.append(_pure_bound(self.pure_epsilon))
-        return found + (self._together.bounds if self._together else [])
+            bounds.append(_pure_bound(self.pure_epsilon))
+        return bounds + (self._together.bounds if self._together else [])
 
     def _group_delta(self, epsilon: float) -> float:
         """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
@@ -247,14 +247,14 @@ class RowCost:
         """Every bound that covers all of the releases; refuse a mixture that none covers."""
         if self.mu is not None:
             return [_gaussian_bound(self.mu)]
-        found = []
+        proved = []
         if self.pure < math.inf:
-            found += [_pure_bound(self.pure), *self._responses()]
+            proved += [_pure_bound(self.pure), *self._responses()]
         if self.curve is not None:
-            found.append(_renyi_bound(self.curve))
+            proved.append(_renyi_bound(self.curve))
         if (alone := lone_profile(self.losses)) is not None:
-            found.append(_profile_bound(alone))
-        return found or [self.numerical()]
+            proved.append(_profile_bound(alone))
+        return proved or [self.numerical()]
 
     def numerical(self) -> Bound:
         """Return the bound of the privacy loss distribution, from dp-accounting."""

@@ -80,8 +80,8 @@ def epsilon(delta: float, mu: float) -> float:
         return log_delta(eps, mu) - target, -_tail_ratio(eps, mu)
 
     estimate = mu * (math.sqrt(-2 * target) + mu / 2)  # epsilon/mu - mu/2 = sqrt(2 log(1/delta))
-    found = _root(excess, 0.0, max(estimate, 1e-300) * 2)
-    return _push(found, lambda eps: log_delta(eps, mu) <= target, up=True)
+    root = _root(excess, 0.0, max(estimate, 1e-300) * 2)
+    return _push(root, lambda eps: log_delta(eps, mu) <= target, up=True)
 
 
 @lru_cache(maxsize=512)  # a planner asks for its one budget many times
@@ -102,9 +102,9 @@ def mu(epsilon_: float, delta_: float) -> float:
     high = 2 * low + 1e-300
     while log_delta(epsilon_, high) <= target:
         low, high = high, 2 * high
-    found = _root(excess, low, high)
+    root = _root(excess, low, high)
     # Checked through epsilon(), so that whoever recomputes the cost stays within the budget.
-    return _push(found, lambda m: epsilon(delta_, m) <= epsilon_, up=False)
+    return _push(root, lambda m: epsilon(delta_, m) <= epsilon_, up=False)
 
 
 def delta_array(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]:

@@ -308,8 +308,8 @@ def _from_points(epsilons: Array, deltas: Array, step: float) -> Any:
     corners = hull(x, np.concatenate([[1.0], mirrored, deltas]))
     last = max(2, math.ceil(epsilons[-1] / step))
     grid = np.arange(-last, last + 1)
-    found = np.minimum.accumulate(np.interp(np.exp(grid * step), *corners))
-    mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, np.minimum(found, 1.0))
+    profile = np.minimum.accumulate(np.interp(np.exp(grid * step), *corners))
+    mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, np.minimum(profile, 1.0))
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
 
 
@@ -380,10 +380,10 @@ def _library() -> Any:
             "sampled or mixed releases and the second accountant need dp-accounting. "
             "Install it with: pip install 'dpsco[accounting]'"
         ) from None
-    found = metadata.version("dp-accounting")
-    if tuple(int(part) for part in found.split(".")[:2]) < (0, 6):
+    version = metadata.version("dp-accounting")
+    if tuple(int(part) for part in version.split(".")[:2]) < (0, 6):
         raise MissingExtraError(
-            f"dpsco needs dp-accounting 0.6 or newer, found {found} (another package may hold "
+            f"dpsco needs dp-accounting 0.6 or newer, found {version} (another package may hold "
             "attrs back). Install it with: pip install 'dpsco[accounting]'"
         )
     return dp_accounting

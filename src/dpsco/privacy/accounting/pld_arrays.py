@@ -89,12 +89,12 @@ def _least_epsilon(part: Any, delta: float) -> float:
 
 def hull(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the corners of the largest convex function below points, x rising."""
-    kept: list[tuple[float, float]] = []
+    corners: list[tuple[float, float]] = []
     for c, z in zip(x.tolist(), y.tolist(), strict=True):
-        while len(kept) > 1:
-            (a, u), (b, v) = kept[-2:]
+        while len(corners) > 1:
+            (a, u), (b, v) = corners[-2:]
             if (v - u) / (b - a) < (z - v) / (c - b):
                 break
-            kept.pop()
-        kept.append((c, z))
-    return np.array([a for a, _ in kept]), np.array([u for _, u in kept])
+            corners.pop()
+        corners.append((c, z))
+    return np.array([a for a, _ in corners]), np.array([u for _, u in corners])

@@ -29,14 +29,14 @@ def largest_groups(ranges: Sequence[Range]) -> list[tuple[int, ...]]:
         AssumptionError: too many releases overlap to list the sets.
     """
     members = 0
-    found = []
+    groups = []
     for _, active, grows in _sweep(ranges):
         if not grows:
             continue
         members += len(active)
         _check_members(members)
-        found.append(tuple(sorted(active)))
-    return found
+        groups.append(tuple(sorted(active)))
+    return groups
 
 
 def heaviest_group(ranges: Sequence[Range], weights: Sequence[float]) -> list[int]:

@@ -163,10 +163,10 @@ def participation_law(rows: int, steps: int) -> tuple[Array, Array, float]:
         lost += missing
         first = last
     beyond = np.cumsum(law[::-1])[::-1]  # the probability of a value and all larger ones
-    kept = max(2, int(np.searchsorted(-beyond, -_DROPPED)))
-    lost += float(np.sum(law[kept:]))
-    values = np.arange(kept) / buckets * (1 + 2.0**-50)
-    return (*_merged(values[1:], law[1:kept] * _UP), lost * _UP + 1e-300)
+    last_value = max(2, int(np.searchsorted(-beyond, -_DROPPED)))
+    lost += float(np.sum(law[last_value:]))
+    values = np.arange(last_value) / buckets * (1 + 2.0**-50)
+    return (*_merged(values[1:], law[1:last_value] * _UP), lost * _UP + 1e-300)
 
 
 def _with_participation(law: Array, terms: Array, shift: int) -> Array:

@@ -64,8 +64,8 @@ def read_count(odometer: Path) -> Count | None:
         raise _unusable(odometer, problem.strerror or str(problem)) from None
     finally:
         os.close(handle)
-    found = _RECORD.fullmatch(content)
-    if found is None or (count := Count(found[1], int(found[2]))).text() != content:
+    match = _RECORD.fullmatch(content)
+    if match is None or (count := Count(match[1], int(match[2]))).text() != content:
         raise _unusable(odometer, "it is damaged")
     return count
 

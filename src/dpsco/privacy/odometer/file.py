@@ -58,17 +58,17 @@ class OdometerFile:
                 or there is none, and there was one that had been used.
         """
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             check_absent(self._path)
             return False
         except OSError as problem:
             raise self._unusable(problem.strerror or str(problem)) from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise self._unusable("it is no regular file")
-        if found.st_size < _SMALLEST:
+        if status.st_size < _SMALLEST:
             raise self._unusable(
-                f"it has {found.st_size} bytes, and one that was created never has so few. It was "
+                f"it has {status.st_size} bytes, and one that was created never has so few. It was "
                 "emptied or cut, and what was spent is not in it: put the newest copy back. If "
                 "nothing was ever spent there, remove it and begin anew"
             )

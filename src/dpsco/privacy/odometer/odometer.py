@@ -120,7 +120,7 @@ class Odometer:
         """
         _check_text("label", label)
         flat = flatten(releases)
-        asked = self._price(flat)
+        price = self._price(flat)
         with self._file.transaction() as database:
             known = _entries(database)
             paid = None if run is None else _paid(database, run, known)
@@ -131,7 +131,7 @@ class Odometer:
                         f"{self.path}). Resume it with the plan that it began with."
                     )
                 return paid
-            self._check_affordable([self._price(entry.releases) for entry in known], asked, label)
+            self._check_affordable([self._price(entry.releases) for entry in known], price, label)
             now = datetime.now(timezone.utc).isoformat(timespec="seconds")
             record = json.dumps([release.to_json() for release in flat])
             added = database.execute(
@@ -164,20 +164,20 @@ class Odometer:
             if not _is_run(database, run):
                 raise OdometerError(f"run {run} was not paid for in {self.path}.")
             query = "SELECT digest FROM rounds WHERE run = ? AND round = ?"
-            found = database.execute(query, (run, round)).fetchone()
-            if found is None:
+            recorded = database.execute(query, (run, round)).fetchone()
+            if recorded is None:
                 database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, round, digest))
-            elif found[0] != digest:
+            elif recorded[0] != digest:
                 raise LedgerError(reused(run, round))
 
     def committed(self, run: str) -> dict[int, str]:
         """Return the digest of each round that a run has committed."""
         with self._file.transaction() as database:
             query = "SELECT round, digest FROM rounds WHERE run = ? ORDER BY round"
-            found = database.execute(query, (run,)).fetchall()
-        if not all(isinstance(number, int) for number, _ in found):
+            records = database.execute(query, (run,)).fetchall()
+        if not all(isinstance(number, int) for number, _ in records):
             raise OdometerError(f"the rounds of run {run} are damaged: a number of one is none.")
-        return {number: str(digest) for number, digest in found}
+        return {number: str(digest) for number, digest in records}
 
     def entries(self) -> list[Entry]:
         """Return every spend in order."""
@@ -213,9 +213,9 @@ class Odometer:
     def _price(self, releases: tuple[Release, ...]) -> Cost:
         return cost(releases, adjacency=self.budget.adjacency)
 
-    def _check_affordable(self, before: list[Cost], asked: Cost, label: str) -> None:
+    def _check_affordable(self, before: list[Cost], price: Cost, label: str) -> None:
         """Refuse what the budget does not allow on top of what was spent before."""
-        total = compose([*before, asked], unit=self.budget.unit)
+        total = compose([*before, price], unit=self.budget.unit)
         spent, allowed = total.against(self.budget)
         if not spent <= allowed:
             already, _ = compose(before, unit=self.budget.unit).against(self.budget)
@@ -280,17 +280,17 @@ def _is_run(database: sqlite3.Connection, run: str) -> bool:
 
 def _paid(database: sqlite3.Connection, run: str, known: list[Entry]) -> Entry | None:
     """Return the entry that a run has paid for, if any."""
-    found = database.execute("SELECT spend FROM runs WHERE run = ?", (run,)).fetchone()
-    if found is None:
+    spend = database.execute("SELECT spend FROM runs WHERE run = ?", (run,)).fetchone()
+    if spend is None:
         return None
     for entry in known:
-        if entry.number == found[0]:
+        if entry.number == spend[0]:
             return entry
     raise OdometerError(f"the spend of run {run} is missing: the odometer is damaged.")
 
 
 def _entries(database: sqlite3.Connection) -> list[Entry]:
-    found = []
+    entries = []
     query = "SELECT number, time, label, releases FROM spends ORDER BY number"
     for number, moment, label, text in database.execute(query):
         try:
@@ -300,5 +300,5 @@ def _entries(database: sqlite3.Connection) -> list[Entry]:
         except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
             why = _validate.reason(problem)
             raise OdometerError(f"spend {number} is damaged, refusing to go on: {why}") from None
-        found.append(Entry(number, moment, label, paid))
-    return found
+        entries.append(Entry(number, moment, label, paid))
+    return entries

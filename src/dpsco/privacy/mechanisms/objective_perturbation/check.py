@@ -191,10 +191,10 @@ class Check:
         span = record.span or 1
         if span == 1 and self._parts == 2:
             return [_two_lines(m, c, upper, far)]
-        found = [_direct(m, c, span * self._parts, upper, far)]
+        profiles = [_direct(m, c, span * self._parts, upper, far)]
         if self._parts > 1:
-            found.append(_averaged(m, c, _Chi(span, far), upper))
-        return found
+            profiles.append(_averaged(m, c, _Chi(span, far), upper))
+        return profiles
 
     def _concentrated(self, d: int, upper: bool, far: float) -> Profile:
         """Return the profile of W, the best radius of the ball for each epsilon."""
@@ -231,8 +231,8 @@ class _Chi:
     def survival(self, points: Array, upper: bool) -> Array:
         """Return P(chi > point), the point moved to the grid: left for an upper bound."""
         at = np.searchsorted(self.edges, points, side="right") - (1 if upper else 0)
-        found = self.beyond[np.clip(at, 0, len(self.beyond) - 1)]
-        return np.asarray(np.where(points < self.edges[0], 1.0, found))
+        values = self.beyond[np.clip(at, 0, len(self.beyond) - 1)]
+        return np.asarray(np.where(points < self.edges[0], 1.0, values))
 
 
 def _normal_cells(far: float, count: int) -> tuple[Array, Array]:
@@ -250,14 +250,14 @@ def _integrated(losses: Array, beyond: Array, upper: bool, choose: Callable[...,
     ``choose`` is the largest where the laws are cases and the least where they are proofs of one.
     """
     step = float(losses[1] - losses[0])
-    found = np.minimum(beyond, 1.0)
-    last = found[:, -1:] if upper else np.zeros((len(found), 1))  # all of it, infinitely far
-    found = -math.expm1(-step) * (found[:, :-1] if upper else found[:, 1:])
-    found, shift = np.concatenate([found, last], axis=1), 1
+    integral = np.minimum(beyond, 1.0)
+    last = integral[:, -1:] if upper else np.zeros((len(integral), 1))  # all of it, infinitely far
+    integral = -math.expm1(-step) * (integral[:, :-1] if upper else integral[:, 1:])
+    integral, shift = np.concatenate([integral, last], axis=1), 1
     while shift < len(losses):  # sums of q^i times what is i cells farther, twice as many each time
-        found[:, :-shift] += math.exp(-step * shift) * found[:, shift:]
+        integral[:, :-shift] += math.exp(-step * shift) * integral[:, shift:]
         shift *= 2
-    values, first = choose(found, axis=0), float(losses[0])
+    values, first = choose(integral, axis=0), float(losses[0])
 
     def profile(epsilons: Array) -> Array:
         at = np.searchsorted(losses, epsilons, side="right") - (1 if upper else 0)

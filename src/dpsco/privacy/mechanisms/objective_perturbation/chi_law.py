@@ -38,8 +38,8 @@ class ChiLaw:
         """Return E (chi - start)_+, rounded up: convex in ``start``, hence below its chords."""
         inside = np.interp(start, self.edges, self.excesses)
         before = self.excesses[0] - np.minimum(start, 0.0)
-        found = np.where(start < 0.0, before, inside)
-        return np.asarray(np.where(start > self.edges[-1], 0.0, found) * _UP + 1e-300)
+        excess = np.where(start < 0.0, before, inside)
+        return np.asarray(np.where(start > self.edges[-1], 0.0, excess) * _UP + 1e-300)
 
 
 @lru_cache(maxsize=64)

@@ -161,8 +161,8 @@ def delta_average(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:
     a = e / m - m / 2
     start = a - (np.expm1(_TOUCHED) - _TOUCHED) / m
     start -= 4 * _ULP * (np.abs(e) / m + m + np.abs(start))
-    found = m * np.exp(-_TOUCHED) * chi_law(s).mean_excess(start)
-    return np.asarray(np.minimum(1.0, np.min(found, axis=-1) * _UP))
+    excess = m * np.exp(-_TOUCHED) * chi_law(s).mean_excess(start)
+    return np.asarray(np.minimum(1.0, np.min(excess, axis=-1) * _UP))
 
 
 def delta_general(
@@ -190,8 +190,8 @@ def delta_general(
     a = (np.asarray(epsilon, dtype=float)[..., None] - (fixed + moved) * _UP) / lip
     with np.errstate(all="ignore"):
         log_tail = np.log(lip * math.sqrt(2 * math.pi)) + lip * a + 0.5 * lip**2
-        found = outside + np.exp(np.minimum(log_tail + log_ndtr(-(a + lip)), 1.0))
-    best = np.min(np.where(a > 0, found, 1.0), axis=-1)
+        bound = outside + np.exp(np.minimum(log_tail + log_ndtr(-(a + lip)), 1.0))
+    best = np.min(np.where(a > 0, bound, 1.0), axis=-1)
     return np.asarray(np.minimum(1.0, best * _UP + 1e-300))
 
 
@@ -227,15 +227,15 @@ class Loss:
             return delta_glm(epsilon, self.m, self.c)
         if self.directions == "pair":
             return delta_pair(epsilon, self.m, self.c)
-        found = delta_chi(epsilon, self.m, self.c, self.dimensions)
+        delta = delta_chi(epsilon, self.m, self.c, self.dimensions)
         if self.directions == "subspace":
             if self.span is None or self.span == self.dimensions:
-                return found
+                return delta
             other = delta_average(epsilon, self.m, self.c, self.span)
-            return np.asarray(np.minimum(found, other))
+            return np.asarray(np.minimum(delta, other))
         ratio, d = self.curvature / self.floor, self.dimensions
         other = delta_general(epsilon, self.m, ratio, rank=self.rank, dimension=d, rows=self.rows)
-        return np.asarray(np.minimum(found, other))
+        return np.asarray(np.minimum(delta, other))
 
     def delta(self, epsilon: float) -> float:
         """Return delta of the released vector.

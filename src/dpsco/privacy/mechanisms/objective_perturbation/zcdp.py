@@ -85,14 +85,14 @@ def _chord_peaks(nodes: Array, logs: Array) -> Array:
 
 def _log_moments(ts: Array, m: float, c: float, s: int) -> Array:
     """Return a bound on log E e^(tL) for each t: of both ends where they matter, else the upper."""
-    found = ts * (c + 0.5 * m * m) + log_moment_chi(ts * m, s)
+    moments = ts * (c + 0.5 * m * m) + log_moment_chi(ts * m, s)
     law, last = chi_law(s, _CELLS), math.sqrt(s) + _STEEPEST + 16.0
     x, weights = law.edges[law.edges <= last], law.weights[law.edges <= last]
     last = float(x[-1])  # what lies beyond is added at the end
     up, down = c + 0.5 * m * m + m * x, c + m * x
     both = np.flatnonzero((ts * m <= _STEEPEST) & (np.maximum(ts, 1.0) * up[-1] < _LARGEST))
     if not len(both):
-        return found * (1 + 1e-12)
+        return moments * (1 + 1e-12)
     above, below, far = np.expm1(-up), np.expm1(down), _rest(m, s, last, c)
     mean = float(weights @ up)
     for i in both:
@@ -103,8 +103,8 @@ def _log_moments(ts: Array, m: float, c: float, s: int) -> Array:
         ends = np.maximum(upper + factors * above, lower + factors * below)
         total = ends @ weights + _SLACK * (np.abs(ends) @ weights)  # weights are off by 1e-9
         slack = 16 * 2.0**-52 * (t + factors[:, 0]) * mean + rest + factors[:, 0] * far
-        found[i] = min(found[i], math.log1p(float(np.min(total + slack))))
-    return found * (1 + 1e-12)
+        moments[i] = min(moments[i], math.log1p(float(np.min(total + slack))))
+    return moments * (1 + 1e-12)
 
 
 def _equalising(t: float, losses: Array) -> Array:

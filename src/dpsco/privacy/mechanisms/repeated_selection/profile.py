@@ -297,17 +297,17 @@ class Selected:
         """The corners x, and Phi(x)/mean, of the largest of the lines e^(-k) - x e^(-k')."""
         count = int(min(max(1000 * float(self.runs.fall(np.array(1.0))), 2000), 40_000))
         heights, slopes = (np.exp(-values).tolist() for values in self._cells(count))
-        x, kept = [0.0], [(heights[0], slopes[0])]  # the first line is highest at 0
+        x, hull = [0.0], [(heights[0], slopes[0])]  # the first line is highest at 0
         for height, slope in zip([*heights[1:], 0.0], [*slopes[1:], 0.0], strict=True):
-            while slope < kept[-1][1]:  # flatter: above the last one from some x on
-                meet = (kept[-1][0] - height) / (kept[-1][1] - slope)
+            while slope < hull[-1][1]:  # flatter: above the last one from some x on
+                meet = (hull[-1][0] - height) / (hull[-1][1] - slope)
                 if meet > x[-1] or len(x) == 1:
                     x.append(max(meet, 0.0))
-                    kept.append((height, slope))
+                    hull.append((height, slope))
                     break
                 x.pop()
-                kept.pop()
-        values = [height - at * slope for at, (height, slope) in zip(x, kept, strict=True)]
+                hull.pop()
+        values = [height - at * slope for at, (height, slope) in zip(x, hull, strict=True)]
         return np.array(x), np.maximum(np.array(values), 0.0)
 
 
