@@ -6,7 +6,7 @@ import scipy.sparse
 
 from dpsco.data import Block, Bounds, from_arrays
 from dpsco.data.block import join, take_rows
-from dpsco.data.row_norms import upper_lengths
+from dpsco.data.row_norms import upper_norms
 from dpsco.geometry.norms import L1, L2, LINF, Lp
 
 
@@ -62,14 +62,14 @@ def test_norms_in_other_norms_are_found_once(sparse, monkeypatch):
     block = make(sparse)
     assert block.norms_in(L2) is block.norms
     assert block.norms_in(Lp(2.0)) is block.norms
-    wanted = {norm: upper_lengths(block.rows, norm) for norm in (L1, LINF)}
+    wanted = {norm: upper_norms(block.rows, norm) for norm in (L1, LINF)}
     calls = []
 
     def counted(rows, norm):
         calls.append(len(rows))
-        return upper_lengths(rows, norm)
+        return upper_norms(rows, norm)
 
-    monkeypatch.setattr("dpsco.data.block.upper_lengths", counted)
+    monkeypatch.setattr("dpsco.data.block.upper_norms", counted)
     for start in (10, 0, 10):
         part = block[start : start + 10]
         assert np.array_equal(part.norms_in(L1), wanted[L1][start : start + 10])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpsco.data import Bounds, Classes, Scaled, from_arrays
-from dpsco.data.row_norms import FLOOR, clip_rows, lengths, upper_lengths
+from dpsco.data.row_norms import FLOOR, clip_rows, row_norms, upper_norms
 from dpsco.errors import DataError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
 from dpsco.kernels import rescale
@@ -138,7 +138,7 @@ def test_a_million_adversarial_rows_never_exceed_the_bound(n, d, c, dtype, compi
     assert np.array_equal(Bounds(c).apply(block.rows).rows, block.rows)
     # Those outside keep their direction and almost all of the length they may have.
     outside = finite & ~inside
-    size = lengths(block.rows[outside])
+    size = row_norms(block.rows[outside])
     assert np.all(size >= c * (1.0 - 2e-7 if dtype == np.float32 else 1.0 - 1e-13))
 
 
@@ -284,7 +284,7 @@ def test_extreme_bounds(c, dtype):
 def test_float32_gives_way_where_a_bound_is_below_its_range(c):
     X = np.array([[3.0, -4.0], [1e30, 1.0], [0.0, 0.5]], dtype=np.float32)
     block = Bounds(c, intercept=c).apply(X)
-    assert lengths(block.rows[:, :2]) == pytest.approx(c, rel=1e-12)
+    assert row_norms(block.rows[:, :2]) == pytest.approx(c, rel=1e-12)
     assert block.rows[:, 2].tolist() == [c] * 3
     assert all(obeys(row[:2], L2, c) for row in block.rows)
     large = Bounds(1.0, intercept=1e60).apply(X)
@@ -317,7 +317,7 @@ def test_long_rows(d):
             # fsum rounds once: a sum this much below the square is exactly below it
             assert math.fsum(np.concatenate(two_square(row))) <= 4.0 * (1.0 - 1e-15)
         assert list(block.present) == [True, True, dtype == np.float64, True]
-        assert lengths(block.rows[:2]) == pytest.approx([2.0, 2.0], rel=3e-7)
+        assert row_norms(block.rows[:2]) == pytest.approx([2.0, 2.0], rel=3e-7)
 
 
 rows_of_floats = arrays(
@@ -556,8 +556,8 @@ def test_sparse_and_dense_lengths_agree_with_many_digits(norm):
     matrix = scipy.sparse.csr_array(X)
     offsets = matrix.indptr.astype(np.int64)
     sparse = SparseRows(matrix.data, matrix.indices.astype(np.int32), offsets, 9)
-    upper = upper_lengths(X, norm)
-    np.testing.assert_allclose(lengths(sparse, norm), lengths(X, norm), rtol=1e-14)
+    upper = upper_norms(X, norm)
+    np.testing.assert_allclose(row_norms(sparse, norm), row_norms(X, norm), rtol=1e-14)
     with mpmath.workdps(50):
         for row, bound in zip(X, upper, strict=True):
             p = norm.p
@@ -569,14 +569,14 @@ def test_sparse_and_dense_lengths_agree_with_many_digits(norm):
             )
             assert exact <= bound
             assert bound <= max(exact * (1 + mpmath.mpf(1e-13)), FLOOR * (1 + 1e-13))
-    assert np.array_equal(upper_lengths(sparse[10:20], norm), upper_lengths(sparse, norm)[10:20])
+    assert np.array_equal(upper_norms(sparse[10:20], norm), upper_norms(sparse, norm)[10:20])
 
 
 def test_upper_lengths_of_what_float64_cannot_square():
     X = np.array([[1e-170, 1e-170], [5e-324, 0.0], [0.0, 0.0]])
-    for row, bound in zip(X, upper_lengths(X), strict=True):
+    for row, bound in zip(X, upper_norms(X), strict=True):
         assert obeys(row, L2, bound)
-    assert upper_lengths(np.array([[1e200, 0.0], [np.nan, 0.0]])).tolist() == [math.inf, math.inf]
+    assert upper_norms(np.array([[1e200, 0.0], [np.nan, 0.0]])).tolist() == [math.inf, math.inf]
 
 
 def test_clip_rows_is_exact_and_total():
@@ -586,7 +586,7 @@ def test_clip_rows_is_exact_and_total():
         assert all(obeys(row, norm, 0.4) for row in clipped)
         assert not np.any(clipped[~np.isfinite(X).all(axis=1)])
         huge = np.isfinite(X).all(axis=1) & (np.abs(X).max(axis=1) > 1e150)
-        assert lengths(clipped[huge], norm) == pytest.approx(0.4, rel=1e-13)
+        assert row_norms(clipped[huge], norm) == pytest.approx(0.4, rel=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,25 @@
 """Private rows within public bounds: tables, sources of clipped rows, and bounded queries on them.
 
-| module            | holds                                                              |
-|-------------------|--------------------------------------------------------------------|
-| bounds, labels    | `Bounds`: the one place where rows and labels are clipped          |
-| lengths           | norms of many rows with their error; rescaling that is exact       |
-| block             | `Block`: a few clipped rows                                        |
-| table, frames     | `from_arrays`, `from_frame`: raw tables, whose rows are not read   |
-| arrays, columns   | what they read: arrays, lists, sparse matrices; columns of frames  |
-| parquet, files    | `from_parquet`: rows on disk, read in chunks                       |
-| origin            | which files a table's rows lie in, to know them again              |
-| batches, chunks   | `from_batches`: rows from an iterator, seen once; what a chunk is  |
-| shuffle, stream   | rows on disk, shuffled or in the given order                       |
-| schema, encoder   | `Schema`, `TableEncoder`: columns to numbers, from public facts    |
-| arrow, csvfile    | Arrow columns as arrays; `from_csv`                                |
-| draft             | `draft_schema`: a schema from public rows                          |
-| source            | `Source`: clipped rows in a fixed order, their sums                |
-| queries, vertices | `ClippedGradient`, `ClippedDifference`, `VertexScores`             |
-| histograms, units | row lengths and labels in public bins; rows in another unit         |
-| objective         | `Objective`: the mean loss for a deterministic optimiser           |
+Read in this order, which is that of a row on its way into a sum:
+
+| room         | holds                                                                       |
+|--------------|-----------------------------------------------------------------------------|
+| tables/      | where rows come from: arrays, frames, files, streams. Rows cannot be read   |
+| schema/      | what columns mean, declared before they are read; columns to numbers        |
+| labels       | what a label may be, and what is made of those that may not                 |
+| bounds       | `Bounds`: the one place where rows and labels are clipped                   |
+| row_norms    | norms of many rows with their rounding error; rescaling that is exact       |
+| block        | `Block`: a few clipped rows, the only form in which rows reach a query      |
+| source       | `Source`: clipped rows in a fixed order, and their sums                     |
+| parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
+| queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
+| vertices     | `VertexSet`: candidates that `VertexScores` ranks                           |
+| histograms   | row norms and labels in public bins, for bounds that are learnt privately   |
+| counts       | how many rows are present and filled in                                     |
+| contributions| what each single row adds, for workers that round rows one by one           |
+| units        | rows and labels in another unit                                             |
+| objective    | `Objective`: the mean loss, for a deterministic optimiser; not private      |
+| prediction   | rows to predict: the caller's own, so that an error may say what is wrong   |
 """
 
 from .block import Block

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..geometry.norms import L2, Norm
 from ..kernels.rows import Rows, SparseRows
-from .row_norms import upper_lengths
+from .row_norms import upper_norms
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -85,7 +85,7 @@ class Block:
             self._known[norm] = np.full(total, np.nan)
         found = self._known[norm][self._begin : self._begin + len(self)]
         if np.any(np.isnan(found)):
-            found[:] = upper_lengths(self.rows, norm)
+            found[:] = upper_norms(self.rows, norm)
         return _sealed(found)
 
     def __repr__(self) -> str:

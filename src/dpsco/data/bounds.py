@@ -23,11 +23,11 @@ from .labels import LabelRule, check_rule, clean_labels, default_label, describe
 from .row_norms import (
     FLOOR,
     HUGE,
+    cache_slices,
     check_limit,
-    chunks,
-    lengths,
     reduce_segments,
     round_up,
+    row_norms,
     shrink_factors,
     shrink_huge,
     thresholds,
@@ -179,13 +179,13 @@ class Bounds:
         X = prepared(X) if compiled else X
         # Compiled, rows in C order are read once and leave no temporaries: in one piece.
         whole = compiled and not as_columns(X)
-        for part in [slice(0, count)] if whole else chunks(count, d):
+        for part in [slice(0, count)] if whole else cache_slices(count, d):
             factors = np.ones(0)
             if self._euclidean:
                 ends = thresholds(self.norm, d, self.feature_norm, _storing(rows.dtype))
                 found[part] = shrink(X, part, *ends, rows[part], compiled=compiled)
             else:
-                found[part] = lengths(self._padded(X[part]), self.norm)
+                found[part] = row_norms(self._padded(X[part]), self.norm)
                 factors = self._factors(found[part], d, rows.dtype)
                 scale(X, part, factors, rows[part])
             odd = np.flatnonzero(~(found[part] <= HUGE))
@@ -210,7 +210,7 @@ class Bounds:
         offsets, sizes = X.offsets - X.offsets[0], np.diff(X.offsets)
         raw, columns = np.asarray(X.values[span], dtype=np.float64), X.columns[span]
         work = SparseRows(raw, columns, offsets, self.width(d))
-        found = lengths(work, self.norm)
+        found = row_norms(work, self.norm)
         factors = self._factors(found, d, dtype)
         values = (raw * np.repeat(factors, sizes)).astype(dtype)
         infinite = reduce_segments(np.maximum, ~np.isfinite(raw), offsets) > 0.0

@@ -21,7 +21,7 @@ from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
 from .queries import ClippedDifference, ClippedGradient, Term
-from .row_norms import chunks, clip_rows
+from .row_norms import cache_slices, clip_rows
 from .source import Source
 
 
@@ -78,7 +78,7 @@ def contribution_pieces(
     """
     query.check(source)
     for block in source.blocks(start, stop):
-        for part in chunks(len(block), query.size):
+        for part in cache_slices(len(block), query.size):
             yield contributions(query, block[part])
 
 

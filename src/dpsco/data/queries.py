@@ -34,7 +34,7 @@ from ..losses.vector import VectorLoss
 from .block import Block, Floats
 from .bounds import describe_norm
 from .labels import require_labels
-from .row_norms import check_limit, chunks, clip_rows, upper_lengths
+from .row_norms import cache_slices, check_limit, clip_rows, upper_norms
 from .vertices import VertexSet, vertex_set
 
 if TYPE_CHECKING:
@@ -317,9 +317,9 @@ def _vector_sum(
 def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     """Return parts of a block whose rows, or gradients of ``size`` numbers, stay in the cache."""
     if not rank_one:
-        return chunks(len(block), size)
+        return cache_slices(len(block), size)
     sparse = isinstance(block.rows, SparseRows)  # few entries a row, and a large sum for each part
-    return iter([slice(0, len(block))]) if sparse else chunks(len(block), block.d)
+    return iter([slice(0, len(block))]) if sparse else cache_slices(len(block), block.d)
 
 
 def _rank_one_sum(
@@ -328,7 +328,7 @@ def _rank_one_sum(
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
     found = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
     coefficients = np.asarray(found)
-    size = block.norms_in(norm) * upper_lengths(coefficients, norm) * _UP
+    size = block.norms_in(norm) * upper_norms(coefficients, norm) * _UP
     factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
     coefficients *= factors[:, None]

@@ -1,7 +1,7 @@
 """Norms of many rows with a proved bound on their rounding error, and rescaling that rests on it.
 
 `lengths` computes, `error` says by which relative amount at most the result differs from the exact
-norm of the stored numbers, `upper_lengths` rounds up by it, and `shrink_factors` says by what to
+norm of the stored numbers, `upper_norms` rounds up by it, and `shrink_factors` says by what to
 multiply a row so that it obeys a limit exactly. With u = 2^-53, c the limit, l a row's computed and
 L its exact length, L <= l (1 + e) where e is `error`, with room for a few roundings more:
 
@@ -41,7 +41,7 @@ _ROUND = 2.0**-53
 _CHUNK = 1 << 16  # numbers worked on at a time: half a mebibyte, which stays in the cache
 
 
-def chunks(count: int, width: int) -> Iterator[slice]:
+def cache_slices(count: int, width: int) -> Iterator[slice]:
     """Yield slices that cut ``count`` rows into pieces whose temporaries stay in the cache."""
     step = max(1, _CHUNK // max(width, 1))
     for start in range(0, count, step):
@@ -66,7 +66,7 @@ def error(norm: Norm, d: int) -> float:
     return (2 * d + 64) * _ROUND
 
 
-def lengths(rows: Rows, norm: Norm = L2) -> Floats:
+def row_norms(rows: Rows, norm: Norm = L2) -> Floats:
     """Return each row's norm in float64; inf or NaN where it overflows or an entry is not finite.
 
     Lengths between FLOOR and HUGE are right up to `error`; shorter ones may come out as anything
@@ -74,16 +74,16 @@ def lengths(rows: Rows, norm: Norm = L2) -> Floats:
     """
     with np.errstate(all="ignore"):
         if isinstance(rows, SparseRows):
-            return _sparse_lengths(rows, norm)
+            return _sparse_norms(rows, norm)
         found = np.empty(len(rows))
-        for part in chunks(*rows.shape):
-            found[part] = _dense_lengths(np.asarray(rows[part], dtype=np.float64), norm)
+        for part in cache_slices(*rows.shape):
+            found[part] = _dense_norms(np.asarray(rows[part], dtype=np.float64), norm)
         return found
 
 
-def upper_lengths(rows: Rows, norm: Norm = L2) -> Floats:
+def upper_norms(rows: Rows, norm: Norm = L2) -> Floats:
     """Return numbers that each row's norm does not exceed, in exact arithmetic; at least FLOOR."""
-    return round_up(lengths(rows, norm), norm, rows.shape[1])
+    return round_up(row_norms(rows, norm), norm, rows.shape[1])
 
 
 def round_up(found: Floats, norm: Norm, d: int) -> Floats:
@@ -94,7 +94,7 @@ def round_up(found: Floats, norm: Norm, d: int) -> Floats:
     return upper
 
 
-def _dense_lengths(rows: Floats, norm: Norm) -> Floats:
+def _dense_norms(rows: Floats, norm: Norm) -> Floats:
     """Return the norms of a few rows of float64."""
     p = norm.p if isinstance(norm, Lp) else None
     if rows.shape[1] == 0:
@@ -108,22 +108,22 @@ def _dense_lengths(rows: Floats, norm: Norm) -> Floats:
     return np.asarray(norm(rows))
 
 
-def _sparse_lengths(rows: SparseRows, norm: Norm) -> Floats:
+def _sparse_norms(rows: SparseRows, norm: Norm) -> Floats:
     """Return the norms of sparse rows: from the stored values alone where the norm allows it."""
     found = np.empty(len(rows))
     if isinstance(norm, Lp):
         per_row = max(1, int(rows.offsets[-1] - rows.offsets[0]) // max(len(rows), 1))
-        for part in chunks(len(rows), per_row):
+        for part in cache_slices(len(rows), per_row):
             offsets = rows.offsets[part.start : part.stop + 1]
             values = np.asarray(rows.values[offsets[0] : offsets[-1]], dtype=np.float64)
-            found[part] = _segment_lengths(values, offsets - offsets[0], norm.p)
+            found[part] = _segment_norms(values, offsets - offsets[0], norm.p)
         return found
-    for part in chunks(*rows.shape):
+    for part in cache_slices(*rows.shape):
         found[part] = norm(rows[part].matrix().toarray().astype(np.float64))
     return found
 
 
-def _segment_lengths(values: Floats, offsets: NDArray[np.int64], p: float) -> Floats:
+def _segment_norms(values: Floats, offsets: NDArray[np.int64], p: float) -> Floats:
     """Return the l_p norms of consecutive segments of ``values``."""
     if p == 2.0:
         return np.asarray(np.sqrt(reduce_segments(np.add, values * values, offsets)))
@@ -181,10 +181,10 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
         sizes = np.diff(rows.offsets)
         top = reduce_segments(np.maximum, np.abs(rows.values), rows.offsets)
         units = rows.values / np.repeat(top, sizes)
-        found = lengths(SparseRows(units, rows.columns, rows.offsets, d), norm)
+        found = row_norms(SparseRows(units, rows.columns, rows.offsets, d), norm)
     else:
         units = rows / np.max(np.abs(rows), axis=1, keepdims=True)
-        found = lengths(units, norm)
+        found = row_norms(units, norm)
     by = thresholds(norm, d, limit, storing)[1] / found
     by[~((found > FLOOR) & (found < HUGE))] = 0.0  # under weights of a hundred magnitudes
     return units * (np.repeat(by, sizes) if units.ndim == 1 else by[:, None])
@@ -193,7 +193,7 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
 def clip_rows(rows: Floats, norm: Norm, limit: float) -> Floats:
     """Return dense float64 rows rescaled to ``limit``; a row that is not finite becomes zero."""
     with np.errstate(all="ignore"):
-        found = lengths(rows, norm)
+        found = row_norms(rows, norm)
         clipped = rows * shrink_factors(found, norm, rows.shape[1], limit)[:, None]
         odd = np.flatnonzero(~(found <= HUGE))
         if len(odd):

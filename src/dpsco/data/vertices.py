@@ -17,7 +17,7 @@ from .._validate import integer
 from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import MAX_VERTEX_ENTRIES, Domain, LpBall, Simplex
 from ..geometry.norms import Norm
-from .row_norms import LARGEST_LIMIT, chunks
+from .row_norms import LARGEST_LIMIT, cache_slices
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class VertexSet:
             if self._implicit is not None:
                 return np.concatenate([step * g for step in self._implicit[1]])
             found = np.empty(self.count)
-            for part in chunks(*self._centred.shape):
+            for part in cache_slices(*self._centred.shape):
                 found[part] = np.sum(self._centred[part] * g, axis=1)
             return found
 

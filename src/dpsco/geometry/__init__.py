@@ -1,6 +1,7 @@
 """Geometry of the weights: norms, domains, mirror maps and Gaussian widths.
 
-Everything here is public: it depends on the problem, never on private rows.
+Everything here is public: it depends on the problem, never on private rows. Read `norms`, then
+`domains/base` and one domain, then `mirror`; `regularity` and `width` are constants of theorems.
 """
 
 from .domains import (

@@ -1,5 +1,16 @@
-"""Compiled inner loops, each with a plain NumPy reference implementation.
+"""Inner loops over rows: compiled ones, and beside each a plain NumPy reference implementation.
 
 A compiled loop is imported only when it is called, so that nobody pays for the compiler who does
 not use it, and the reference serves wherever the compiler is absent.
+
+| module             | holds                                                                |
+|--------------------|----------------------------------------------------------------------|
+| compiler           | when and how a loop is compiled: read it first                       |
+| slope              | the derivative of a scalar loss, as loops call it                    |
+| rows               | sparse rows as three plain arrays                                    |
+| sums, clipping     | sums of clipped gradients; coefficients within exact bounds          |
+| pairwise           | sums that round little, in an order that does not depend on threads  |
+| rescale            | rows measured and rescaled, for the bounds                           |
+| sgd, steps, sparse | sequential passes of gradient steps: the job, dense and sparse rows  |
+| normals, rounding  | random words as normals; normals rounded to a grid                   |
 """

@@ -1,17 +1,25 @@
 """Losses with their exact constants, Moreau smoothing, and penalties with their prox.
 
-| module                                       | holds                                            |
-|----------------------------------------------|--------------------------------------------------|
-| base                                         | `MarginLoss`, what every loss of a margin offers |
-| logistic, hinge                              | convex losses of a sign                          |
-| squared, power, quantile, insensitive, huber | convex losses of a residual                      |
-| poisson                                      | the convex loss of a count                       |
-| nonconvex                                    | bounded and weakly convex losses                 |
-| smoothing                                    | the Moreau envelope of a loss, as a loss         |
-| custom, per_row, grid_checks, guarded        | a user's own losses, checked and contained       |
-| vector, one_versus_rest                      | losses that are no function of one margin        |
-| penalties, constraints                       | penalties on the weights, with or without a set  |
-| prox, pieces                                 | the prox of any scalar loss; shared formulas     |
+Read `base`, then one loss (`huber` is a good one); docs/add_loss.md shows how to add another.
+
+| module                        | holds                                                          |
+|-------------------------------|----------------------------------------------------------------|
+| base                          | `MarginLoss`: what every loss of a margin offers               |
+| logistic, hinge               | convex losses of a sign                                        |
+| squared, power, quantile      | convex losses of a residual                                    |
+| epsilon_insensitive, huber    | more of them                                                   |
+| poisson                       | the convex loss of a count                                     |
+| nonconvex                     | bounded and weakly convex losses                               |
+| pieces                        | formulas that several losses share                             |
+| prox                          | the prox of any scalar loss, numerically                       |
+| smoothing                     | `Smoothed`: the Moreau envelope of a loss, as a loss           |
+| vector, one_versus_rest       | losses that are no function of one margin                      |
+| custom, per_row               | a user's own losses                                            |
+| grid_checks, guarded          | what those claim, searched for violations; errors contained    |
+| penalties, constraints        | penalties on the weights, with or without a set                |
+
+Names are written out below, where editors and type checkers look for them; a test says if one is
+missing.
 """
 
 from .base import Constants, Hoelder, MarginLoss

@@ -1,1 +1,11 @@
-"""What the columns of a table mean, declared before it is read."""
+"""What the columns of a table mean, declared before it is read.
+
+| module  | holds                                                                          |
+|---------|--------------------------------------------------------------------------------|
+| schema  | `Schema` and its kinds of columns, as a JSON file says them: read it first     |
+| checks  | ranges, values and texts that a declaration may have                           |
+| columns | columns of any frame as numbers, text or Arrow arrays, refused by type alone   |
+| encoder | `TableEncoder`: rows of numbers from columns, by public facts alone            |
+| draft   | `draft_schema`: a first schema from public rows; how a file differs from one   |
+| guess   | how numbers in text are written, for drafts                                    |
+"""

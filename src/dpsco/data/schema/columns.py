@@ -7,6 +7,7 @@ read one by one as what was declared, numbers or text, and each that is somethin
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections import Counter
@@ -18,7 +19,17 @@ from numpy.typing import NDArray
 
 from ...errors import DataError, MissingExtraError
 from ..tables.arrays import Mask, numbers_of, words_of
-from ..tables.arrow import distinct, family, key_of, numbers, pyarrow, type_name
+from ..tables.arrow import (
+    distinct,
+    family,
+    key_of,
+    numbers,
+    pyarrow,
+    reads_numbers,
+    type_name,
+    written_numbers,
+)
+from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema
 
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _NUMBERS = ("boolean", "integer", "real")
@@ -29,7 +40,7 @@ _ENCODE = (
 )
 
 
-# -- frames and series -----------------------------------------------------------------------------
+# -- frames and series ---------------------------------------------------------------------------
 
 
 def from_library(thing: Any) -> bool:
@@ -115,7 +126,7 @@ def _library(data: Any) -> str | None:
     return next((name for name, found in tests.items() if found), None)
 
 
-# -- what a column's type is -----------------------------------------------------------------------
+# -- what a column's type is ---------------------------------------------------------------------
 
 Kind = Literal["number", "text", "objects", "categories", "other"]
 Labels = NDArray[Any] | tuple[Any, ...]
@@ -177,7 +188,7 @@ def column_type(series: Any) -> np.dtype[Any] | None:
     return next((np.dtype(names[word]) for word in words if word in names), None)
 
 
-# -- numbers ---------------------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------
 
 
 def number_rows(data: Any, names: Sequence[Any]) -> NDArray[Any]:
@@ -236,7 +247,7 @@ def _numbers(series: Any) -> NDArray[Any]:
     return np.asarray(native.to_numpy(dtype=np.float32 if short else np.float64, na_value=np.nan))
 
 
-# -- labels ----------------------------------------------------------------------------------------
+# -- labels --------------------------------------------------------------------------------------
 
 
 def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None]:
@@ -308,7 +319,7 @@ def _decoded(entry: bytes) -> str | None:
         return None
 
 
-# -- Arrow -----------------------------------------------------------------------------------------
+# -- Arrow ---------------------------------------------------------------------------------------
 
 
 def arrow_column(series: Any, name: Any, wanted: Wanted = "text") -> Any:
@@ -361,7 +372,7 @@ def _encodable(entry: Any) -> str | None:
         return None
 
 
-# -- help ------------------------------------------------------------------------------------------
+# -- help ----------------------------------------------------------------------------------------
 
 
 def _read(series: Any, name: Any, how: Callable[[Any], Any]) -> Any:
@@ -398,3 +409,74 @@ def _chunks(column: Any) -> list[Any]:
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     """Return arrays one after the other, there may be none."""
     return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+
+
+# -- frames as Arrow tables, their objects read as a schema declares -------------------------------
+
+
+def to_arrow(table: Any, schema: Schema | None = None) -> Any:
+    """Return a frame as an Arrow table.
+
+    Args:
+        table: the frame.
+        schema: says how Python objects are read, and which columns are left out, whatever they
+            hold; without one objects are text.
+
+    Raises:
+        DataError: it is no frame, or a column has a type that Arrow does not have.
+    """
+    pa = pyarrow()
+    if isinstance(table, (pa.Table, pa.RecordBatch)):
+        return table
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise MissingExtraError(
+            "Data frames need narwhals. Install it with: pip install 'dpsco[frames]'."
+        ) from None
+    try:
+        frame = nw.from_native(table, eager_only=True)
+    except Exception:  # names appear twice, a lazy frame, no frame at all
+        frame = None
+    if frame is None:
+        raise DataError(
+            f"a {type(table).__name__} cannot be encoded: pass a pandas, Polars or PyArrow table "
+            "with distinct column names (call collect() on a lazy one)."
+        )
+    columns = () if schema is None else schema.columns
+    ignored = {column.name for column in columns if isinstance(column, Ignore)}
+    names = [name for name in frame.columns if name not in ignored]
+    if len(set(map(str, names))) < len(names):
+        raise DataError("two columns of the table have the same name, written as text.")
+    declared = {} if schema is None else {item.name: item for item in _declared(schema)}
+    found = [
+        _arrow(frame.get_column(name), name, declared.get(str(name)), schema) for name in names
+    ]
+    return pa.table(dict(zip(map(str, names), found, strict=True)))
+
+
+def _declared(schema: Schema) -> list[Column | Label]:
+    """Return the columns of a schema, its label included."""
+    return [*schema.columns, *([] if schema.label is None else [schema.label])]
+
+
+def _arrow(series: Any, name: Any, item: Column | Label | None, schema: Schema | None) -> Any:
+    """Return a column of a frame; among objects, numbers may be written as text."""
+    wanted: Wanted = "text" if item is None else _wanted(item)
+    if wanted != "number" or schema is None or schema.decimal is None:
+        return arrow_column(series, name, wanted)
+    found = arrow_column(series, name, "text")
+    if column_kind(series) != "objects":
+        return found
+    import pyarrow.compute as pc
+
+    numbers = pc.fill_null(arrow_column(series, name, "number"), math.nan)
+    written = written_numbers(found, schema)
+    return pyarrow().array(np.where(np.isnan(written), numbers.to_numpy(), written))
+
+
+def _wanted(item: Column | Label) -> Wanted:
+    """Return how Python objects in a declared column are read."""
+    if isinstance(item, Hashed) or (isinstance(item, (Category, ClassLabel)) and item.labels):
+        return "key"
+    return "number" if reads_numbers(item) else "text"

@@ -26,7 +26,7 @@ from ..block import join_rows
 from ..bounds import Bounds
 from ..labels import Classes, LabelRule
 from ..tables.arrow import distinct, places, require, written_numbers
-from ..tables.arrow_frames import to_arrow
+from .columns import to_arrow
 from .schema import Category, ClassLabel, Column, Flag, Hashed, Number, NumberLabel, Schema
 
 Floats = NDArray[np.float64]

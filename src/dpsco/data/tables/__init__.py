@@ -1,1 +1,18 @@
-"""Where rows come from: arrays, frames, files, streams."""
+"""Where rows come from. A table has a public shape; `Table.bounded` is the only door to its rows.
+
+Read `table` first (what every table offers, and rows in memory), then the kind of table you need:
+
+| module               | holds                                                               |
+|----------------------|---------------------------------------------------------------------|
+| table                | `Table`, `from_arrays`                                              |
+| arrays               | arrays, lists and sparse matrices as rows and labels                |
+| frames               | `from_frame`: pandas, Polars and PyArrow in memory                  |
+| stream               | tables that stay on disk, read batch by batch in constant memory    |
+| shuffle              | an exactly uniform shuffle of more rows than memory holds           |
+| files, parquet       | `from_parquet`: files and folders, their footers and batches        |
+| csvfile, written     | `from_csv`; by which rule numbers that are written as text are read |
+| table_file           | a file that a schema describes, as the private table of a fit       |
+| arrow                | Arrow columns as NumPy arrays, without an error that a value causes |
+| batch_layout, batches| `from_batches`: chunks of one layout from an iterator, seen once    |
+| origin               | which files the rows lie in, to know them again after a restart     |
+"""

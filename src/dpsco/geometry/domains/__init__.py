@@ -1,4 +1,8 @@
-"""Domains of weights: whole space, balls, simplex, box, ellipsoid, polytope, intersections."""
+"""Domains of weights: whole space, balls, simplex, box, ellipsoid, polytope, intersections.
+
+`base` says what a domain offers; each shape is a file. `extents` holds how large simple sets are
+in a norm; `lp_projection` and `nearest` are the two algorithms that need more than a formula.
+"""
 
 from .balls import L1Ball, L2Ball, LInfBall, LpBall
 from .base import MAX_VERTEX_ENTRIES, Domain
