@@ -86,8 +86,8 @@ def add(commands: Any) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="for solvers of one pass: if the fit is killed, the same command goes on from this "
-        "file; keep it secret until then",
+        help="for solvers that work in rounds: if the fit is killed, the same command goes on from "
+        "this file; keep it secret until then",
     )
     fit.add_argument(
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"

@@ -28,7 +28,7 @@ from .config import ModelConfig
 from .row_counts import CountedPlan, count_beside, plan_count, plan_with_count, run_with_count
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
-_SINGLE_EPOCH = "a fit with a checkpoint reads each row once"
+_ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
 _NO_SOLVER = "No solver has it."
 _NO_ROOM = "the plan spends its whole budget on the fit"
 
@@ -64,7 +64,7 @@ class ModelPlan:
             )
             return result, None
         if checkpoint is not None:
-            raise ParameterError(f"the rows cannot be counted: {_SINGLE_EPOCH}.")
+            raise ParameterError(f"the rows cannot be counted: {_ROUNDS_ALONE}.")
         return run_with_count(
             self.counted,
             table,
@@ -160,7 +160,7 @@ def _query(
 ) -> tuple[PresentRows | None, str]:
     """Return what can be counted, entries too or rows alone; or None and why nothing can."""
     if single_epoch:
-        return None, _SINGLE_EPOCH
+        return None, _ROUNDS_ALONE
     queries: Sequence[PresentRows] = (PresentRows(),)
     if encoder is not None:
         queries = (PresentRows.encoded(encoder), *queries)
