@@ -264,8 +264,8 @@ def test_an_interrupt_says_how_to_go_on(command, refused, dpsco, tmp_path, monke
 
 def test_wrong_checkpoints_are_refused_and_nothing_is_written(command, refused, home, tmp_path):
     kept = tmp_path / "run.checkpoint"
-    text = refused(*command, "--checkpoint", kept, "--solver", "noisy_gd")
-    assert "noisy_gd cannot keep a checkpoint" in text
+    text = refused(*command, "--checkpoint", kept, "--solver", "approx_objective_perturbation")
+    assert "approx_objective_perturbation cannot keep a checkpoint" in text
     assert "acc_srgd" in text
     for taken in (command[5], home / "people.csv", home / "schema.json"):
         assert "a file of its own" in refused(*command, *ONE_PASS, "--checkpoint", taken)

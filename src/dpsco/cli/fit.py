@@ -211,6 +211,7 @@ def _rows(
     """
     from ..data.tables.table_file import UnreadTable, open_file, private_table
     from ..solvers import get
+    from ..solvers.engine import reads_once
     from .progress import Bar
 
     if standing is not None and standing.ended is not None:
@@ -219,7 +220,7 @@ def _rows(
     file = open_file(options.data, encoder.schema, label=True)
 
     def table_for(plan: BasePlan) -> Table:
-        once = get(plan.solver).single_epoch is not None
+        once = reads_once(get(plan.solver), plan)
         with Bar("reading") as bar:
             return private_table(
                 file, encoder, options.spill, order=options.order, once=once, progress=bar
@@ -398,6 +399,7 @@ def _summary(options: argparse.Namespace, fit: Fit) -> str:
 def _course(data: Path, fit: Fit) -> list[str]:
     """Return, in a line or none, how the fit went from what its checkpoint had before."""
     from ..solvers import get
+    from ..solvers.engine import reads_once
 
     standing = fit.standing
     if standing is not None and standing.ended is not None:
@@ -405,7 +407,7 @@ def _course(data: Path, fit: Fit) -> list[str]:
     total = f"{fit.plan.total_rounds:,}"
     if standing is not None:
         return [f"went on after round {standing.round:,} of {total}"]
-    if get(fit.plan.solver).single_epoch is None:
+    if not reads_once(get(fit.plan.solver), fit.plan):
         return []
     return [f"{total} round{'' if total == '1' else 's'}, each row in one of them"]
 
