@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,12 @@ def test_a_summary_is_a_phrase_of_its_own(kind):
     assert summary[:1].isupper()
     assert not summary.endswith(".")
     assert sum(other.summary == summary for other in RELEASE_KINDS.values()) == 1
+
+
+@every
+def test_a_kind_is_in_the_documentation(kind):
+    page = Path(__file__).parents[3] / "docs" / "mechanisms.md"
+    assert f"`{kind}`" in page.read_text(encoding="utf-8")
 
 
 @every
