@@ -83,10 +83,10 @@ class Block:
         if norm not in self._known:
             total = len(self) if self._total < 0 else self._total
             self._known[norm] = np.full(total, np.nan)
-        found = self._known[norm][self._begin : self._begin + len(self)]
-        if np.any(np.isnan(found)):
-            found[:] = upper_norms(self.rows, norm)
-        return _sealed(found)
+        result = self._known[norm][self._begin : self._begin + len(self)]
+        if np.any(np.isnan(result)):
+            result[:] = upper_norms(self.rows, norm)
+        return _sealed(result)
 
     def __repr__(self) -> str:
         kind = "sparse" if isinstance(self.rows, SparseRows) else "dense"

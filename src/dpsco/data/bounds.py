@@ -175,7 +175,7 @@ class Bounds:
     ) -> tuple[Floats, Mask]:
         """Fill in dense rows; return upper bounds on their norms, and which are present."""
         count, d = X.shape
-        found, present = np.empty(count), np.ones(count, dtype=bool)
+        lengths, present = np.empty(count), np.ones(count, dtype=bool)
         X = prepared(X) if compiled else X
         # Compiled, rows in C order are read once and leave no temporaries: in one piece.
         whole = compiled and not as_columns(X)
@@ -183,12 +183,12 @@ class Bounds:
             factors = np.ones(0)
             if self._euclidean:
                 ends = thresholds(self.norm, d, self.feature_norm, _storing(rows.dtype))
-                found[part] = shrink(X, part, *ends, rows[part], compiled=compiled)
+                lengths[part] = shrink(X, part, *ends, rows[part], compiled=compiled)
             else:
-                found[part] = row_norms(self._padded(X[part]), self.norm)
-                factors = self._factors(found[part], d, rows.dtype)
+                lengths[part] = row_norms(self._padded(X[part]), self.norm)
+                factors = self._factors(lengths[part], d, rows.dtype)
                 scale(X, part, factors, rows[part])
-            odd = np.flatnonzero(~(found[part] <= HUGE))
+            odd = np.flatnonzero(~(lengths[part] <= HUGE))
             if len(odd):
                 work = np.asarray(X[part][odd], dtype=np.float64)
                 present[part][odd] = finite = np.isfinite(work).all(axis=1)
@@ -197,7 +197,7 @@ class Bounds:
             self._flush(rows[part, :d], factors[:, None])
         if self.intercept is not None:
             rows[:, d] = _round_down(self.intercept, rows.dtype)
-        norms = self._norms(found, d)
+        norms = self._norms(lengths, d)
         present &= readable
         null = np.flatnonzero(~present)
         rows[null], norms[null] = 0.0, FLOOR
@@ -210,23 +210,23 @@ class Bounds:
         offsets, sizes = X.offsets - X.offsets[0], np.diff(X.offsets)
         raw, columns = np.asarray(X.values[span], dtype=np.float64), X.columns[span]
         work = SparseRows(raw, columns, offsets, self.width(d))
-        found = row_norms(work, self.norm)
-        factors = self._factors(found, d, dtype)
+        lengths = row_norms(work, self.norm)
+        factors = self._factors(lengths, d, dtype)
         values = (raw * np.repeat(factors, sizes)).astype(dtype)
         infinite = reduce_segments(np.maximum, ~np.isfinite(raw), offsets) > 0.0
-        huge = ~(found <= HUGE) & ~infinite
+        huge = ~(lengths <= HUGE) & ~infinite
         if np.any(huge):
             chosen = take_rows(work, np.flatnonzero(huge))
             values[np.repeat(huge, sizes)] = self._shrink(chosen, dtype)
         present = readable & ~infinite
         self._flush(values, np.repeat(factors, sizes))
-        norms = np.where(present, self._norms(found, d), FLOOR)
-        kept = SparseRows(values, columns, offsets, self.width(d))
-        return _assemble(kept, present, self.intercept), norms, present
+        norms = np.where(present, self._norms(lengths, d), FLOOR)
+        clipped = SparseRows(values, columns, offsets, self.width(d))
+        return _assemble(clipped, present, self.intercept), norms, present
 
-    def _factors(self, found: Floats, d: int, dtype: np.dtype[Any]) -> Floats:
+    def _factors(self, lengths: Floats, d: int, dtype: np.dtype[Any]) -> Floats:
         """Return by what each row is multiplied, given its computed length."""
-        return shrink_factors(found, self.norm, d, self.feature_norm, _storing(dtype))
+        return shrink_factors(lengths, self.norm, d, self.feature_norm, _storing(dtype))
 
     def _shrink(self, huge: Rows, dtype: np.dtype[Any]) -> Any:
         """Return huge rows rescaled."""
@@ -238,10 +238,10 @@ class Bounds:
             small = np.abs(values) < np.finfo(values.dtype).tiny
             values[small & (factors != 1.0)] = 0.0
 
-    def _norms(self, found: Floats, d: int) -> Floats:
+    def _norms(self, lengths: Floats, d: int) -> Floats:
         """Return upper bounds on the norms of clipped rows, intercept included."""
         # A rescaled row had a length above c (1 - e): rounded up it is above c, and c is returned.
-        upper = np.minimum(round_up(found, self.norm, d), self.feature_norm)
+        upper = np.minimum(round_up(lengths, self.norm, d), self.feature_norm)
         return upper if self.intercept is None else self._with_intercept(upper)
 
     def _with_intercept(self, features: Floats) -> Floats:

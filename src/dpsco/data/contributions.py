@@ -54,8 +54,8 @@ def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> F
             rows = _slopes(query, block)[:, None] * _dense(block)
         else:
             terms = _terms(query)
-            found = sum(a * query.loss.gradients(w, block.rows, block.labels) for a, w in terms)
-            rows = np.where(block.present[:, None], np.asarray(found, dtype=float), 0.0)
+            total = sum(a * query.loss.gradients(w, block.rows, block.labels) for a, w in terms)
+            rows = np.where(block.present[:, None], np.asarray(total, dtype=float), 0.0)
         # Also where the coefficient was cut already: the product may have been rounded up.
         return clip_rows(rows, query.norm, query.clip)
 
@@ -92,12 +92,12 @@ def _terms(query: ClippedGradient | ClippedDifference) -> tuple[Term, ...]:
 def _slopes(query: ClippedGradient | ClippedDifference, block: Block) -> Floats:
     """Return the clipped coefficient of each row, for a loss of a margin."""
     assert isinstance(query.loss, MarginLoss)
-    kernel, found = query.loss.kernel(), np.zeros(len(block))
+    kernel, total = query.loss.kernel(), np.zeros(len(block))
     with compiler.implementation(compiled=False):  # a worker's integers are the same bits anywhere
         for factor, weights in _terms(query):
             slopes = smoothed_slope(kernel, margins(block.rows, weights), block.labels)
-            found = found + factor * slopes
-    return coefficients(found, block.norms_in(query.norm), query.clip)
+            total = total + factor * slopes
+    return coefficients(total, block.norms_in(query.norm), query.clip)
 
 
 def _dense(block: Block) -> Floats:

@@ -276,13 +276,13 @@ def check_kind(rule: LabelRule, kind: str) -> None:
     text = reads_text(rule)
     if kind != "none" and text != (kind == "text"):
         wanted = "strings" if text else "numbers"
-        found = "strings" if kind == "text" else "numbers"
+        result = "strings" if kind == "text" else "numbers"
         named = f"label={rule!r} reads"
         advice = "Declare Classes(...) with values of the labels' own type, or convert the labels."
         if isinstance(rule, Scaled):
             named = f"labels between {rule.low:g} and {rule.high:g} are"
             advice = "Convert the labels."
-        raise DataError(f"{named} {wanted}, but the table's labels are {found}. {advice}")
+        raise DataError(f"{named} {wanted}, but the table's labels are {result}. {advice}")
 
 
 def check_type(rule: LabelRule, dtype: np.dtype[Any] | None) -> None:
@@ -361,18 +361,18 @@ def clean_labels(
         with np.errstate(all="ignore"):  # a long double may overflow: that row is null
             labels = np.asarray(labels, dtype=np.float64)
     if isinstance(rule, Classes):
-        found, readable = rule.encode(labels)
+        result, readable = rule.encode(labels)
     elif rule == "sign":
-        found, readable = labels, np.abs(labels) == 1.0
+        result, readable = labels, np.abs(labels) == 1.0
     elif isinstance(rule, Scaled):
-        found, readable = rule.encode(labels), np.isfinite(labels)
+        result, readable = rule.encode(labels), np.isfinite(labels)
     else:
         low, high = rule if isinstance(rule, tuple) else (-float(rule), float(rule))
         readable = np.isfinite(labels)
-        found = np.clip(labels, low, high)
+        result = np.clip(labels, low, high)
     if missing is not None:
         readable = readable & ~missing
-    return np.where(readable, found, default_label(rule)), readable
+    return np.where(readable, result, default_label(rule)), readable
 
 
 def _class_number(value: Any) -> float:

@@ -136,15 +136,15 @@ class Objective:
             )
         loss = self._loss
         if isinstance(loss, MarginLoss):
-            found = self._sum(lambda block: _hessian(loss, w, block))
+            answer = self._sum(lambda block: _hessian(loss, w, block))
         else:
-            found = np.stack(
+            answer = np.stack(
                 [
                     self._sum(lambda block, e=unit: _hessian_product(loss, w, e, block))  # type: ignore[misc]
                     for unit in np.eye(self._size)
                 ]
             )
-        return found + self._ridge * np.eye(self._size)
+        return answer + self._ridge * np.eye(self._size)
 
     def _sum(self, leaf: Callable[[Block], Floats]) -> Floats:
         """Return the mean of a function of leaves over the range."""
@@ -165,14 +165,14 @@ class Objective:
 
     def _vector(self, name: str, values: ArrayLike) -> Floats:
         """Return a vector with one number a weight."""
-        found = weight_vector(name, values)
-        if len(found) != self._size:
+        answer = weight_vector(name, values)
+        if len(answer) != self._size:
             raise refusal(
                 name,
                 f"must have {self._size} numbers, as {self._loss.name} needs for rows of "
-                f"{self._source.d} columns; got {len(found)}.",
+                f"{self._source.d} columns; got {len(answer)}.",
             )
-        return found
+        return answer
 
     def __repr__(self) -> str:
         start, stop = self._range
@@ -185,8 +185,8 @@ def _value(loss: Loss, w: Floats, block: Block) -> float:
         values = loss.value(margins(block.rows, w), block.labels)
     else:
         parts = pieces(block, len(w), rank_one=loss.rank_one)
-        found = [loss.value(w, block.rows[part], block.labels[part]) for part in parts]
-        values = np.concatenate(found)
+        answer = [loss.value(w, block.rows[part], block.labels[part]) for part in parts]
+        values = np.concatenate(answer)
     return float(np.sum(np.where(block.present & ~np.isnan(values), values, 0.0)))
 
 
@@ -199,21 +199,21 @@ def _gradient(loss: Loss, w: Floats, block: Block) -> Floats:
     for part in pieces(block, len(w), rank_one=loss.rank_one):
         piece = block[part]
         if loss.rank_one:
-            found = loss.coefficients(w, piece.rows, piece.labels)
-            total += outer_sum(piece.rows, _counted(found, piece))
+            answer = loss.coefficients(w, piece.rows, piece.labels)
+            total += outer_sum(piece.rows, _counted(answer, piece))
         else:
             total += _counted(loss.gradients(w, piece.rows, piece.labels), piece).sum(axis=0)
     return total
 
 
-def _counted(found: Floats, block: Block) -> Floats:
+def _counted(answer: Floats, block: Block) -> Floats:
     """Return slopes or gradients, one a row, 0 for null rows and where one is not finite.
 
     So do the clipped sums: it is a rule for the row alone, and no row can spoil the others.
     """
-    fine = np.isfinite(found) if found.ndim == 1 else np.isfinite(found).all(axis=1)
+    fine = np.isfinite(answer) if answer.ndim == 1 else np.isfinite(answer).all(axis=1)
     fine &= block.present
-    return np.where(fine if found.ndim == 1 else fine[:, None], found, 0.0)
+    return np.where(fine if answer.ndim == 1 else fine[:, None], answer, 0.0)
 
 
 def _hessian_product(loss: Loss, w: Floats, v: Floats, block: Block) -> Floats:

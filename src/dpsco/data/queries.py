@@ -326,8 +326,8 @@ def _rank_one_sum(
     loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
 ) -> Floats:
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
-    found = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
-    coefficients = np.asarray(found)
+    result = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
+    coefficients = np.asarray(result)
     size = block.norms_in(norm) * upper_norms(coefficients, norm) * _UP
     factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
@@ -348,8 +348,8 @@ def _row_sum(
     loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
 ) -> Floats:
     """Return the sum of clipped gradients that are formed row by row."""
-    found = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in terms)
-    gradients = np.where(block.present[:, None], np.asarray(found, dtype=float), 0.0)
+    result = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in terms)
+    gradients = np.where(block.present[:, None], np.asarray(result, dtype=float), 0.0)
     return np.asarray(clip_rows(gradients, norm, clip).sum(axis=0))
 
 

@@ -75,10 +75,10 @@ def row_norms(rows: Rows, norm: Norm = L2) -> Floats:
     with np.errstate(all="ignore"):
         if isinstance(rows, SparseRows):
             return _sparse_norms(rows, norm)
-        found = np.empty(len(rows))
+        lengths = np.empty(len(rows))
         for part in cache_slices(*rows.shape):
-            found[part] = _dense_norms(np.asarray(rows[part], dtype=np.float64), norm)
-        return found
+            lengths[part] = _dense_norms(np.asarray(rows[part], dtype=np.float64), norm)
+        return lengths
 
 
 def upper_norms(rows: Rows, norm: Norm = L2) -> Floats:
@@ -86,9 +86,9 @@ def upper_norms(rows: Rows, norm: Norm = L2) -> Floats:
     return round_up(row_norms(rows, norm), norm, rows.shape[1])
 
 
-def round_up(found: Floats, norm: Norm, d: int) -> Floats:
+def round_up(lengths: Floats, norm: Norm, d: int) -> Floats:
     """Return results of `lengths`, raised by their error; what is not a number becomes inf."""
-    upper = np.maximum(found, FLOOR)
+    upper = np.maximum(lengths, FLOOR)
     upper *= 1.0 + 2.0 * error(norm, d) + 4.0 * _ROUND
     upper[np.isnan(upper)] = math.inf
     return upper
@@ -110,17 +110,17 @@ def _dense_norms(rows: Floats, norm: Norm) -> Floats:
 
 def _sparse_norms(rows: SparseRows, norm: Norm) -> Floats:
     """Return the norms of sparse rows: from the stored values alone where the norm allows it."""
-    found = np.empty(len(rows))
+    lengths = np.empty(len(rows))
     if isinstance(norm, Lp):
         per_row = max(1, int(rows.offsets[-1] - rows.offsets[0]) // max(len(rows), 1))
         for part in cache_slices(len(rows), per_row):
             offsets = rows.offsets[part.start : part.stop + 1]
             values = np.asarray(rows.values[offsets[0] : offsets[-1]], dtype=np.float64)
-            found[part] = _segment_norms(values, offsets - offsets[0], norm.p)
-        return found
+            lengths[part] = _segment_norms(values, offsets - offsets[0], norm.p)
+        return lengths
     for part in cache_slices(*rows.shape):
-        found[part] = norm(rows[part].matrix().toarray().astype(np.float64))
-    return found
+        lengths[part] = norm(rows[part].matrix().toarray().astype(np.float64))
+    return lengths
 
 
 def _segment_norms(values: Floats, offsets: NDArray[np.int64], p: float) -> Floats:
@@ -140,11 +140,11 @@ def _segment_norms(values: Floats, offsets: NDArray[np.int64], p: float) -> Floa
 
 def reduce_segments(operation: Any, values: Floats, offsets: NDArray[np.int64]) -> Floats:
     """Return ``operation`` over each segment; 0 for an empty one."""
-    found = np.zeros(len(offsets) - 1)
+    lengths = np.zeros(len(offsets) - 1)
     filled = offsets[1:] > offsets[:-1]
     if np.any(filled):
-        found[filled] = operation.reduceat(values, offsets[:-1][filled])
-    return found
+        lengths[filled] = operation.reduceat(values, offsets[:-1][filled])
+    return lengths
 
 
 def thresholds(norm: Norm, d: int, limit: float, storing: float = 0.0) -> tuple[float, float]:
@@ -160,7 +160,9 @@ def thresholds(norm: Norm, d: int, limit: float, storing: float = 0.0) -> tuple[
     return limit * (1.0 - e), limit * (1.0 - 4.0 * e - 2.0**-50 - storing)
 
 
-def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: float = 0.0) -> Floats:
+def shrink_factors(
+    lengths: Floats, norm: Norm, d: int, limit: float, storing: float = 0.0
+) -> Floats:
     """Return by what to multiply rows of computed lengths ``found``; 1 for those within limit.
 
     What comes out for lengths above HUGE is of no use: those rows are for `shrink_huge`.
@@ -168,7 +170,7 @@ def shrink_factors(found: Floats, norm: Norm, d: int, limit: float, storing: flo
     Args:
         found: from `lengths`; the other arguments as in `thresholds`.
     """
-    return factors(found, *thresholds(norm, d, limit, storing))
+    return factors(lengths, *thresholds(norm, d, limit, storing))
 
 
 def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> Any:
@@ -181,21 +183,21 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
         sizes = np.diff(rows.offsets)
         top = reduce_segments(np.maximum, np.abs(rows.values), rows.offsets)
         units = rows.values / np.repeat(top, sizes)
-        found = row_norms(SparseRows(units, rows.columns, rows.offsets, d), norm)
+        lengths = row_norms(SparseRows(units, rows.columns, rows.offsets, d), norm)
     else:
         units = rows / np.max(np.abs(rows), axis=1, keepdims=True)
-        found = row_norms(units, norm)
-    by = thresholds(norm, d, limit, storing)[1] / found
-    by[~((found > FLOOR) & (found < HUGE))] = 0.0  # under weights of a hundred magnitudes
+        lengths = row_norms(units, norm)
+    by = thresholds(norm, d, limit, storing)[1] / lengths
+    by[~((lengths > FLOOR) & (lengths < HUGE))] = 0.0  # under weights of a hundred magnitudes
     return units * (np.repeat(by, sizes) if units.ndim == 1 else by[:, None])
 
 
 def clip_rows(rows: Floats, norm: Norm, limit: float) -> Floats:
     """Return dense float64 rows rescaled to ``limit``; a row that is not finite becomes zero."""
     with np.errstate(all="ignore"):
-        found = row_norms(rows, norm)
-        clipped = rows * shrink_factors(found, norm, rows.shape[1], limit)[:, None]
-        odd = np.flatnonzero(~(found <= HUGE))
+        lengths = row_norms(rows, norm)
+        clipped = rows * shrink_factors(lengths, norm, rows.shape[1], limit)[:, None]
+        odd = np.flatnonzero(~(lengths <= HUGE))
         if len(odd):
             huge = odd[np.isfinite(rows[odd]).all(axis=1)]
             clipped[odd] = 0.0

@@ -85,8 +85,8 @@ def _divided_rows(rows: Rows, unit: float) -> Rows:
     if isinstance(rows, SparseRows):
         values = np.asarray(_divided_rows(rows.values, unit))
         return SparseRows(values, rows.columns, rows.offsets, rows.width)
-    found: NDArray[Any] = np.multiply(rows, rows.dtype.type(1.0 / unit))
+    result: NDArray[Any] = np.multiply(rows, rows.dtype.type(1.0 / unit))
     if unit > 1.0:
-        tiny = np.finfo(found.dtype).tiny
-        found[np.abs(found) < tiny] = 0.0
-    return found
+        tiny = np.finfo(result.dtype).tiny
+        result[np.abs(result) < tiny] = 0.0
+    return result

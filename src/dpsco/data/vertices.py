@@ -78,9 +78,9 @@ class VertexSet:
             return np.array(self._vertices[index])
         centre, steps = self._implicit
         side, place = divmod(int(index), self.d)
-        found = np.array(centre)
-        found[place] += steps[side]
-        return found
+        result = np.array(centre)
+        result[place] += steps[side]
+        return result
 
     def scores(self, gradient: ArrayLike) -> Floats:
         """Return each vertex's score on a gradient; lower is better for a minimiser.
@@ -92,10 +92,10 @@ class VertexSet:
         with np.errstate(all="ignore"):
             if self._implicit is not None:
                 return np.concatenate([step * g for step in self._implicit[1]])
-            found = np.empty(self.count)
+            result = np.empty(self.count)
             for part in cache_slices(*self._centred.shape):
-                found[part] = np.sum(self._centred[part] * g, axis=1)
-            return found
+                result[part] = np.sum(self._centred[part] * g, axis=1)
+            return result
 
     def diameter(self, norm: Norm) -> float:
         """Return the largest distance between two vertices, rounded up.
@@ -126,13 +126,13 @@ class VertexSet:
         """The vertices as rows."""
         if not isinstance(self.shape, Domain):
             return self.shape
-        found = self.shape.vertices(self.d)
-        if found is None:
+        result = self.shape.vertices(self.d)
+        if result is None:
             raise AssumptionError(
                 f"a selection among vertices needs a polytope; {self.shape!r} has no vertices. Use "
                 "an l1 ball, a simplex, a box of low dimension or Polytope(vertices)."
             )
-        return np.asarray(found, dtype=float)
+        return np.asarray(result, dtype=float)
 
     @cached_property
     def _centred(self) -> Floats:
@@ -161,8 +161,8 @@ def _matrix(values: Any) -> Floats:
             f"vertices are too many to enumerate: {array.shape[0]} x {array.shape[1]} numbers, and "
             f"at most {MAX_VERTEX_ENTRIES} are scored. An L1Ball or Simplex needs no matrix."
         )
-    found = np.array(array, dtype=float)
-    if not np.all(np.isfinite(found)) or np.max(np.abs(found), initial=0.0) > LARGEST_LIMIT:
+    result = np.array(array, dtype=float)
+    if not np.all(np.isfinite(result)) or np.max(np.abs(result), initial=0.0) > LARGEST_LIMIT:
         raise ParameterError("vertices must be finite and at most 1e100 in size.")
-    found.flags.writeable = False
-    return found
+    result.flags.writeable = False
+    return result

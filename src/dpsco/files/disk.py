@@ -19,10 +19,10 @@ def absolute(place: Path) -> Path:
 def is_at(path: Path, handle: int) -> bool:
     """Return whether a path leads to an open file."""
     try:
-        found, ours = os.lstat(path), os.fstat(handle)
+        result, ours = os.lstat(path), os.fstat(handle)
     except OSError:
         return False
-    return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+    return (result.st_dev, result.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def lock(handle: int, *, wait: bool, unknown: bool = False) -> bool:

@@ -55,9 +55,9 @@ class Move:
         """Return the move of a draft that is there."""
         place = absolute(place)
         draft = place.parent / draft.name
-        found = os.lstat(draft)
+        result = os.lstat(draft)
         old = draft.with_name(draft.name.removesuffix(DRAFT) + OLD)
-        return cls(place, draft, old, (found.st_dev, found.st_ino))
+        return cls(place, draft, old, (result.st_dev, result.st_ino))
 
 
 def prefix(place: Path) -> str:
@@ -242,8 +242,8 @@ def _undo(moves: Sequence[Move]) -> None:
     """Bring back what was there before; leave alone what somebody else has put there since."""
     for move in moves:
         with contextlib.suppress(FileNotFoundError):
-            found = os.lstat(move.place)
-            if (found.st_dev, found.st_ino) != move.inode:
+            result = os.lstat(move.place)
+            if (result.st_dev, result.st_ino) != move.inode:
                 continue
         if os.path.lexists(move.old):
             os.replace(move.old, move.place)
@@ -306,9 +306,9 @@ def _opened(claim: Path) -> int | None:
         handle = os.open(claim, os.O_RDWR | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK"))
     except OSError:
         return None
-    found = os.fstat(handle)
-    ours = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
-    if ours and (sys.platform == "win32" or found.st_uid == os.geteuid()):
+    result = os.fstat(handle)
+    ours = stat.S_ISREG(result.st_mode) and not result.st_mode & 0o022
+    if ours and (sys.platform == "win32" or result.st_uid == os.geteuid()):
         return handle
     os.close(handle)
     return None
@@ -327,7 +327,7 @@ def _flag(name: str) -> int:
 
 def _moves(record: Any) -> list[Move]:
     """Return the moves of a claim; none that leads elsewhere than from a draft to its place."""
-    found = []
+    result = []
     for place, draft, old, device, inode in record if isinstance(record, list) else []:
         move = Move(Path(place), Path(draft), Path(old), (int(device), int(inode)))
         beside = move.place.parent == move.draft.parent == move.old.parent
@@ -339,8 +339,8 @@ def _moves(record: Any) -> list[Move]:
             and move.old.name.endswith(OLD)
             and absolute(move.place) == move.place
         ):
-            found.append(move)
-    return found
+            result.append(move)
+    return result
 
 
 def _parsed(content: bytes) -> Any:

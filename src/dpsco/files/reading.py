@@ -37,17 +37,17 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
         # Without blocking: opening a pipe would wait for somebody to write into it.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with open(os.open(path, flags | getattr(os, "O_CLOEXEC", 0)), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            result = os.fstat(file.fileno())
+            if not stat.S_ISREG(result.st_mode):
                 raise error(f"cannot read {what} {path}: it is no regular file.")
-            if found.st_size > most:
+            if result.st_size > most:
                 raise _too_large(what, path, most, error)
-            content = file.read(found.st_size + 1)
+            content = file.read(result.st_size + 1)
     except OSError as problem:
         raise error(f"cannot read {what} {path}: {problem.strerror or problem}.") from None
     except (ValueError, TypeError) as problem:  # a NUL in the name; no name at all
         raise error(f"cannot read {what} {shown(path)}: {problem}.") from None
-    if len(content) > found.st_size:
+    if len(content) > result.st_size:
         raise error(f"cannot read {what} {path}: it is being written.")
     return content
 

@@ -170,8 +170,8 @@ def check_regular(place: Path) -> None:
         mode = os.lstat(place).st_mode
     except FileNotFoundError:
         return
-    for found, what in _KINDS:
-        if found(mode):
+    for result, what in _KINDS:
+        if result(mode):
             raise DataError(f"cannot write {place}: {what}.")
 
 
@@ -194,10 +194,10 @@ def _remove_stale(place: Path) -> None:
     """Remove what killed commands have left beside a file; drafts that are in use are locked."""
     ours = re.compile(re.escape(prefix(place)) + rf"\d+-[0-9a-f]+({DRAFT}|{OLD})")
     with contextlib.suppress(OSError):
-        found = [name for name in os.listdir(place.parent) if ours.fullmatch(name)]
+        result = [name for name in os.listdir(place.parent) if ours.fullmatch(name)]
         # What was there before is needed as long as there is a claim, which is older than it.
         claimed = os.path.lexists(claim_of(place))
-        for name in found:
+        for name in result:
             if name.endswith(DRAFT):
                 _remove_unlocked(place.parent / name)
             elif not claimed:

@@ -138,8 +138,8 @@ class PNormMap(MirrorMap):
             return 0.0
         unit = math.ldexp(1.0, math.frexp(top)[1] - 1)  # a power of two: differences stay exact
         with np.errstate(over="ignore", under="ignore"):
-            found = half_square_bregman(v / unit, w / unit, self.exponent)
-        return found * unit * unit * self.scale if found > 0.0 else 0.0
+            result = half_square_bregman(v / unit, w / unit, self.exponent)
+        return result * unit * unit * self.scale if result > 0.0 else 0.0
 
     def spread(self, domain: Domain, d: int) -> float:
         """Return sup Phi(w - centre) over the domain, an upper bound if its radius is one.
@@ -332,12 +332,12 @@ class Entropy(MirrorMap):
 
 def vectors(**values: ArrayLike) -> tuple[Floats, ...]:
     """Return the named values as vectors of one length."""
-    found = tuple(np.asarray(value, dtype=float) for value in values.values())
-    shapes = {array.shape for array in found}
-    if len(shapes) > 1 or found[0].ndim != 1 or found[0].size == 0:
-        given = ", ".join(f"{name} {a.shape}" for name, a in zip(values, found, strict=True))
-        raise ParameterError(f"a mirror map needs vectors of one length here, got {given}.")
-    return found
+    result = tuple(np.asarray(value, dtype=float) for value in values.values())
+    shapes = {array.shape for array in result}
+    if len(shapes) > 1 or result[0].ndim != 1 or result[0].size == 0:
+        sizes = ", ".join(f"{name} {a.shape}" for name, a in zip(values, result, strict=True))
+        raise ParameterError(f"a mirror map needs vectors of one length here, got {sizes}.")
+    return result
 
 
 def total(values: Floats) -> Floats:
@@ -446,7 +446,7 @@ def _binomials(a: float) -> Floats:
 
 def _series(t: Floats, coefficients: Floats) -> Floats:
     """Return sum_k coefficients_k t^k over k = 2, 3, ..."""
-    found = np.zeros_like(t)
+    result = np.zeros_like(t)
     for coefficient in coefficients[::-1]:
-        found = found * t + coefficient
-    return np.asarray(found * t * t)
+        result = result * t + coefficient
+    return np.asarray(result * t * t)

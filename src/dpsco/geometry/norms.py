@@ -48,36 +48,36 @@ def conjugate(p: float) -> float:
 def positive_weights(weights: ArrayLike) -> NDArray[np.float64]:
     """Return the weights as a vector, positive and finite like their inverses."""
     try:
-        found = np.array(weights, dtype=float)
+        result = np.array(weights, dtype=float)
     except (TypeError, ValueError):
         raise ParameterError("weights must be a list of numbers.") from None
     with np.errstate(all="ignore"):
-        usable = np.all((found > 0.0) & np.isfinite(found) & np.isfinite(1.0 / found))
-    if found.ndim != 1 or found.size == 0 or not usable:
+        usable = np.all((result > 0.0) & np.isfinite(result) & np.isfinite(1.0 / result))
+    if result.ndim != 1 or result.size == 0 or not usable:
         raise ParameterError(
             "weights must be a list of positive finite numbers (with finite inverses): a weight of "
             "zero gives no norm. Leave such a coordinate out."
         )
-    return found
+    return result
 
 
 def partition(groups: Iterable[Iterable[int]]) -> Groups:
     """Return the groups as tuples, after a check that each coordinate is in exactly one."""
     try:
-        found = tuple(
+        result = tuple(
             tuple(integer("a group's entry", j, at_least=0) for j in group) for group in groups
         )
     except TypeError:
         raise ParameterError(
             f"groups must be a list of lists of coordinates, got {shown(groups)}."
         ) from None
-    together = sorted(j for group in found for j in group)
-    if not together or together != list(range(len(together))) or not all(found):
+    together = sorted(j for group in result for j in group)
+    if not together or together != list(range(len(together))) or not all(result):
         raise ParameterError(
             "groups must not be empty and must hold each of the coordinates 0, ..., d - 1 exactly "
             "once. Put coordinates without a group into groups of their own."
         )
-    return found
+    return result
 
 
 def by_size(groups: Groups) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]:
@@ -280,12 +280,12 @@ class GroupNorm(Norm):
         """Return v of norm one with the largest <direction, v>."""
         g, inner = _relative(self._entries(direction)), Lp(self.inner)
         shares = Lp(self.outer).steepest(self._sizes(g, inner.dual, 1.0 / self._array))
-        found = np.empty_like(g)
+        result = np.empty_like(g)
         with np.errstate(over="ignore", under="ignore"):
             shares = shares / self._array
             for which, members in self._buckets:
-                found[..., members] = shares[..., which, None] * inner.steepest(g[..., members])
-        return found
+                result[..., members] = shares[..., which, None] * inner.steepest(g[..., members])
+        return result
 
     def _sizes(self, x: Floats, inner: Lp, weights: Floats) -> Floats:
         """Return the weighted inner norm of every group along the last axis."""
@@ -378,16 +378,16 @@ class _Layers:
 
 def _common_groups(first: Norm, second: Norm) -> Groups:
     """Return the groups over which both norms are nested; one group if neither has any."""
-    found = [norm.groups for norm in (first, second) if isinstance(norm, GroupNorm)]
-    if not found:
+    result = [norm.groups for norm in (first, second) if isinstance(norm, GroupNorm)]
+    if not result:
         d = first.dimension or second.dimension or 0
         return (tuple(range(d)),)
-    if found[0] != found[-1]:
+    if result[0] != result[-1]:
         raise ParameterError(
             "equivalence of two group norms has a closed form only if their groups are the same, "
             "in the same order; go through an l_p norm for an upper bound."
         )
-    return found[0]
+    return result[0]
 
 
 def _gap(above: float, below: float) -> float:

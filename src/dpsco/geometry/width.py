@@ -145,17 +145,17 @@ def monte_carlo_width(support: Support, d: int, samples: int = 4096, seed: int =
 
 def _supports(support: Support, rows: Floats) -> Floats:
     """Return the support function on each row, checked."""
-    found = np.asarray(support(rows), dtype=float)
-    if found.shape != (len(rows),):
+    result = np.asarray(support(rows), dtype=float)
+    if result.shape != (len(rows),):
         raise ParameterError(
-            f"support must return one number a row, shape {(len(rows),)}, got {found.shape}."
+            f"support must return one number a row, shape {(len(rows),)}, got {result.shape}."
         )
-    if not np.all(np.isfinite(found)):
+    if not np.all(np.isfinite(result)):
         raise AssumptionError(
             "a Gaussian width needs a bounded set; the support function is not finite in every "
             "direction. Intersect the set with a ball."
         )
-    return found
+    return result
 
 
 # -- integrals -------------------------------------------------------------------------------------

@@ -28,23 +28,23 @@ TINY = 2.0**-1021  # a limit of this size or more has met no subnormal number on
 def limits(norms: Floats, clip: float) -> Floats:
     """Return the largest coefficient of each row; inf for a row of norm 0."""
     with np.errstate(all="ignore"):
-        found = np.divide(clip, norms)
-        found *= BELOW_ONE
-        found[~(found >= TINY)] = 0.0
-    return found
+        cut = np.divide(clip, norms)
+        cut *= BELOW_ONE
+        cut[~(cut >= TINY)] = 0.0
+    return cut
 
 
 def coefficients(slopes: Floats, norms: Floats, clip: float, *, compiled: bool = False) -> Floats:
     """Return the slopes cut to their limits, and 0 for those that are not finite."""
     if compiled:
-        found = np.empty(len(slopes))
-        _compiled()(slopes, norms, float(clip), found)
-        return found
+        cut = np.empty(len(slopes))
+        _compiled()(slopes, norms, float(clip), cut)
+        return cut
     bounds = limits(norms, clip)
-    found = np.maximum(slopes, -bounds)
-    np.minimum(found, bounds, out=found)
-    found[~np.isfinite(slopes)] = 0.0
-    return found
+    cut = np.maximum(slopes, -bounds)
+    np.minimum(cut, bounds, out=cut)
+    cut[~np.isfinite(slopes)] = 0.0
+    return cut
 
 
 def _cut(slopes: Floats, norms: Floats, clip: float, out: Floats) -> None:
@@ -53,9 +53,9 @@ def _cut(slopes: Floats, norms: Floats, clip: float, out: Floats) -> None:
         slope = slopes[i]
         limit = clip / norms[i] * BELOW_ONE
         limit = limit if limit >= TINY else 0.0
-        found = slope if slope < limit else limit
-        found = found if found > -limit else -limit
-        out[i] = found if abs(slope) < np.inf else 0.0
+        cut = slope if slope < limit else limit
+        cut = cut if cut > -limit else -limit
+        out[i] = cut if abs(slope) < np.inf else 0.0
 
 
 @lru_cache(maxsize=1)

@@ -148,8 +148,8 @@ def _scalar_function(function: Any) -> Any:
     signature = "f8(f8,f8,f8,f8)"
     options = {"error_model": "numpy"}
     if isinstance(function, TwoArgument):
-        given = function.function
-        inner = given if hasattr(given, "py_func") else numba.njit(**options)(given)
+        plain = function.function
+        inner = plain if hasattr(plain, "py_func") else numba.njit(**options)(plain)
 
         def outer(margin: float, label: float, first: float, second: float) -> Any:
             return inner(margin, label)

@@ -54,12 +54,12 @@ def square_sums(rows: NDArray[Any], part: slice, *, compiled: bool = False) -> F
         compiled: whether the compiled pass serves.
     """
     if compiled:
-        found = np.empty(part.stop - part.start)
+        lengths = np.empty(part.stop - part.start)
         if as_columns(rows):
-            _loop("column squares", kind(rows), "")(rows.T, part.start, found)
+            _loop("column squares", kind(rows), "")(rows.T, part.start, lengths)
         else:
-            _loop("row squares", kind(rows), "")(rows[part], found)
-        return found
+            _loop("row squares", kind(rows), "")(rows[part], lengths)
+        return lengths
     squares = np.array(rows[part].T, dtype=np.float64, order="C")
     np.square(squares, out=squares)
     if squares.shape[1] > 1:  # along the outer axis NumPy adds column after column
@@ -67,12 +67,12 @@ def square_sums(rows: NDArray[Any], part: slice, *, compiled: bool = False) -> F
     return np.add.accumulate(squares, axis=0)[-1] if len(squares) else np.zeros(squares.shape[1])
 
 
-def factors(found: Floats, keep: float, target: float, *, compiled: bool = False) -> Floats:
+def factors(lengths: Floats, keep: float, target: float, *, compiled: bool = False) -> Floats:
     """Return 1 where ``found`` is at most ``keep``, else ``target / found``."""
     if not compiled:
-        return np.where(found <= keep, 1.0, target / found)
-    out = np.empty(len(found))
-    _loop("factors", "", "")(found, keep, target, out)
+        return np.where(lengths <= keep, 1.0, target / lengths)
+    out = np.empty(len(lengths))
+    _loop("factors", "", "")(lengths, keep, target, out)
     return out
 
 
@@ -122,13 +122,13 @@ def shrink(
     when it is multiplied. Other arguments as in `scale`.
     """
     if compiled and not as_columns(rows):
-        found = np.empty(part.stop - part.start)
-        _loop("shrink rows", kind(rows), kind(out))(rows[part], keep, target, found, out)
-        return found
-    found = np.sqrt(square_sums(rows, part, compiled=compiled))
-    by = factors(found, keep, target, compiled=compiled)
+        lengths = np.empty(part.stop - part.start)
+        _loop("shrink rows", kind(rows), kind(out))(rows[part], keep, target, lengths, out)
+        return lengths
+    lengths = np.sqrt(square_sums(rows, part, compiled=compiled))
+    by = factors(lengths, keep, target, compiled=compiled)
     scale(rows, part, by, out, compiled=compiled)
-    return found
+    return lengths
 
 
 # -- compiled, never run as Python -----------------------------------------------------------------
@@ -164,7 +164,7 @@ def _row_squares(rows: Any, out: Floats) -> None:
         out[i] = a
 
 
-def _shrink_rows(rows: Any, keep: float, target: float, found: Floats, out: Any) -> None:
+def _shrink_rows(rows: Any, keep: float, target: float, lengths: Floats, out: Any) -> None:
     """Measure eight rows, and multiply them while they are in the cache.
 
     Vector instructions square, and then the sums run along all eight rows at a time.
@@ -188,20 +188,20 @@ def _shrink_rows(rows: Any, keep: float, target: float, found: Floats, out: Any)
             g += squares[5, j]
             h += squares[6, j]
             m += squares[7, j]
-        found[i], found[i + 1], found[i + 2], found[i + 3] = a, b, c, e
-        found[i + 4], found[i + 5], found[i + 6], found[i + 7] = f, g, h, m
+        lengths[i], lengths[i + 1], lengths[i + 2], lengths[i + 3] = a, b, c, e
+        lengths[i + 4], lengths[i + 5], lengths[i + 6], lengths[i + 7] = f, g, h, m
         for k in range(8):
-            length = np.sqrt(found[i + k])
-            found[i + k] = length
+            length = np.sqrt(lengths[i + k])
+            lengths[i + k] = length
             quotient = target / length
             factor = 1.0 if length <= keep else quotient
             for j in range(d):
                 out[i + k, j] = np.float64(rows[i + k, j]) * factor
-    _row_squares(rows[whole:], found[whole:])
+    _row_squares(rows[whole:], lengths[whole:])
     for i in range(whole, n):
-        found[i] = np.sqrt(found[i])
-        quotient = target / found[i]
-        factor = 1.0 if found[i] <= keep else quotient
+        lengths[i] = np.sqrt(lengths[i])
+        quotient = target / lengths[i]
+        factor = 1.0 if lengths[i] <= keep else quotient
         for j in range(d):
             out[i, j] = np.float64(rows[i, j]) * factor
 
@@ -217,11 +217,11 @@ def _column_squares(columns: Any, start: int, out: Floats) -> None:
             out[i] += x * x
 
 
-def _factors(found: Floats, keep: float, target: float, out: Floats) -> None:
+def _factors(lengths: Floats, keep: float, target: float, out: Floats) -> None:
     """Divide everywhere, so that nothing is guessed wrongly in advance, and choose."""
     for i in range(out.size):
-        quotient = target / found[i]
-        out[i] = 1.0 if found[i] <= keep else quotient
+        quotient = target / lengths[i]
+        out[i] = 1.0 if lengths[i] <= keep else quotient
 
 
 def _scale_rows(rows: Any, factors: Floats, out: Any) -> None:

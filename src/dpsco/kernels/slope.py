@@ -57,10 +57,10 @@ class TwoArgument:
         if np.ndim(margin) == 0 and np.ndim(label) == 0:
             return self._single(margin, label)
         if self.arrays:
-            found = self.function(margin, label)
+            result = self.function(margin, label)
         else:
-            found = np.vectorize(self._single, otypes=[float])(margin, label)
-        return np.broadcast_to(np.asarray(found, dtype=float), np.broadcast(margin, label).shape)
+            result = np.vectorize(self._single, otypes=[float])(margin, label)
+        return np.broadcast_to(np.asarray(result, dtype=float), np.broadcast(margin, label).shape)
 
     def _single(self, margin: Any, label: Any) -> Any:
         """Evaluate on numbers; NaN where Python refuses them, so that no row can raise an error."""
@@ -81,12 +81,12 @@ def two_argument(function: Callable[[Any, Any], Any]) -> SlopeFunction:
     >>> print(slope(np.array([0.0, 3.0]), np.array([1.0, 1.0])))
     [0. 2.]
     """
-    given: Any = function
-    if isinstance(given, TwoArgument):
-        return given
-    if not callable(given):
-        raise ParameterError(f"A slope must be a function of (margin, label), got {given!r}.")
-    return TwoArgument(given, _understands_arrays(given))
+    parameters: Any = function
+    if isinstance(parameters, TwoArgument):
+        return parameters
+    if not callable(parameters):
+        raise ParameterError(f"A slope must be a function of (margin, label), got {parameters!r}.")
+    return TwoArgument(parameters, _understands_arrays(parameters))
 
 
 def _understands_arrays(function: Callable[[Any, Any], Any]) -> bool:
@@ -95,13 +95,13 @@ def _understands_arrays(function: Callable[[Any, Any], Any]) -> bool:
     labels = np.array([1.0, -1.0, 1.0, -1.0, -1.0, 1.0])
     try:
         with np.errstate(all="ignore"):
-            found = np.broadcast_to(np.asarray(function(margins, labels), dtype=float), (6,))
+            result = np.broadcast_to(np.asarray(function(margins, labels), dtype=float), (6,))
             single = [
                 float(function(float(m), float(y))) for m, y in zip(margins, labels, strict=True)
             ]
     except Exception:  # whatever a user's function does with an array, numbers still work
         return False
-    return bool(np.allclose(found, single, rtol=1e-12, atol=0.0, equal_nan=True))
+    return bool(np.allclose(result, single, rtol=1e-12, atol=0.0, equal_nan=True))
 
 
 def check_slope(slope: Slope) -> None:
@@ -132,11 +132,11 @@ def smoothed_slope(slope: Slope, margins: ArrayLike, labels: ArrayLike) -> Float
     if slope.smoothing == 0.0:
         return np.asarray(slope(margin, label), dtype=float)
     with np.errstate(all="ignore"):
-        found = 0.0 * margin  # NaN stays where the margin is not finite
+        result = 0.0 * margin  # NaN stays where the margin is not finite
         half_width = slope.bound
         for _ in range(BISECTIONS):
             half_width = 0.5 * half_width
-            value = np.asarray(slope(margin - found / slope.smoothing, label), dtype=float)
-            found = found + half_width * (2.0 * (value > found) - 1.0)
-            found = np.where(np.isnan(value), np.nan, found)
-    return np.asarray(found, dtype=float)
+            value = np.asarray(slope(margin - result / slope.smoothing, label), dtype=float)
+            result = result + half_width * (2.0 * (value > result) - 1.0)
+            result = np.where(np.isnan(value), np.nan, result)
+    return np.asarray(result, dtype=float)

@@ -88,15 +88,15 @@ class Job:
     def cut(self, margin: float, row: int) -> float:
         """Return the coefficient of a row at this margin."""
         if self.slope.smoothing > 0.0:
-            found = float(smoothed_slope(self.slope, margin, self.labels[row]))
+            result = float(smoothed_slope(self.slope, margin, self.labels[row]))
         else:  # NumPy's numbers overflow to inf where Python's would raise
-            found = float(self.slope(np.float64(margin), self.labels[row]))
-        if not math.isfinite(found):
+            result = float(self.slope(np.float64(margin), self.labels[row]))
+        if not math.isfinite(result):
             return 0.0
         if len(self.limits):
             limit = float(self.limits[row])
-            found = min(max(found, -limit), limit)
-        return found
+            result = min(max(result, -limit), limit)
+        return result
 
     def centred(self, offset: Floats) -> Floats:
         """Return the point that lies at this offset from the centre."""
@@ -149,19 +149,19 @@ def coefficient(
     limit: float,
 ) -> float:
     """Return the slope of the loss or of its envelope, cut; compiled into the loops."""
-    found = 0.0 * margin
+    result = 0.0 * margin
     if smoothing == 0.0:
-        found = function(margin, label, first, second)
+        result = function(margin, label, first, second)
     else:
         half_width = bound
         for _ in range(BISECTIONS):
             half_width = 0.5 * half_width
-            value = function(margin - found / smoothing, label, first, second)
-            found = found + half_width if value > found else found - half_width
+            value = function(margin - result / smoothing, label, first, second)
+            result = result + half_width if value > result else result - half_width
             if value != value:
-                found = np.nan
-    found = found if abs(found) < np.inf else 0.0
-    return min(max(found, -limit), limit)
+                result = np.nan
+    result = result if abs(result) < np.inf else 0.0
+    return min(max(result, -limit), limit)
 
 
 def general_step(

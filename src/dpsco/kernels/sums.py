@@ -110,12 +110,12 @@ def coefficients_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return ``X^T c``, in float64; rows beyond SUM_LEAF in leaves that are combined pairwise."""
     checked = checked_rows(rows)
     n, d = checked.shape
-    given = vector("coefficients", coefficients, n)
+    factors = vector("coefficients", coefficients, n)
     compiled = use_compiled(n, d)
 
     def leaf(start: int, stop: int) -> Floats:
         total = np.zeros(d)
-        _accumulate(checked[start:stop], given[start:stop], total, compiled)
+        _accumulate(checked[start:stop], factors[start:stop], total, compiled)
         return total
 
     return _pairwise(leaf, n)
@@ -176,12 +176,12 @@ def _slopes(
     block: Rows, labels: Floats, slope: Slope, points: list[tuple[Floats, float]], compiled: bool
 ) -> Floats:
     """Return the weighted sum of the slopes at all points."""
-    found = None
+    combined = None
     for weights, factor in points:
         part = _evaluate(slope, _margins(block, weights, compiled), labels, compiled)
         part = part if factor == 1.0 else factor * part
-        found = part if found is None else found + part
-    return np.ascontiguousarray(found)
+        combined = part if combined is None else combined + part
+    return np.ascontiguousarray(combined)
 
 
 def _evaluate(slope: Slope, margins: Floats, labels: Floats, compiled: bool) -> Floats:
@@ -226,18 +226,18 @@ def _margins(rows: Rows, weights: Floats, compiled: bool) -> Floats:
     return out
 
 
-def _accumulate(rows: Rows, given: Floats, total: Floats, compiled: bool) -> None:
+def _accumulate(rows: Rows, factors: Floats, total: Floats, compiled: bool) -> None:
     """Add X^T c to the total."""
     if isinstance(rows, SparseRows):
         if compiled:
             loop = _loop("sparse sum", kind(rows))
-            loop(rows.values, rows.columns, rows.offsets, given, total)
+            loop(rows.values, rows.columns, rows.offsets, factors, total)
         else:
-            total += rows.matrix().T @ given
+            total += rows.matrix().T @ factors
     elif compiled:
-        _loop("dense sum", kind(rows))(rows, given, total)
+        _loop("dense sum", kind(rows))(rows, factors, total)
     else:
-        total += given @ np.asarray(rows, dtype=np.float64)
+        total += factors @ np.asarray(rows, dtype=np.float64)
 
 
 def _slope_loop(
@@ -283,13 +283,13 @@ def _dense_margins(rows: Any, weights: Floats, out: Floats) -> None:
         out[i] = a
 
 
-def _dense_sum(rows: Any, given: Floats, total: Floats) -> None:
+def _dense_sum(rows: Any, factors: Floats, total: Floats) -> None:
     """Eight rows at a time share each load of the total; compiled, never run as Python."""
     n, d = rows.shape
     whole = n // 8 * 8
     for i in range(0, whole, 8):
-        a, b, c, e = given[i], given[i + 1], given[i + 2], given[i + 3]
-        f, g, h, k = given[i + 4], given[i + 5], given[i + 6], given[i + 7]
+        a, b, c, e = factors[i], factors[i + 1], factors[i + 2], factors[i + 3]
+        f, g, h, k = factors[i + 4], factors[i + 5], factors[i + 6], factors[i + 7]
         for j in range(d):
             first = (a * rows[i, j] + b * rows[i + 1, j]) + (
                 c * rows[i + 2, j] + e * rows[i + 3, j]
@@ -299,7 +299,7 @@ def _dense_sum(rows: Any, given: Floats, total: Floats) -> None:
             )
             total[j] += first + second
     for i in range(whole, n):
-        a = given[i]
+        a = factors[i]
         for j in range(d):
             total[j] += a * rows[i, j]
 
@@ -323,12 +323,12 @@ def _sparse_sum(
     values: Any,
     columns: NDArray[np.int32],
     offsets: NDArray[np.int64],
-    given: Floats,
+    factors: Floats,
     total: Floats,
 ) -> None:
     """Compiled, never run as Python."""
-    for i in range(given.size):
-        c = given[i]
+    for i in range(factors.size):
+        c = factors[i]
         for k in range(offsets[i], offsets[i + 1]):
             total[np.uint32(columns[k])] += c * values[k]
 

@@ -81,8 +81,8 @@ class MarginLoss(ABC):
 
     def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return phi', where it jumps the same subgradient every time."""
-        found = self.kernel()(np.asarray(margin, dtype=float), np.asarray(label, dtype=float))
-        return np.asarray(found, dtype=float)
+        result = self.kernel()(np.asarray(margin, dtype=float), np.asarray(label, dtype=float))
+        return np.asarray(result, dtype=float)
 
     @abstractmethod
     def curvature(self, margin: ArrayLike, label: ArrayLike) -> Floats:

@@ -44,9 +44,9 @@ class WithinBall(Penalty):
 
     def prox(self, point: ArrayLike, step: float) -> Floats:
         """Return the penalty's prox, scaled into the ball."""
-        found = self.penalty.prox(point, step)
-        length = float(L2(found))
-        return found if length <= self.radius else found / length * self.radius
+        result = self.penalty.prox(point, step)
+        length = float(L2(result))
+        return result if length <= self.radius else result / length * self.radius
 
     @property
     def strong_convexity(self) -> float:
@@ -76,14 +76,14 @@ class Within(Penalty):
 
     def prox(self, point: ArrayLike, step: float) -> Floats:
         """Return the last projection of Dykstra's alternation."""
-        found = as_point(point, step)
-        first, second = np.zeros_like(found), np.zeros_like(found)
+        result = as_point(point, step)
+        first, second = np.zeros_like(result), np.zeros_like(result)
         for _ in range(self.iterations):
-            shrunk = self.penalty.prox(found + first, step)
-            first = found + first - shrunk
-            found = self.domain.project(shrunk + second)
-            second = shrunk + second - found
-        return found
+            shrunk = self.penalty.prox(result + first, step)
+            first = result + first - shrunk
+            result = self.domain.project(shrunk + second)
+            second = shrunk + second - result
+        return result
 
     @property
     def strong_convexity(self) -> float:
@@ -193,10 +193,10 @@ class AffineSet:
 def _finite(name: str, values: Any, dimensions: int) -> Floats:
     """Return the numbers as an array of so many dimensions, not empty."""
     try:
-        found = np.asarray(values, dtype=float)
+        result = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.ndim != dimensions or found.size == 0 or not np.all(np.isfinite(found)):
+        result = np.empty(0)
+    if result.ndim != dimensions or result.size == 0 or not np.all(np.isfinite(result)):
         kind = "vector" if dimensions == 1 else "matrix"
         raise refusal(name, f"must be a non-empty {kind} of finite numbers.")
-    return found
+    return result

@@ -121,8 +121,8 @@ class CustomLoss(MarginLoss):
 
     @property
     def _record(self) -> Claims:
-        found: Claims = vars(self)["_claims"]
-        return found
+        result: Claims = vars(self)["_claims"]
+        return result
 
     @property
     def name(self) -> str:
@@ -157,8 +157,8 @@ class CustomLoss(MarginLoss):
 
     def kernel(self) -> Slope:
         """Return phi', clipped to its bound."""
-        found: Slope = vars(self)["_kernel"]
-        return found
+        result: Slope = vars(self)["_kernel"]
+        return result
 
     def curvature(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return the difference quotient of phi', and 0 where two step lengths disagree: a jump."""
@@ -187,13 +187,13 @@ class CustomLoss(MarginLoss):
 
     def value_at_zero(self, label: float) -> float:
         """Return the bound that was given, or the largest value on a grid of labels."""
-        given = self._record.value_at_zero
-        if given is not None:
-            return real("value_at_zero", given(label)) if callable(given) else float(given)
+        claim = self._record.value_at_zero
+        if claim is not None:
+            return real("value_at_zero", claim(label)) if callable(claim) else float(claim)
         kind = self._record.labels
         grid = np.linspace(0.0 if kind == "count" else -label, label, 201)
-        found = self.value(0.0, [-1.0, 1.0] if kind == "sign" else grid)
-        return float(np.max(found))
+        result = self.value(0.0, [-1.0, 1.0] if kind == "sign" else grid)
+        return float(np.max(result))
 
     def weak_convexity(self) -> float:
         """Return 0 if convex, else the bound on the curvature."""
@@ -202,19 +202,19 @@ class CustomLoss(MarginLoss):
 
 def _bound(name: str, value: Any) -> float:
     """Return a bound above zero, inf where there is none."""
-    if not (found := real(name, value)) > 0.0:
-        raise refusal(name, f"must be positive (inf where there is none), got {found!r}.")
-    return found
+    if not (result := real(name, value)) > 0.0:
+        raise refusal(name, f"must be positive (inf where there is none), got {result!r}.")
+    return result
 
 
-def _hoelder(given: Any, slope_bound: float, curvature_bound: float) -> Hoelder:
+def _hoelder(claim: Any, slope_bound: float, curvature_bound: float) -> Hoelder:
     """Return what was given, or smoothness, or that two slopes differ by twice the bound."""
-    if given is None:
+    if claim is None:
         if curvature_bound < math.inf:
             return Hoelder(1.0, curvature_bound)
         return Hoelder(0.0, 2.0 * slope_bound)
-    if not isinstance(given, Hoelder):
-        raise ParameterError(f"hoelder must be a Hoelder(alpha, constant), got {given!r}.")
-    if not 0.0 <= real("hoelder.alpha", given.alpha) <= 1.0:
-        raise ParameterError(f"hoelder.alpha must be from 0 to 1, got {given.alpha!r}.")
-    return Hoelder(float(given.alpha), _bound("hoelder.constant", given.constant))
+    if not isinstance(claim, Hoelder):
+        raise ParameterError(f"hoelder must be a Hoelder(alpha, constant), got {claim!r}.")
+    if not 0.0 <= real("hoelder.alpha", claim.alpha) <= 1.0:
+        raise ParameterError(f"hoelder.alpha must be from 0 to 1, got {claim.alpha!r}.")
+    return Hoelder(float(claim.alpha), _bound("hoelder.constant", claim.constant))

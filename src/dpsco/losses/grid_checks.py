@@ -54,19 +54,19 @@ def check_claims(claims: Claims) -> None:
 def _evaluate(claims: Claims, which: str, margins: Floats, label: float) -> Floats:
     """Return a function's finite numbers on the grid, one by one as a loop would ask for them."""
     function = claims.value if which == "value" else claims.slope
-    found = np.empty(len(margins))
+    result = np.empty(len(margins))
     for k, margin in enumerate(margins.tolist()):
         place = f"{which} of {claims.name} at margin {margin:g}, label {label:g}"
         try:
             with np.errstate(all="ignore"):
-                found[k] = float(function(margin, label))
+                result[k] = float(function(margin, label))
         except Exception as error:  # the grid is public, so the cause may be shown
             raise ParameterError(
                 f"{place} is no number: {type(error).__name__}. {_EVERYWHERE}"
             ) from error
-        if not math.isfinite(found[k]):
-            raise ParameterError(f"{place} must be finite, got {found[k]!r}. {_EVERYWHERE}")
-    return found
+        if not math.isfinite(result[k]):
+            raise ParameterError(f"{place} must be finite, got {result[k]!r}. {_EVERYWHERE}")
+    return result
 
 
 def _check_derivative(
@@ -96,14 +96,14 @@ def _check_derivative(
 
 def _complex_step(function: Any, margins: Floats, label: float) -> Floats:
     """Return Im phi(u + ih) / h, NaN where the function does not take complex numbers."""
-    found = np.full(len(margins), np.nan)
+    result = np.full(len(margins), np.nan)
     for k, margin in enumerate(margins.tolist()):
         try:
             with np.errstate(all="ignore"):
-                found[k] = complex(function(complex(margin, 1e-30), label)).imag / 1e-30
+                result[k] = complex(function(complex(margin, 1e-30), label)).imag / 1e-30
         except Exception:  # many good functions know real numbers only
             return np.full(len(margins), np.nan)
-    return found
+    return result
 
 
 def _check_far(claims: Claims, label: float) -> None:
@@ -167,14 +167,14 @@ def _check_slopes(claims: Claims, margins: Floats, label: float, slope: Floats) 
 
 def _check_value_at_zero(claims: Claims) -> None:
     """Refuse a bound at weights 0 that a label of the grid exceeds."""
-    given = claims.value_at_zero
-    if given is None:
+    arguments = claims.value_at_zero
+    if arguments is None:
         return
     for label in GRID_LABELS[claims.labels]:
-        bound = given(abs(label)) if callable(given) else given
+        bound = arguments(abs(label)) if callable(arguments) else arguments
         value = float(claims.value(0.0, label))
         # a plain number speaks of the plan's own label bound, known only later
-        if (callable(given) or claims.labels == "sign") and value > bound * (1.0 + 1e-12):
+        if (callable(arguments) or claims.labels == "sign") and value > bound * (1.0 + 1e-12):
             raise ParameterError(
                 f"value_at_zero of {claims.name} is {bound:g}, but at label {label:g} the loss is "
                 f"{value:g}."

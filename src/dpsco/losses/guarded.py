@@ -44,12 +44,12 @@ class Guarded:
         shape = np.broadcast_shapes(np.shape(margin), np.shape(label))
         with quiet():
             try:
-                found = np.broadcast_to(np.asarray(self.function(margin, label), float), shape)
+                result = np.broadcast_to(np.asarray(self.function(margin, label), float), shape)
             except Exception:
                 if shape == ():
                     return math.nan
-                found = np.vectorize(self, otypes=[float])(margin, label)
-            return np.minimum(np.maximum(found, -self.bound), self.bound)
+                result = np.vectorize(self, otypes=[float])(margin, label)
+            return np.minimum(np.maximum(result, -self.bound), self.bound)
 
     @property
     def py_func(self) -> Callable[[Any, Any], Any]:
@@ -73,10 +73,10 @@ def _compiled(function: Any, bound: float) -> Any:
 
     def clipped(margin: float, label: float) -> float:
         try:
-            found = float(inner(margin, label))
+            result = float(inner(margin, label))
         except Exception:
-            found = math.nan
-        return min(max(found, -bound), bound) if found == found else found
+            result = math.nan
+        return min(max(result, -bound), bound) if result == result else result
 
     return njit(error_model="numpy")(clipped)
 

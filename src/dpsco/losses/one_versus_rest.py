@@ -72,16 +72,16 @@ class OneVersusRest(VectorLoss):
         """Return the sum of the classes' losses, for each row."""
         scores = class_scores(self, self.classes, weights, X)
         with np.errstate(invalid="ignore", over="ignore"):
-            found = self.loss.value(scores, self._signs(y, len(scores)))
-            return np.asarray(np.sum(found, axis=1))
+            result = self.loss.value(scores, self._signs(y, len(scores)))
+            return np.asarray(np.sum(result, axis=1))
 
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the slope of each class, as (rows, classes)."""
         scores = class_scores(self, self.classes, weights, X)
         with np.errstate(invalid="ignore", over="ignore"):
-            found = np.array(self.loss.slope(scores, self._signs(y, len(scores))), order="F")
-        found[~np.isfinite(found).all(axis=1)] = 0.0
-        return found
+            result = np.array(self.loss.slope(scores, self._signs(y, len(scores))), order="F")
+        result[~np.isfinite(result).all(axis=1)] = 0.0
+        return result
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the gradient of each row, as (rows, d * classes)."""

@@ -224,11 +224,11 @@ class GroupPenalty(Penalty):
         v = as_point(point, step)
         order, sizes, norms = self._norms(v)
         threshold = step * np.asarray(self.strengths)
-        kept = norms > threshold  # the others vanish; dividing by their norms could overflow
-        factors = np.where(kept, 1.0 - threshold / np.where(kept, norms, 1.0), 0.0)
-        found = np.empty_like(v)
-        found[order] = v[order] * np.repeat(factors, sizes)
-        return found
+        support = norms > threshold  # the others vanish; dividing by their norms could overflow
+        factors = np.where(support, 1.0 - threshold / np.where(support, norms, 1.0), 0.0)
+        result = np.empty_like(v)
+        result[order] = v[order] * np.repeat(factors, sizes)
+        return result
 
     def _norms(self, point: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], Floats]:
         """Return the coordinates group by group, the groups' sizes and norms."""
@@ -322,10 +322,10 @@ class Indicator(Penalty):
 def as_point(point: ArrayLike, step: float) -> Floats:
     """Return the point as a fresh vector, once the step has been checked."""
     non_negative("step", step)
-    found = np.array(point, dtype=float)
-    if found.ndim != 1:
-        raise ParameterError(f"point must be a vector, got shape {found.shape}.")
-    return found
+    result = np.array(point, dtype=float)
+    if result.ndim != 1:
+        raise ParameterError(f"point must be a vector, got shape {result.shape}.")
+    return result
 
 
 def _soft(point: Floats, threshold: Any) -> Floats:
@@ -351,18 +351,18 @@ def _same_size(name: str, size: int, point: ArrayLike) -> None:
 def _partition(groups: Any) -> tuple[tuple[int, ...], ...]:
     """Return the groups, if every coordinate 0..d-1 is in exactly one of them."""
     try:
-        found = tuple(tuple(group) for group in groups)
+        result = tuple(tuple(group) for group in groups)
     except TypeError:
         raise ParameterError(
             f"groups must be a sequence of index lists, got {shown(groups)}."
         ) from None
-    if not found or not all(found):
+    if not result or not all(result):
         raise ParameterError("groups must be non-empty lists of coordinates; one of them is empty.")
-    found = tuple(
+    result = tuple(
         tuple(integer(f"groups[{k}]", j, at_least=0) for j in group)
-        for k, group in enumerate(found)
+        for k, group in enumerate(result)
     )
-    indices = sorted(j for group in found for j in group)
+    indices = sorted(j for group in result for j in group)
     twice = [j for j, other in pairwise(indices) if j == other]
     if twice:
         raise ParameterError(f"groups overlap: coordinate {twice[0]} occurs more than once.")
@@ -372,4 +372,4 @@ def _partition(groups: Any) -> tuple[tuple[int, ...], ...]:
             f"groups leave a gap: coordinate {missing} is in none of them. Give it a group of "
             "strength 0 if it is not to be penalised."
         )
-    return found
+    return result

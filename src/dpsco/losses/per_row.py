@@ -80,8 +80,8 @@ class PerRowLoss(VectorLoss):
 
     @property
     def _given(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = vars(self)["_record"]
-        return found
+        values: tuple[Any, ...] = vars(self)["_record"]
+        return values
 
     @property
     def name(self) -> str:
@@ -129,11 +129,11 @@ class PerRowLoss(VectorLoss):
             return self._call(which, w, rows, labels)
         except ParameterError:
             shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
-            found = np.full(shape, np.nan)
+            values = np.full(shape, np.nan)
         for k in range(len(rows)):
             with contextlib.suppress(ParameterError):
-                found[k] = self._call(which, w, rows[k : k + 1], labels[k : k + 1])[0]
-        return found
+                values[k] = self._call(which, w, rows[k : k + 1], labels[k : k + 1])[0]
+        return values
 
     def _call(self, which: str, w: Floats, rows: Floats, labels: Floats) -> Floats:
         """Call a function once; refuse a failure and a result of the wrong shape or type."""
@@ -141,8 +141,8 @@ class PerRowLoss(VectorLoss):
         shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
         owner = f"the {which} of {self.name}"
         # The function gets copies: what it does to its arguments must not reach the rows.
-        given = (w.copy(), rows.copy(), labels.copy())
-        result = run_guarded(owner, lambda *parts: np.asarray(function(*parts)), *given)
+        claims = (w.copy(), rows.copy(), labels.copy())
+        result = run_guarded(owner, lambda *parts: np.asarray(function(*parts)), *claims)
         if result.shape != shape or result.dtype.kind not in "fiub":
             raise ParameterError(
                 f"{owner} must return real numbers of shape {shape}; got shape {result.shape} and "
@@ -204,10 +204,10 @@ class PerRowLoss(VectorLoss):
         rows, labels = np.cos(np.arange(3.0 * d)).reshape(3, d), np.array([1.0, -1.0, 1.0])
         parts = [slice(0, 3), slice(0, 1), slice(1, 2), slice(2, 3)]
         try:
-            found = [self._call(which, weights, rows[p], labels[p]) for p in parts]
+            values = [self._call(which, weights, rows[p], labels[p]) for p in parts]
         except ParameterError:  # not defined for these rows; zeros have been tried
             return
-        if not np.allclose(found[0], np.concatenate(found[1:]), rtol=1e-6, equal_nan=True):
+        if not np.allclose(values[0], np.concatenate(values[1:]), rtol=1e-6, equal_nan=True):
             raise ParameterError(
                 f"{self.name} mixes rows: three public rows together give other results than one "
                 "by one. Each row's result may depend on that row and the weights alone (no means "

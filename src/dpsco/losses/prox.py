@@ -42,10 +42,10 @@ def scalar_prox(loss: MarginLoss, margin: ArrayLike, label: ArrayLike, step: Arr
             f"the prox of {loss.name} needs steps below 1 / its weak convexity "
             f"{loss.weak_convexity():g}; a longer one was given."
         )
-    found = np.full(m.shape, np.nan)
+    result = np.full(m.shape, np.nan)
     defined = np.isfinite(m) & np.isfinite(y)
-    found[defined] = _solve(loss, m[defined], y[defined], s[defined], convexity[defined])
-    return found
+    result[defined] = _solve(loss, m[defined], y[defined], s[defined], convexity[defined])
+    return result
 
 
 def _solve(loss: MarginLoss, m: Floats, y: Floats, s: Floats, convexity: Floats) -> Floats:

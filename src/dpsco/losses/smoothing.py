@@ -108,10 +108,10 @@ class Smoothed(MarginLoss):
 
     def kernel(self) -> Slope:
         """Return the envelope's slope: in closed form, or marked for bisection by the loops."""
-        found = self.loss.envelope(self.smoothing)
-        if found.smoothing > 0.0 and found.bound < self.lipschitz:
-            return replace(found, bound=self.lipschitz)  # the bracket must hold the minimiser
-        return found
+        result = self.loss.envelope(self.smoothing)
+        if result.smoothing > 0.0 and result.bound < self.lipschitz:
+            return replace(result, bound=self.lipschitz)  # the bracket must hold the minimiser
+        return result
 
     def slope(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return the envelope's slope, the same as in the loops."""
@@ -168,8 +168,8 @@ class Smoothed(MarginLoss):
 
     def hoelder(self) -> Hoelder:
         """Return alpha 1: smooth on the whole line."""
-        found = self.loss.hoelder()
-        native = found.constant if found.alpha == 1.0 else math.inf
+        result = self.loss.hoelder()
+        native = result.constant if result.alpha == 1.0 else math.inf
         return Hoelder(1.0, float(_harmonic(native, self.smoothing)))
 
     def value_at_zero(self, label: float) -> float:

@@ -188,18 +188,18 @@ class Softmax(VectorLoss):
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return p - e_y for each row, as (rows, classes)."""
         scores = class_scores(self, self.classes, weights, X)
-        found = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
-        index = class_numbers(self, self.classes, y, found.shape[1])
+        result = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
+        index = class_numbers(self, self.classes, y, result.shape[1])
         with np.errstate(invalid="ignore", over="ignore"):
-            found -= np.max(found, axis=0)
-            np.exp(found, out=found)
-            found /= np.sum(found, axis=0)
+            result -= np.max(result, axis=0)
+            np.exp(result, out=result)
+            result /= np.sum(result, axis=0)
         # p_y - 1 is minus the sum of the others; a subtraction would lose it near p_y = 1
-        found[index, np.arange(len(index))] = 0.0
-        others = np.sum(found, axis=0)
-        found[index, np.arange(len(index))] = -others
-        found[:, ~np.isfinite(others)] = 0.0  # one that is not finite spoils the sum
-        return np.asarray(found.T)
+        result[index, np.arange(len(index))] = 0.0
+        others = np.sum(result, axis=0)
+        result[index, np.arange(len(index))] = -others
+        result[:, ~np.isfinite(others)] = 0.0  # one that is not finite spoils the sum
+        return np.asarray(result.T)
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the gradient of each row, as (rows, d * classes)."""
@@ -295,18 +295,18 @@ def _weights(loss: VectorLoss, weights: ArrayLike, X: Rows) -> Floats:
     """Return the weights as a vector of the length that the rows ask for."""
     if len(X.shape) != 2:
         raise ParameterError(f"{loss.name} needs rows as a matrix, got shape {X.shape}.")
-    found, size = np.asarray(weights, dtype=float), loss.dimension(X.shape[1])
-    if found.shape != (size,):
+    result, size = np.asarray(weights, dtype=float), loss.dimension(X.shape[1])
+    if result.shape != (size,):
         raise ParameterError(
             f"{loss.name} needs {size} weights for rows of {X.shape[1]} features, "
-            f"got shape {found.shape}."
+            f"got shape {result.shape}."
         )
-    return found
+    return result
 
 
 def _radius(radius: float) -> float:
     """Return a radius of 0 or more, which may be infinite."""
-    found = real("radius", radius)
-    if found < 0.0:
-        raise ParameterError(f"radius must be zero or positive, got {found!r}.")
-    return found
+    result = real("radius", radius)
+    if result < 0.0:
+        raise ParameterError(f"radius must be zero or positive, got {result!r}.")
+    return result

@@ -92,19 +92,19 @@ def check_labels(name: str, values: tuple[Value, ...], labels: Any) -> Labels:
         raise ParameterError(
             f'{field} must say what stands for which value, such as {{"0": "no", "1": "yes"}}.'
         )
-    found: dict[str, Value] = {}
+    result: dict[str, Value] = {}
     numbers: dict[float, Value] = {}
     for key, value in pairs:
         text = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
-        if not isinstance(text, str) or not text or not encodable(text) or text in found:
+        if not isinstance(text, str) or not text or not encodable(text) or text in result:
             raise refusal(field, "must have different texts that are not empty as keys.")
         places = [known for known in values if type(known) is type(value) and known == value]
         if not places:
             raise ParameterError(f"{field} maps to a value that is not among the declared ones.")
-        found[text] = places[0]
+        result[text] = places[0]
         number = number_in(text)
         if number is not None and numbers.setdefault(number, value) != value:
             raise ParameterError(
                 f"{field} gives one number two values: {shown(text)} is there before."
             )
-    return tuple(found.items())
+    return tuple(result.items())

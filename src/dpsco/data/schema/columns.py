@@ -123,7 +123,7 @@ def _library(data: Any) -> str | None:
     if kind is None:
         return None
     tests = {"pandas": kind.is_pandas(), "polars": kind.is_polars(), "pyarrow": kind.is_pyarrow()}
-    return next((name for name, found in tests.items() if found), None)
+    return next((name for name, result in tests.items() if result), None)
 
 
 # -- what a column's type is ---------------------------------------------------------------------
@@ -153,10 +153,10 @@ def column_kind(series: Any) -> Kind:
 
 def _arrow_kind(kind: Any) -> Kind:
     """Return the kind of an Arrow type; numbers that are categories are none."""
-    found = family(kind)
-    if found == "text":
+    result = family(kind)
+    if result == "text":
         return "text"
-    return "number" if found in _NUMBERS and not hasattr(kind, "value_type") else "other"
+    return "number" if result in _NUMBERS and not hasattr(kind, "value_type") else "other"
 
 
 def _pandas_kind(dtype: Any) -> Kind:
@@ -236,13 +236,13 @@ def _numbers(series: Any) -> NDArray[Any]:
     if _library(series) == "polars":
         import narwhals as nw
 
-        found = native if series.dtype == nw.Float32 else series.cast(nw.Float64).to_native()
-        return np.asarray(found.to_numpy())
+        result = native if series.dtype == nw.Float32 else series.cast(nw.Float64).to_native()
+        return np.asarray(result.to_numpy())
     if hasattr(native.dtype, "pyarrow_dtype"):
         return _joined([numbers(chunk) for chunk in _chunks(native)], np.float64)
     if isinstance(native.dtype, np.dtype):
-        found = native.to_numpy()
-        return np.asarray(found, dtype=np.float32 if found.dtype in _SHORT else np.float64)
+        result = native.to_numpy()
+        return np.asarray(result, dtype=np.float32 if result.dtype in _SHORT else np.float64)
     short = native.dtype.numpy_dtype in _SHORT
     return np.asarray(native.to_numpy(dtype=np.float32 if short else np.float64, na_value=np.nan))
 
@@ -272,16 +272,16 @@ def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None]:
 def _category_labels(series: Any, name: Any) -> tuple[Labels, Mask | None]:
     """Return labels that are categories, as a column of the categories' own type is read."""
     array = series.to_native().array
-    found, missing = label_column(
+    result, missing = label_column(
         _narwhals("y").from_native(array.categories.to_series(), series_only=True), name
     )
     codes = np.asarray(array.codes)  # -1: missing, which finds the last one
-    if isinstance(found, tuple):
-        entries = (*found, None)
+    if isinstance(result, tuple):
+        entries = (*result, None)
         return tuple(entries[code] for code in codes), None
     if missing is None:
-        return np.append(found, np.nan)[codes], None
-    return np.append(found, "")[codes], np.append(missing, True)[codes]
+        return np.append(result, np.nan)[codes], None
+    return np.append(result, "")[codes], np.append(missing, True)[codes]
 
 
 def _words(series: Any) -> tuple[NDArray[np.str_], Mask]:
@@ -305,8 +305,8 @@ def _arrow_words(chunks: Sequence[Any]) -> tuple[NDArray[np.str_], Mask]:
     missing: list[Mask] = []
     for chunk in chunks:
         entries, codes = distinct(chunk)
-        found, absent = words_of([*map(_decoded, entries), None])
-        words.append(found[codes])
+        result, absent = words_of([*map(_decoded, entries), None])
+        words.append(result[codes])
         missing.append(absent[codes])
     return _joined(words, np.str_), _joined(missing, np.bool_)
 
@@ -402,8 +402,8 @@ def _named(series: Any) -> str:
 
 def _chunks(column: Any) -> list[Any]:
     """Return the Arrow arrays of a pandas column that is made of them."""
-    found = column.array.__arrow_array__()
-    return list(found.chunks) if hasattr(found, "chunks") else [found]
+    result = column.array.__arrow_array__()
+    return list(result.chunks) if hasattr(result, "chunks") else [result]
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
@@ -449,10 +449,10 @@ def to_arrow(table: Any, schema: Schema | None = None) -> Any:
     if len(set(map(str, names))) < len(names):
         raise DataError("two columns of the table have the same name, written as text.")
     declared = {} if schema is None else {item.name: item for item in _declared(schema)}
-    found = [
+    result = [
         _arrow(frame.get_column(name), name, declared.get(str(name)), schema) for name in names
     ]
-    return pa.table(dict(zip(map(str, names), found, strict=True)))
+    return pa.table(dict(zip(map(str, names), result, strict=True)))
 
 
 def _declared(schema: Schema) -> list[Column | Label]:
@@ -465,13 +465,13 @@ def _arrow(series: Any, name: Any, item: Column | Label | None, schema: Schema |
     wanted: Wanted = "text" if item is None else _wanted(item)
     if wanted != "number" or schema is None or schema.decimal is None:
         return arrow_column(series, name, wanted)
-    found = arrow_column(series, name, "text")
+    result = arrow_column(series, name, "text")
     if column_kind(series) != "objects":
-        return found
+        return result
     import pyarrow.compute as pc
 
     numbers = pc.fill_null(arrow_column(series, name, "number"), math.nan)
-    written = written_numbers(found, schema)
+    written = written_numbers(result, schema)
     return pyarrow().array(np.where(np.isnan(written), numbers.to_numpy(), written))
 
 

@@ -204,9 +204,9 @@ def _label(name: str, data: Any, rounded: bool, wanted: str) -> Label:
         if kind in ("text", "boolean"):
             wanted = "classes"
         elif kind == "integer":
-            found = set(_distinct(data, most=_MOST_CLASSES + 1))
-            few = 2 <= len(found) <= _MOST_CLASSES
-            wanted = "sign" if found == {-1, 1} else "classes" if few else "number"
+            result = set(_distinct(data, most=_MOST_CLASSES + 1))
+            few = 2 <= len(result) <= _MOST_CLASSES
+            wanted = "sign" if result == {-1, 1} else "classes" if few else "number"
     if wanted == "classes":
         if kind == "boolean":
             return ClassLabel(name, (False, True))
@@ -230,8 +230,8 @@ def _distinct(data: Any, most: int | None = None) -> list[Any]:
     """Return the different values of a column, without missing ones; ``most`` of them suffice."""
     values = data.unique()
     values = values if most is None else values[: most + 1]
-    found = values.to_pylist()
-    return [v for v in found if v is not None and not (isinstance(v, float) and math.isnan(v))]
+    result = values.to_pylist()
+    return [v for v in result if v is not None and not (isinstance(v, float) and math.isnan(v))]
 
 
 def _range(data: Any, rounded: bool) -> tuple[float, float, bool]:
@@ -258,8 +258,8 @@ def round_outward(low: float, high: float) -> tuple[float, float]:
     unit = 10.0 ** abs(exponent)  # exact up to 10^22, and powers below one are not
     ends = (low / unit, high / unit) if exponent >= 0 else (low * unit, high * unit)
     whole = math.floor(ends[0]), math.ceil(ends[1])
-    found = [float(end * unit if exponent >= 0 else end / unit) for end in whole]
-    return (min(found[0], low), max(found[1], high))
+    result = [float(end * unit if exponent >= 0 else end / unit) for end in whole]
+    return (min(result[0], low), max(result[1], high))
 
 
 def describe(schema: Schema) -> str:
@@ -404,8 +404,8 @@ def check_file(schema: Schema, path: str | Path) -> FileCheck:
         DataError: the file cannot be read.
     """
     if is_csv(path):
-        found = header_problems(schema, csv_header(path))
-        return FileCheck(1, None, tuple(f"{path}: {problem}" for problem in found))
+        result = header_problems(schema, csv_header(path))
+        return FileCheck(1, None, tuple(f"{path}: {problem}" for problem in result))
     footers = read_footers(path)
     problems = tuple(
         f"{footer.path}: {problem}"

@@ -185,8 +185,8 @@ class TableEncoder:
     def _encode(self, table: Any, *, label: bool) -> tuple[Rows, Floats | None]:
         """Check the columns, then encode batch by batch."""
         arrow = to_arrow(table, self.schema)
-        found = zip(arrow.schema.names, arrow.schema.types, strict=True)
-        require(self.schema, found, "the table", label=label)
+        result = zip(arrow.schema.names, arrow.schema.types, strict=True)
+        require(self.schema, result, "the table", label=label)
         wanted = {column.name for column in self.schema.encoded}
         if label and self.schema.label is not None:
             wanted.add(self.schema.label.name)
@@ -194,8 +194,8 @@ class TableEncoder:
         labels = np.concatenate([np.empty(0), *map(self._labels, parts)]) if label else None
         if self.sparse:
             none = np.empty(0, self.dtype), np.empty(0, np.int32), np.zeros(1, np.int64)
-            kept = [self._sparse_rows(self._slots(part), len(part)) for part in parts]
-            return join_rows([*kept, SparseRows(*none, self.width)]), labels
+            stored = [self._sparse_rows(self._slots(part), len(part)) for part in parts]
+            return join_rows([*stored, SparseRows(*none, self.width)]), labels
         rows = np.zeros((sum(map(len, parts)), self.width), dtype=self.dtype)
         start = 0
         for part in parts:
@@ -225,9 +225,9 @@ class TableEncoder:
             columns[:, k] = place
             columns[:, k] += np.int32(self._offsets[k])
             values[:, k] = entries
-        kept = values != 0.0
-        offsets = np.concatenate(([0], np.cumsum(np.count_nonzero(kept, axis=1))))
-        return SparseRows(values[kept], columns[kept], offsets.astype(np.int64), self.width)
+        stored = values != 0.0
+        offsets = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1))))
+        return SparseRows(values[stored], columns[stored], offsets.astype(np.int64), self.width)
 
     def _labels(self, batch: Any) -> Floats:
         """Return the labels as float64, NaN where there is none."""
@@ -235,8 +235,8 @@ class TableEncoder:
         assert label is not None
         array = batch.column(label.name)
         if isinstance(label, ClassLabel):
-            found, _ = places(array, label, self.schema)
-            return np.where(found >= 0, found.astype(np.float64), np.nan)
+            result, _ = places(array, label, self.schema)
+            return np.where(result >= 0, result.astype(np.float64), np.nan)
         return written_numbers(array, self.schema).astype(np.float64)
 
     def _largest(self, norm: Norm) -> float:
@@ -297,10 +297,10 @@ def _flag(column: Flag, array: Any, schema: Schema) -> _Slot:
 
 def _category(column: Category, array: Any, schema: Schema) -> _Slot:
     """Return 1 at the declared value's place, or at the last place for others."""
-    found, absent = places(array, column, schema)
+    result, absent = places(array, column, schema)
     if column.other:
-        found = np.where((found < 0) & ~absent, len(column.values), found)
-    return np.maximum(found, 0), (found >= 0).astype(np.float64)
+        result = np.where((result < 0) & ~absent, len(column.values), result)
+    return np.maximum(result, 0), (result >= 0).astype(np.float64)
 
 
 def _hashed(column: Hashed, array: Any, schema: Schema) -> _Slot:

@@ -36,20 +36,20 @@ class Guess:
 
     def notes(self) -> list[str]:
         """Return what the reader of a draft should know, in sentences."""
-        found = []
+        result = []
         if self.writing is not None:
             decimal, thousands = self.writing
             groups = "" if thousands is None else f', "thousands": "{thousands}"'
-            found.append(
+            result.append(
                 f"{_listed(self.columns)}: numbers written as text, so the schema says "
                 f'"decimal": "{decimal}"{groups}'
             )
         if self.plain:
-            found.append(
+            result.append(
                 f"{_listed(self.plain)}: text in which every entry is a number. If these are "
                 'amounts and no codes, make the kind "number", and give the schema "decimal": "."'
             )
-        return found
+        return result
 
 
 def guess_writing(table: Any) -> Guess:
@@ -90,8 +90,8 @@ def as_written(column: Any, writing: Writing) -> Any:
 
 def _entries(column: Any) -> Any:
     """Return the different entries of a column that are there."""
-    found = pyarrow().chunked_array([_decoded(chunk) for chunk in column.chunks]).unique()
-    return found.drop_null()
+    result = pyarrow().chunked_array([_decoded(chunk) for chunk in column.chunks]).unique()
+    return result.drop_null()
 
 
 def _decoded(chunk: Any) -> Any:

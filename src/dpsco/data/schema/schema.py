@@ -243,8 +243,10 @@ class Schema:
         """Return the text of the schema file, one column a line."""
         columns = ",\n".join(f"    {_dump(_record(column))}" for column in self.columns)
         label = "null" if self.label is None else _dump(_record(self.label))
-        given = {"decimal": self.decimal, "thousands": self.thousands}
-        lines = "".join(f'  "{k}": {json.dumps(v)},\n' for k, v in given.items() if v is not None)
+        separators = {"decimal": self.decimal, "thousands": self.thousands}
+        lines = "".join(
+            f'  "{k}": {json.dumps(v)},\n' for k, v in separators.items() if v is not None
+        )
         head = f'{{\n  "version": {VERSION},\n{lines}  "columns": [\n{columns}\n  ],\n'
         return f'{head}  "label": {label}\n}}\n'
 

@@ -109,10 +109,10 @@ def list_rows(X: Sequence[Any]) -> Floats:
         )
     if len({len(row) for row in rows}) > 1:
         raise DataError("X must be rectangular: its rows differ in length.")
-    found = np.empty((len(rows), len(rows[0]) if rows else 0))
-    for place, row in zip(found, rows, strict=True):
+    result = np.empty((len(rows), len(rows[0]) if rows else 0))
+    for place, row in zip(result, rows, strict=True):
         place[:] = numbers_of(row)
-    return found
+    return result
 
 
 def _is_row(row: Any) -> bool:
@@ -192,14 +192,14 @@ def sparse_rows(X: Any) -> SparseRows:
         if not matrix.has_canonical_format:  # of a new matrix: found out, not remembered
             matrix = matrix.copy()  # the values may be the caller's
             matrix.sum_duplicates()
-    found = SparseRows(
+    result = SparseRows(
         np.ascontiguousarray(matrix.data),
         matrix.indices.astype(np.int32, copy=False),  # a copy already
         matrix.indptr.astype(np.int64),
         int(X.shape[1]),
     )
-    found.check()
-    return found
+    result.check()
+    return result
 
 
 def _compressed(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -56,7 +56,7 @@ def family(kind: Any) -> str:
         "text": types.is_string(kind) or types.is_large_string(kind) or view(kind),
         "nothing": types.is_null(kind),
     }
-    return next((name for name, found in tests.items() if found), "other")
+    return next((name for name, result in tests.items() if result), "other")
 
 
 def type_name(kind: Any) -> str:
@@ -98,7 +98,7 @@ def _pairs(column: Category | ClassLabel) -> Labels:
 
 
 def mismatches(
-    schema: Schema, found: Iterable[tuple[str, Any]], *, label: bool = True
+    schema: Schema, result: Iterable[tuple[str, Any]], *, label: bool = True
 ) -> list[str]:
     """Return, a sentence each, how a table's columns differ from a schema; [] if they fit.
 
@@ -107,7 +107,7 @@ def mismatches(
         found: name and Arrow type of each column of the table.
         label: whether the label must be there too; if not, it may be.
     """
-    pairs = list(found)
+    pairs = list(result)
     kinds = dict(pairs)
     problems = (
         [
@@ -135,24 +135,24 @@ def mismatches(
     return problems
 
 
-def wrong_type(name: str, expected: str, found: str) -> str:
+def wrong_type(name: str, expected: str, result: str) -> str:
     """Return the sentence about a column of the wrong type."""
-    return f"column {shown(name)} must hold {expected}, its type is {found}"
+    return f"column {shown(name)} must hold {expected}, its type is {result}"
 
 
-def require(schema: Schema, found: Iterable[tuple[str, Any]], where: str, *, label: bool) -> None:
+def require(schema: Schema, result: Iterable[tuple[str, Any]], where: str, *, label: bool) -> None:
     """Raise unless a table's columns fit a schema."""
-    problems = mismatches(schema, found, label=label)
+    problems = mismatches(schema, result, label=label)
     if problems:
         why = reason("; ".join(problems), longest=1000)
         raise DataError(f"{where} does not match the schema: {why}.")
 
 
-def _hint(column: Column | Label, found: str) -> str:
+def _hint(column: Column | Label, result: str) -> str:
     """Return what else could be declared of a column whose type does not fit, in brackets."""
-    if found == "text" and reads_numbers(column):
+    if result == "text" and reads_numbers(column):
         return ' (if these are numbers written as text, give the schema "decimal": "." or ",")'
-    if found in _NUMBERS and isinstance(column, (Category, ClassLabel)):
+    if result in _NUMBERS and isinstance(column, (Category, ClassLabel)):
         first = json.dumps({"0": column.values[0]})[:-1]
         return f' (if numbers stand for the values, give it "labels": {first}, ...}})'
     return ""
@@ -212,10 +212,10 @@ def places(
     for key, value in _pairs(column):
         if (number := number_in(key)) is not None:
             coded[number] = place[value]
-    found, absent = (np.full(len(array), -1), None) if not text else _looked_up(array, known)
+    result, absent = (np.full(len(array), -1), None) if not text else _looked_up(array, known)
     as_numbers = pyarrow().array(written_numbers(array, schema, words=False), from_pandas=True)
     other, unread = _looked_up(as_numbers, coded)
-    return np.where(found >= 0, found, other), unread if absent is None else absent
+    return np.where(result >= 0, result, other), unread if absent is None else absent
 
 
 def _looked_up(array: Any, known: Mapping[Any, int]) -> tuple[Codes, NDArray[np.bool_]]:
@@ -223,8 +223,8 @@ def _looked_up(array: Any, known: Mapping[Any, int]) -> tuple[Codes, NDArray[np.
     if not known:
         _, absent = codes(array, ("",) if family(array.type) == "text" else (0,))
         return np.full(len(array), -1), absent
-    found, absent = codes(array, tuple(known))
-    return np.append(list(known.values()), -1)[found], absent
+    result, absent = codes(array, tuple(known))
+    return np.append(list(known.values()), -1)[result], absent
 
 
 def codes(array: Any, values: Sequence[Value]) -> tuple[Codes, NDArray[np.bool_]]:

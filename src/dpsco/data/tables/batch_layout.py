@@ -105,15 +105,15 @@ class Chunks(Iterator[Any]):
         Raises:
             DataError: a function returned something else than an iterator.
         """
-        found: Any = batches
-        if not isinstance(found, Iterable):
-            found = found()
-            if not isinstance(found, Iterable):
+        result: Any = batches
+        if not isinstance(result, Iterable):
+            result = result()
+            if not isinstance(result, Iterable):
                 raise DataError(
                     "the function given to from_batches must return an iterator of chunks, got "
-                    f"{type(found).__name__}."
+                    f"{type(result).__name__}."
                 )
-        return cls(iter(found))
+        return cls(iter(result))
 
     @property
     def number(self) -> int:
@@ -215,9 +215,9 @@ class Layout:
     def _features(self, X: Any) -> Rows:
         """Return the features, of the table's type and width."""
         if is_sparse(X) != self.sparse:
-            found = "is" if is_sparse(X) else "is not"
+            result = "is" if is_sparse(X) else "is not"
             raise DataError(
-                f"X {found} a sparse matrix, but the table was made with sparse={self.sparse}."
+                f"X {result} a sparse matrix, but the table was made with sparse={self.sparse}."
             )
         if type(X).__module__.startswith("pyarrow") and type(X).__name__ == "RecordBatch":
             X = pyarrow().Table.from_batches([X])
@@ -236,18 +236,20 @@ class Layout:
             return None, None
         if y is None:
             raise DataError("y is None, but the table has labels.")
-        found, missing = raw_labels(y)
-        if isinstance(found, tuple):
-            found, missing = words_of(found) if self.labels == "text" else (numbers_of(found), None)
-        if label_kind(found) != self.labels:
-            raise DataError(
-                f"its labels are of the kind {label_kind(found)!r}, but the table was made with "
-                f"labels={self.labels!r}. Make it with "
-                f"from_batches(..., labels={label_kind(found)!r})."
+        result, missing = raw_labels(y)
+        if isinstance(result, tuple):
+            result, missing = (
+                words_of(result) if self.labels == "text" else (numbers_of(result), None)
             )
-        if self.labels == "text" and missing is None and found is not None:
-            missing = np.zeros(len(found), dtype=np.bool_)
-        return found, missing
+        if label_kind(result) != self.labels:
+            raise DataError(
+                f"its labels are of the kind {label_kind(result)!r}, but the table was made with "
+                f"labels={self.labels!r}. Make it with "
+                f"from_batches(..., labels={label_kind(result)!r})."
+            )
+        if self.labels == "text" and missing is None and result is not None:
+            missing = np.zeros(len(result), dtype=np.bool_)
+        return result, missing
 
     def no_rows(self) -> Raw:
         """Return what a chunk without rows holds."""

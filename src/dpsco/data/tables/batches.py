@@ -219,11 +219,11 @@ class BatchSource(Source):
             cut = max(0, (done + len(part) - last) // SUM_LEAF * SUM_LEAF - done)
             if cut:
                 yield part[:cut]
-            kept = _copied(part[cut:])
+            tail = _copied(part[cut:])
             if last:
                 self._require_end()
-            if len(kept):
-                yield kept
+            if len(tail):
+                yield tail
 
     def _skip(self, start: int) -> None:
         """Pass over rows, which are not clipped."""

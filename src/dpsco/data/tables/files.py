@@ -55,10 +55,12 @@ def parquet_files(path: str | Path) -> list[Path]:
         return [root]
     if not root.is_dir():
         raise DataError(f"there is no file or folder {root}.")
-    found = [file for file in root.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file()]
+    result = [
+        file for file in root.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file()
+    ]
     shown = [
         file
-        for file in found
+        for file in result
         if not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
     ]
     if not shown:
@@ -90,10 +92,10 @@ def _footer(path: Path) -> Footer:
 def stamp(path: Path) -> tuple[int, int]:
     """Return size and time of change of a file."""
     try:
-        found = os.stat(path)
+        result = os.stat(path)
     except OSError:
         raise DataError(f"the file {path} is gone.") from None
-    return found.st_size, found.st_mtime_ns
+    return result.st_size, result.st_mtime_ns
 
 
 @contextmanager

@@ -30,8 +30,8 @@ def origin_of(files: Iterable[Stamped], reading: str) -> str:
         files: in their order.
         reading: what is made of a row of them, such as the names of the columns.
     """
-    found = [[os.path.realpath(path), size, changed] for path, (size, changed) in files]
-    return json.dumps({"files": found, "reading": reading})
+    result = [[os.path.realpath(path), size, changed] for path, (size, changed) in files]
+    return json.dumps({"files": result, "reading": reading})
 
 
 def shareable(origin: str | None) -> str | None:
@@ -43,12 +43,12 @@ def shareable(origin: str | None) -> str | None:
     return json.dumps({**record, "files": files})
 
 
-def difference(known: str | None, given: str | None) -> str:
+def difference(known: str | None, current: str | None) -> str:
     """Return how two origins differ, in words: "it was begun on ..., and this is ..."."""
-    if known is None or given is None:
-        was, now = (_first(origin) for origin in (known, given))
+    if known is None or current is None:
+        was, now = (_first(origin) for origin in (known, current))
         return f"it was begun on {was}, and this is {now}"
-    old, new = (_parsed(origin)["files"] for origin in (known, given))
+    old, new = (_parsed(origin)["files"] for origin in (known, current))
     for before, after in zip_longest(old, new):
         if before != after:
             return _one_file(before, after)

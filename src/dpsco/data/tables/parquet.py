@@ -144,10 +144,10 @@ def _listed(features: Any) -> list[str]:
 
 def _one_column(footer: Footer, name: str) -> None:
     """Refuse a column that is not in a file exactly once."""
-    times = sum(found == name for found, _ in footer.columns)
+    times = sum(result == name for result, _ in footer.columns)
     if times != 1:
         state = "no column" if times == 0 else f"{times} columns"
-        known = ", ".join(found for found, _ in footer.columns)
+        known = ", ".join(result for result, _ in footer.columns)
         raise DataError(f"the file {footer.path} has {state} {name!r}. Its columns: {known}.")
 
 

@@ -162,14 +162,14 @@ def _block(records: Records, d: int, bounds: Bounds) -> Block:
 
 def _chunks(source: Source, layout: np.dtype[Any], leaves: int) -> Iterator[Records]:
     """Yield all rows as records, some leaves at a time."""
-    kept: list[Records] = []
+    leaf_records: list[Records] = []
     for block in source.blocks():
-        kept.append(_records(block, layout))
-        if len(kept) == leaves:
-            yield np.concatenate(kept)
-            kept = []
-    if kept:
-        yield np.concatenate(kept)
+        leaf_records.append(_records(block, layout))
+        if len(leaf_records) == leaves:
+            yield np.concatenate(leaf_records)
+            leaf_records = []
+    if leaf_records:
+        yield np.concatenate(leaf_records)
 
 
 class _Store:

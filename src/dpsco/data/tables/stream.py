@@ -108,8 +108,8 @@ class PlainColumns:
         if self.labels == "number":
             return Raw(rows, numbers(label), None)
         assert isinstance(bounds.label, Classes)  # checked when the table was bounded
-        found, _ = codes(label, bounds.label.values)
-        return Raw(rows, np.array(bounds.label.values)[found], found < 0)
+        answer, _ = codes(label, bounds.label.values)
+        return Raw(rows, np.array(bounds.label.values)[answer], answer < 0)
 
 
 class EncodedColumns:
@@ -202,8 +202,8 @@ class Onward:
     def batches(self, start: int, stop: int) -> Iterator[Any]:
         """Yield the rows from ``start`` to ``stop``."""
         with self._lock:  # of two ranges at once, one begins anew
-            found, self._open = self._open, None
-        row, rest, following = (start, None, iter(())) if found is None else found
+            answer, self._open = self._open, None
+        row, rest, following = (start, None, iter(())) if answer is None else answer
         if row != start:
             row, rest, following = start, None, iter(())
         while row < stop:
@@ -269,24 +269,24 @@ def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArr
 
 def regroup(parts: Iterable[Raw], size: int) -> Iterator[Raw]:
     """Yield the same rows in multiples of ``size``, the last time fewer."""
-    kept: list[Raw] = []
+    leftover: list[Raw] = []
     missing = 0  # rows that complete what is kept
     for part in parts:
         start = 0
-        if kept:  # first complete what the batches before left over
+        if leftover:  # first complete what the batches before left over
             start = missing
-            kept.append(part[:start])
-            missing -= len(kept[-1])
+            leftover.append(part[:start])
+            missing -= len(leftover[-1])
             if missing > 0:
                 continue
-            yield _join(kept)
+            yield _join(leftover)
         stop = start + (len(part) - start) // size * size
         if start < stop:
             yield part[start:stop]
-        kept = [part[stop:]] if stop < len(part) else []
+        leftover = [part[stop:]] if stop < len(part) else []
         missing = size - (len(part) - stop)
-    if kept:
-        yield _join(kept)
+    if leftover:
+        yield _join(leftover)
 
 
 def _join(parts: Sequence[Raw]) -> Raw:

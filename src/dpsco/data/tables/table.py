@@ -271,8 +271,8 @@ class MemoryTable(Table):
             values[begin : offsets[part.stop]] = rows.values
             columns[begin : offsets[part.stop]] = rows.columns
             labels[part], norms[part], present[part] = block.labels, block.norms, block.present
-        kept = slice(0, int(offsets[-1]))
-        whole = SparseRows(values[kept], columns[kept], offsets, bounds.width(self._d))
+        filled = slice(0, int(offsets[-1]))
+        whole = SparseRows(values[filled], columns[filled], offsets, bounds.width(self._d))
         return Block(whole, labels, norms, present, bounds.norm)
 
 

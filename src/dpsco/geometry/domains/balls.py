@@ -115,10 +115,10 @@ class LpBall(Domain):
         limit = self._radius + rounding_of(d) * (self._radius + float(self._norm(centre)))
         with quiet():
             outside = ~(self._norm(offset) <= limit)
-        found = np.array(rows)
+        result = np.array(rows)
         if np.any(outside):
-            found[outside] = centre + self._project_offsets(offset[outside])
-        return found
+            result[outside] = centre + self._project_offsets(offset[outside])
+        return result
 
     def _project_offsets(self, offset: Floats) -> Floats:
         """Project offsets from the centre, all of them outside."""

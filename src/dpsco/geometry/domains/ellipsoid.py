@@ -56,19 +56,19 @@ class Ellipsoid(Domain):
         if (axes is None) == (matrix is None):
             raise ParameterError("Ellipsoid needs axes or matrix, one of the two.")
         if matrix is None:
-            lengths, frame, given = _checked_axes(axes), None, None
+            lengths, frame, form = _checked_axes(axes), None, None
         else:
-            lengths, frame, given = _decomposed(matrix)
+            lengths, frame, form = _decomposed(matrix)
         if np.min(lengths) < _THINNEST * np.max(lengths):
             raise ParameterError(
-                f"{'axes' if given is None else 'matrix'} must not differ by more than a factor "
+                f"{'axes' if form is None else 'matrix'} must not differ by more than a factor "
                 f"{1 / _THINNEST:g} in length: drop the shortest ones from the problem."
             )
         d = len(lengths)
         middle = np.zeros(d) if centre is None else finite_vector("centre", centre)
         if len(middle) != d:
             raise ParameterError(f"centre must have {d} coordinates, got {len(middle)}.")
-        shown = {"axes": lengths} if given is None else {"matrix": given}
+        shown = {"axes": lengths} if form is None else {"matrix": form}
         self._record(d, **shown, centre=None if centre is None else middle)
         self._derive(_axes=lengths, _frame=frame, _middle=middle)
 
@@ -113,14 +113,14 @@ class Ellipsoid(Domain):
         return rows if self._frame is None else np.asarray(rows @ self._frame.T)
 
     def _project(self, rows: Floats) -> Floats:
-        found = np.array(rows)
+        result = np.array(rows)
         outside = ~(self.minkowski(rows) <= 1.0 + self._tolerance())
         if np.any(outside):
             offsets = difference(rows[outside], self._middle)
             top = np.max(np.abs(offsets), axis=-1, keepdims=True)
             sphere = _sphere_points(self._along(offsets / top), top, self._axes)
-            found[outside] = self._middle + self._back(self._axes * sphere)
-        return found
+            result[outside] = self._middle + self._back(self._axes * sphere)
+        return result
 
     def _tolerance(self) -> float:
         """Return how far above 1 rounding may lift the gauge of a member."""
@@ -192,18 +192,18 @@ def _checked_axes(axes: ArrayLike | None) -> Floats:
 
 def _decomposed(matrix: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """Return semi-axes, their directions as columns, and the matrix itself."""
-    given = floats("matrix", matrix)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
-        raise ParameterError(f"matrix must be square, got shape {given.shape}.")
-    if not np.all(np.isfinite(given)):
+    form = floats("matrix", matrix)
+    if form.ndim != 2 or form.shape[0] != form.shape[1] or form.size == 0:
+        raise ParameterError(f"matrix must be square, got shape {form.shape}.")
+    if not np.all(np.isfinite(form)):
         raise ParameterError("matrix must be finite.")
-    if np.max(np.abs(given - given.T)) > 1e-12 * np.max(np.abs(given)):
+    if np.max(np.abs(form - form.T)) > 1e-12 * np.max(np.abs(form)):
         raise ParameterError("matrix must be symmetric. Pass (M + M.T) / 2 if it nearly is.")
-    squares, frame = np.linalg.eigh(given)
+    squares, frame = np.linalg.eigh(form)
     if not squares[0] > len(squares) * ROUNDING * squares[-1]:
         raise ParameterError(
             "matrix must be positive definite, or the ellipsoid has no interior point; "
             f"its eigenvalues run from {squares[0]:.3g} to {squares[-1]:.3g}."
         )
-    given.flags.writeable = False
-    return np.sqrt(squares), frame, given
+    form.flags.writeable = False
+    return np.sqrt(squares), frame, form

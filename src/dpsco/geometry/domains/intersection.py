@@ -123,13 +123,13 @@ class Intersection(Domain):
         d = rows.shape[-1]
         self.centre(d)  # the two must meet
         middle = self._ball.centre(d)
-        found = self._domain.project(rows)
+        result = self._domain.project(rows)
         with quiet():
-            outside = ~(L2(difference(found, middle)) <= self._limit(d))
+            outside = ~(L2(difference(result, middle)) <= self._limit(d))
         if np.any(outside):
             offsets = difference(rows[outside], middle)
-            found[outside] = self._meet(middle, offsets, np.ones(len(offsets)))
-        return found
+            result[outside] = self._meet(middle, offsets, np.ones(len(offsets)))
+        return result
 
     def _meet(self, middle: Floats, offsets: Floats, high: Floats) -> Floats:
         """Return, a row, the projection of middle + t * offset at the t where it meets the sphere.
@@ -146,8 +146,8 @@ class Intersection(Domain):
         for step in range(_STEPS):
             t = _next(low[open_], high[open_], below[open_], above[open_], halve=step % 3 == 2)
             wide = high[open_] - low[open_] > 2.0 * ROUNDING * high[open_]
-            going = wide & (low[open_] < t) & (t < high[open_])
-            open_, t = open_[going], t[going]
+            active = wide & (low[open_] < t) & (t < high[open_])
+            open_, t = open_[active], t[active]
             if not len(open_):
                 break
             points = self._domain.project(middle + t[:, None] * offsets[open_])

@@ -30,9 +30,9 @@ def lp_projection(offset: Floats, radius: float, p: float) -> Floats:
     size = np.abs(offset)
     used = np.flatnonzero(size)
     parts = _positive_part(size[used], radius, p)
-    found = np.zeros_like(offset)
-    found[used] = np.copysign(parts, offset[used])
-    return found
+    result = np.zeros_like(offset)
+    result[used] = np.copysign(parts, offset[used])
+    return result
 
 
 def _positive_part(size: Floats, radius: float, p: float) -> Floats:

@@ -75,11 +75,11 @@ def _settle(
         else:
             share = min(1.0, float(np.min(weights[falling] / -step[falling])))
         weights = weights + share * step
-        kept = ~(blocking & (weights <= _POSITIVE))
-        if np.all(kept):
-            kept[np.argmin(np.where(falling, weights, np.inf))] = False
-        active = [index for index, stays in zip(active, kept, strict=True) if stays]
-        weights = weights[kept] / np.sum(weights[kept])
+        staying = ~(blocking & (weights <= _POSITIVE))
+        if np.all(staying):
+            staying[np.argmin(np.where(falling, weights, np.inf))] = False
+        active = [index for index, stays in zip(active, staying, strict=True) if stays]
+        weights = weights[staying] / np.sum(weights[staying])
 
 
 def _affine_step(rows: Floats, target: Floats, weights: Floats) -> Floats:

@@ -96,14 +96,14 @@ class Polytope(Domain):
         return max(float(np.max(distances)) for distances in pairs)
 
     def _project(self, rows: Floats) -> Floats:
-        found = np.array(rows)
+        result = np.array(rows)
         for k, row in enumerate(rows):
             offset = difference(row, self._middle) / 4.0  # room to divide and to take norms
             used, weights = nearest_weights(self._scaled, offset, 0.25 * self._unit)
             nearest = weights @ self._rows[used]
             if not L2(row / 4.0 - nearest / 4.0) <= _SAME * (self._unit + L2(self._middle)):
-                found[k] = nearest
-        return found
+                result[k] = nearest
+        return result
 
     def _minimise(self, rows: Floats) -> Floats:
         top = np.max(np.abs(rows), axis=-1, keepdims=True)
