@@ -1,7 +1,8 @@
 """The command line ``dpsco``: `main` runs a command, `parser` knows them all.
 
-Each command is a file of its name: it parses, calls the library and prints. What several commands
-share, in the order of reading:
+Each command is a file of its name that parses, calls the library and prints: `demo`, `schema`,
+`plan`, `recommend`, `rounds`, `solvers`, `fit`, `predict`, `evaluate`, `verify`, `report`,
+`ledger`. What several of them share, in the order of reading:
 
 | module            | holds                                                                    |
 |-------------------|--------------------------------------------------------------------------|

@@ -75,7 +75,7 @@ class Outputs:
             raise DataError(f"{path} is named for two outputs; give each a file of its own.")
         there = path.exists()
         if there and any(
-            given.exists() and os.path.samefile(path, given) for given in self._inputs
+            source.exists() and os.path.samefile(path, source) for source in self._inputs
         ):
             raise DataError(f"{path} is read by this command, and not replaced.")
         check_regular(path)
