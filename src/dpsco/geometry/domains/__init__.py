@@ -1,4 +1,4 @@
-"""Domains of weights: whole space, balls, simplex, box, ellipsoid, polytope, intersections.
+"""Domains of weights: whole space, balls, simplex, box, ellipsoid, polytope, intersection.
 
 `base` says what a domain offers; each shape is a file. `extents` holds how large simple sets are
 in a norm; `lp_projection` and `nearest` are the two algorithms that need more than a formula.
