@@ -40,7 +40,7 @@ PACKAGES = (
 )
 # Modules without a list of their own, of which users meet these names.
 PARTS = {
-    "dpsco.solvers.base": ("BasePlan", "Round", "Solver"),
+    "dpsco.solvers.base": ("BasePlan", "Measured", "SingleEpoch", "Solver", "TraceLine"),
     "dpsco.fit.choose": ("Recommendation", "Candidate"),
     "dpsco.fit.forecast": ("Forecast", "Expected"),
 }
