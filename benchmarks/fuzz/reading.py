@@ -14,7 +14,7 @@ import numpy as np
 
 import dpsco as dp
 from dpsco.data import Schema, TableEncoder
-from dpsco.federated import Answer, Task, Worker
+from dpsco.federated import Answer, Request, Worker
 from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel
 from dpsco.privacy.mechanisms import GaussianRelease
@@ -148,7 +148,7 @@ def read_message(content: bytes) -> None:
         return
     plan = samples.batch_plans()["acc_srgd"]
     X, y = samples.rows()
-    Worker((X[:40], y[:40]), plan, name="one").answer(Task.from_json(content))
+    Worker((X[:40], y[:40]), plan, name="one").answer(Request.from_json(content))
 
 
 _READERS: dict[str, Callable[[Path], None]] = {

@@ -15,7 +15,7 @@ import numpy as np
 import dpsco as dp
 from dpsco.data import Category, ClassLabel, Flag, Hashed, Ignore, Number, NumberLabel, Schema
 from dpsco.errors import DpscoError
-from dpsco.federated import Answer, FixedPoint, Task, fingerprint
+from dpsco.federated import Answer, FixedPoint, Request, fingerprint
 from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
@@ -228,7 +228,7 @@ def messages() -> list[str]:
     plan = batch_plans()["acc_srgd"]
     start, stop = plan.batches()[0]
     point = np.zeros(plan.task.n_weights)
-    task = Task(
+    task = Request(
         run="0123456789abcdef" * 2,
         plan=fingerprint(plan),
         round=0,

@@ -14,14 +14,14 @@ from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 def test_every_side_checks_the_plan(setting):
     good = setting.plan()
     encoding = FixedPoint.choose(good)
-    other = dp.plan(setting.problem, n=120, d=4, budget=dp.ApproxDP(2.0, 1e-6), solver="noisy_gd")
+    other = dp.plan(setting.problem, n=120, d=4, budget=dp.ApproxDP(2.0, 1e-6), solver="phased_erm")
     quiet = dataclasses.replace(good, sigma=good.sigma / 2)
     crowd = setting.plan(unit=dp.Unit(3, "worker"))
     budget = dp.ApproxDP(2.0, 1e-6, adjacency="add_remove")
     hidden = dataclasses.replace(good, task=dataclasses.replace(good.task, budget=budget))
     for plan, error, words in [
-        (other, ParameterError, "one sum a batch, got noisy_gd.*acc_srgd"),
-        ("plan", ParameterError, "one sum a batch"),
+        (other, ParameterError, "round by round, got phased_erm.*acc_srgd"),
+        ("plan", ParameterError, "round by round"),
         (quiet, AssumptionError, "budget"),
         (crowd, AssumptionError, "counts as one"),
         (hidden, AssumptionError, "acc_srgd does not apply"),
@@ -53,9 +53,9 @@ def test_names_that_only_look_like_worker_are_refused(setting, name):
 @pytest.mark.parametrize("call", [fingerprint, protected])
 def test_what_is_no_plan_is_refused_in_words(setting, call):
     budget = dp.ApproxDP(2.0, 1e-6)
-    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="noisy_gd")
+    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="phased_erm")
     for wrong in ("x", None, other):
-        with pytest.raises(ParameterError, match="one sum a batch"):
+        with pytest.raises(ParameterError, match="round by round"):
             call(wrong)
 
 

@@ -18,7 +18,16 @@ from dpsco.errors import (
     ParameterError,
     RandomnessError,
 )
-from dpsco.federated import Answer, Coordinator, FixedPoint, Task, Trust, Worker, fits_clip, masked
+from dpsco.federated import (
+    Answer,
+    Coordinator,
+    FixedPoint,
+    Request,
+    Trust,
+    Worker,
+    fits_clip,
+    masked,
+)
 from dpsco.federated import collection as module
 from dpsco.federated.trust import CAVEAT
 
@@ -35,7 +44,7 @@ def seeded():
 def finish(setting, coordinator, count=1, **more):
     """Do the rounds that are left, every message as JSON."""
     while not coordinator.finished:
-        task = Task.from_json(coordinator.task().to_json())
+        task = Request.from_json(coordinator.request().to_json())
         workers = setting.workers(coordinator.plan, task.round, count, **more)
         sent = [worker.answer(task).to_json() for worker in workers]
         coordinator.receive([Answer.from_json(text) for text in sent])
@@ -97,7 +106,7 @@ def test_masked_sums_are_all_that_is_needed(setting):
     )
     coordinator = Coordinator(plan, trust=trust, encoding=encoding, randomness=seeded())
     while not coordinator.finished:
-        task = coordinator.task()
+        task = coordinator.request()
         workers = setting.workers(plan, task.round, 4, encoding=encoding, trust=trust)
         hidden = masked([worker.answer(task) for worker in workers], encoding)
         with pytest.raises(ParameterError, match="receive_sum"):
@@ -112,7 +121,7 @@ def test_only_the_few_round_solvers_send_two_points(setting):
     for solver, points in (("acc_srgd", [1, 2, 2]), ("dp_ftrl", [1, 1, 1])):
         coordinator, sent = Coordinator(setting.plan(solver)), []
         while not coordinator.finished:
-            sent.append(len(coordinator.task().points))
+            sent.append(len(coordinator.request().points))
             coordinator.receive([], nobody=True)
         assert sent == points
 
@@ -126,7 +135,7 @@ def test_who_drops_out_is_a_zero_vector_and_the_divisor_stays(setting):
     for silent in (False, True):
         coordinator = Coordinator(plan, randomness=seeded())
         while not coordinator.finished:
-            task = coordinator.task()
+            task = coordinator.request()
             assert task.cohort == 40
             answers = [worker.answer(task) for worker in setting.workers(plan, task.round, 4)]
             zero = Answer(
@@ -148,7 +157,7 @@ def test_rounds_without_any_answer_are_noise_alone(setting):
 def test_a_round_without_any_answer_is_lost_only_if_that_is_said(setting):
     plan = setting.plan()
     coordinator = Coordinator(plan, randomness=seeded())
-    task = coordinator.task()
+    task = coordinator.request()
     for none, word in [([], False), (iter(()), False), ([], None), ([], 1), ((), "no")]:
         with pytest.raises(ParameterError, match=r"round 0 has no answers.*nobody=True"):
             coordinator.receive(none, nobody=word)
@@ -158,7 +167,7 @@ def test_a_round_without_any_answer_is_lost_only_if_that_is_said(setting):
             coordinator.receive(wrong)
     with pytest.raises(ParameterError, match="goes with no answers, got 1"):
         coordinator.receive([answer], nobody=True)
-    assert coordinator.task().to_json() == task.to_json()
+    assert coordinator.request().to_json() == task.to_json()
     coordinator.receive([answer])  # nothing was drawn or noted meanwhile
     assert (finish(setting, coordinator).weights == in_one_place(setting, plan).weights).all()
 
@@ -169,7 +178,7 @@ def test_a_round_without_any_answer_is_lost_only_if_that_is_said(setting):
 def test_a_refused_collection_leaves_the_round_open_and_draws_nothing(setting):
     plan = setting.plan()
     coordinator = Coordinator(plan, randomness=seeded())
-    task = coordinator.task()
+    task = coordinator.request()
     good = setting.workers(plan, 0)[0].answer(task)
 
     def changed(**fields):
@@ -188,7 +197,7 @@ def test_a_refused_collection_leaves_the_round_open_and_draws_nothing(setting):
         with pytest.raises(error, match=words):
             coordinator.receive([good, answer])
         assert coordinator.round == 0
-        assert coordinator.task().to_json() == task.to_json()
+        assert coordinator.request().to_json() == task.to_json()
     coordinator.receive([good])
     assert (finish(setting, coordinator).weights == in_one_place(setting, plan).weights).all()
 
@@ -196,7 +205,7 @@ def test_a_refused_collection_leaves_the_round_open_and_draws_nothing(setting):
 def test_a_closed_round_takes_no_more(setting):
     plan = setting.plan()
     coordinator = Coordinator(plan)
-    answer = setting.workers(plan, 0)[0].answer(coordinator.task())
+    answer = setting.workers(plan, 0)[0].answer(coordinator.request())
     coordinator.receive([answer])
     with pytest.raises(LedgerError, match="round 0 is closed"):
         coordinator.receive([answer])
@@ -209,7 +218,7 @@ def test_a_closed_round_takes_no_more(setting):
         coordinator.result()
     coordinator.receive_sum(np.zeros(5), round=1, workers=None)
     coordinator.receive([], nobody=True)
-    for late in (coordinator.task, lambda: coordinator.receive([], nobody=True)):
+    for late in (coordinator.request, lambda: coordinator.receive([], nobody=True)):
         with pytest.raises(LedgerError, match="all 3 rounds"):
             late()
     first = coordinator.result()
@@ -218,7 +227,7 @@ def test_a_closed_round_takes_no_more(setting):
 
 def test_more_workers_than_rows_are_refused(setting):
     coordinator = Coordinator(setting.plan(n=3, rounds=3))
-    task = coordinator.task()
+    task = coordinator.request()
     crowd = [Answer(run=task.run, round=0, worker=w, vector=np.zeros(5)) for w in "ab"]
     with pytest.raises(LedgerError, match=r"2 workers answered .* 1 rows"):
         coordinator.receive(crowd)
@@ -265,7 +274,7 @@ def test_sums_say_whose_they_are_and_nobody_counts_twice(setting, tmp_path):
 
 def test_two_threads_close_a_round_once(setting):
     coordinator = Coordinator(setting.plan())
-    task, barrier, found = coordinator.task(), threading.Barrier(2), []
+    task, barrier, found = coordinator.request(), threading.Barrier(2), []
 
     def deliver(name):
         answer = Answer(run=task.run, round=0, worker=name, vector=np.zeros(5))
@@ -298,14 +307,14 @@ def test_answers_are_added_pairwise(setting):
     assert module.added(vectors, 5, None)[0] == wanted
     for sent in (vectors, [np.array([wanted, 0.0, 0.0, 0.0, 0.0])]):
         coordinator = Coordinator(plan, randomness=seeded())
-        task = coordinator.task()
+        task = coordinator.request()
         coordinator.receive(
             [
                 Answer(run=task.run, round=0, worker=str(k), vector=vector)
                 for k, vector in enumerate(sent)
             ]
         )
-        points.append(coordinator.task().points[0])
+        points.append(coordinator.request().points[0])
     assert (points[0] == points[1]).all()
 
 
@@ -384,7 +393,7 @@ def test_floats_that_no_clipped_rows_add_up_to_are_refused(setting, unit):
     """2^60 of one worker would swallow the noise and the low bits of everybody else."""
     plan = setting.plan(unit=dp.Unit(1, unit))
     coordinator = Coordinator(plan)
-    task = coordinator.task()
+    task = coordinator.request()
     most = plan.clip * (task.cohort if unit == "row" else 1)
 
     def answer(name, *lengths):
@@ -402,7 +411,7 @@ def test_floats_that_no_clipped_rows_add_up_to_are_refused(setting, unit):
 def test_the_rule_of_lengths_drops_no_answer_of_a_worker_that_clips(setting, unit):
     """Rounding may make a sum longer than B clip: one row would decide whether a worker counts."""
     plan = setting.plan(unit=dp.Unit(1, unit))
-    task = dataclasses.replace(Coordinator(plan).task(), clip=0.1)
+    task = dataclasses.replace(Coordinator(plan).request(), clip=0.1)
     for count in range(1, 41):
         rows = np.ones((count, 4)), np.ones(count)
         whole = Worker(rows, plan, name="w").answer(task)
@@ -416,7 +425,7 @@ def test_the_rule_of_lengths_drops_no_answer_of_a_worker_that_clips(setting, uni
     integers = dataclasses.replace(whole, vector=np.full(5, 2**60, dtype=np.uint64))
     assert fits_clip(integers, task)
     for wrong in ((whole.vector, task), (whole, None)):
-        with pytest.raises(ParameterError, match="takes an Answer and the Task"):
+        with pytest.raises(ParameterError, match="takes an Answer and the Request"):
             fits_clip(*wrong)
 
 
@@ -428,12 +437,12 @@ def test_a_worker_that_does_not_clip_takes_no_protection_from_others(setting):
 
     def next_point(label, offset):
         coordinator = Coordinator(plan, randomness=seeded(), **agreed)
-        task = coordinator.task()
+        task = coordinator.request()
         row = setting.X[:1], np.array([label])
         honest = Worker(row, plan, name="honest", **agreed).answer(task).vector
         loud = np.full(5, offset, dtype=np.uint64)
         coordinator.receive_sum(encoding.add([honest, loud], 5), round=0, workers=None)
-        return coordinator.task().points[0]
+        return coordinator.request().points[0]
 
     modulus = 2**encoding.bits
     offsets = (0, modulus // 4, modulus // 2, 3 * modulus // 4, modulus - 1)
@@ -452,7 +461,7 @@ def test_floats_that_could_round_too_much_are_refused(setting, monkeypatch, rows
     plan = setting.plan()
     for encoding in (None, FixedPoint.choose(plan)):
         coordinator = Coordinator(plan, encoding=encoding)
-        task = coordinator.task()
+        task = coordinator.request()
         sent = [worker.answer(task) for worker in setting.workers(plan, 0, 4, encoding=encoding)]
         if fits or encoding is not None:
             coordinator.receive(sent)
@@ -521,18 +530,18 @@ def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver
     more = {"checkpoint": path, "odometer": odometer}
     first = Coordinator(plan, randomness=seeded(), **more)
     for t in range(rounds):
-        first.receive([setting.workers(plan, t)[0].answer(first.task())])
-    open_round = None if first.finished else first.task().to_json()
+        first.receive([setting.workers(plan, t)[0].answer(first.request())])
+    open_round = None if first.finished else first.request().to_json()
     lost = setting.workers(plan, rounds, resend=True)[0] if rounds < 3 else None
     if lost is not None:
-        lost.answer(first.task())  # an answer that the first coordinator does not live to see
+        lost.answer(first.request())  # an answer that the first coordinator does not live to see
     first.close()
 
     second = Coordinator(plan, **more)
     assert (second.run, second.round) == (first.run, rounds)
     if lost is not None:
-        assert second.task().to_json() == open_round
-        second.receive([lost.answer(second.task())])
+        assert second.request().to_json() == open_round
+        second.receive([lost.answer(second.request())])
     found = finish(setting, second)
     assert (found.weights == in_one_place(setting, plan).weights).all()
     assert found.certificate.verify().ok
@@ -548,24 +557,24 @@ def test_a_new_coordinator_goes_on_from_the_checkpoint(setting, tmp_path, solver
     assert third.result().certificate.to_json() == found.certificate.to_json()
     assert len(odometer.entries()) == 1
     with pytest.raises(LedgerError, match="all 3 rounds"):
-        third.task()
+        third.request()
 
 
 def test_who_has_answered_is_known_after_a_crash(setting, tmp_path):
     plan, path = setting.plan(), tmp_path / "run"
     first = Coordinator(plan, checkpoint=path)
-    first.receive([worker.answer(first.task()) for worker in setting.workers(plan, 0, 3)])
+    first.receive([worker.answer(first.request()) for worker in setting.workers(plan, 0, 3)])
     first.close()
     second = Coordinator(plan, checkpoint=path)
     for again in setting.workers(plan, 0, 3):  # new workers, which have forgotten
         with pytest.raises(LedgerError, match="count twice"):
-            second.receive([again.answer(second.task())])
-    second.receive([worker.answer(second.task()) for worker in setting.workers(plan, 1, 3)])
+            second.receive([again.answer(second.request())])
+    second.receive([worker.answer(second.request()) for worker in setting.workers(plan, 1, 3)])
     second.close()
     third = Coordinator(plan, checkpoint=path)
     for round in (0, 1):
         with pytest.raises(LedgerError, match="count twice"):
-            third.receive([setting.workers(plan, round, 3)[1].answer(third.task())])
+            third.receive([setting.workers(plan, round, 3)[1].answer(third.request())])
     assert third.round == 2
 
 
@@ -611,7 +620,7 @@ def test_a_closed_coordinator_sends_its_user_to_the_file(setting, tmp_path, roun
     first.close()
     first.close()
     for late in (
-        first.task,
+        first.request,
         first.result,
         lambda: first.receive([], nobody=True),
         lambda: first.receive_sum(np.zeros(5), round=rounds, workers=None),
@@ -641,11 +650,11 @@ def test_a_round_that_is_not_on_the_disk_is_not_heard_of(setting, tmp_path, monk
     def full(*_):
         raise CheckpointError("the disk is full")
 
-    monkeypatch.setattr(coordinator._kept, "commit", full)
+    monkeypatch.setattr(coordinator._store, "commit", full)
     with pytest.raises(CheckpointError, match="full"):
         coordinator.receive([], nobody=True)
     for later in (
-        coordinator.task,
+        coordinator.request,
         coordinator.result,
         lambda: coordinator.receive([], nobody=True),
     ):
@@ -694,7 +703,7 @@ def test_workers_as_units(setting):
     plan = setting.plan(n=12, unit=dp.Unit(1, "worker"))
     coordinator = Coordinator(plan)
     for start, stop in plan.batches():
-        task = coordinator.task()
+        task = coordinator.request()
         assert (task.protects, task.cohort) == ("worker", 4)
         answers = [
             Worker(setting.rows(10 * k, 10 * k + 10), plan, name=str(k)).answer(task)

@@ -164,7 +164,7 @@ def test_what_is_no_vector_of_words_is_refused_in_words(call):
 
 def test_plans_that_ask_for_other_sums_are_refused(setting):
     budget = ApproxDP(2.0, 1e-6)
-    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="noisy_gd")
+    other = dp.plan(setting.problem, n=120, d=4, budget=budget, solver="phased_erm")
     for call in (FixedPoint.choose, FixedPoint(1.0, 20).check):
-        with pytest.raises(ParameterError, match="one sum a batch, got noisy_gd"):
+        with pytest.raises(ParameterError, match="round by round, got phased_erm"):
             call(other)

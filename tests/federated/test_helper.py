@@ -42,7 +42,7 @@ def test_a_helper_gives_the_noise_of_a_whole_run(solver):
     coordinator, (helper,), encoding = start(plan)
     rounds = []
     while not coordinator.finished:
-        task = coordinator.task()
+        task = coordinator.request()
         answer = helper.answer(task)
         rounds.append(encoding.decode(answer.vector))
         coordinator.receive_sum(answer.vector, round=task.round, workers=None)
@@ -90,7 +90,7 @@ def test_what_the_coordinator_sees_holds_every_helpers_noise(setting):
     plan = setting.plan()
     coordinator, helpers, encoding = start(plan, 2)
     while not coordinator.finished:
-        task = coordinator.task()
+        task = coordinator.request()
         more = {"trust": "noise_helpers", "encoding": encoding}
         workers = setting.workers(plan, task.round, 3, **more)
         answers = [side.answer(task) for side in (*workers, *helpers)]
@@ -115,7 +115,7 @@ def test_the_coordinator_adds_its_own_noise_as_well(setting):
     coordinator, (helper,), encoding = start(plan, randomness=dp.Randomness.seeded(3))
     plain = Coordinator(plan, encoding=encoding, randomness=dp.Randomness.seeded(3))
     while not coordinator.finished:
-        task = coordinator.task()
+        task = coordinator.request()
         noise = helper.answer(task).vector
         undone = encoding.add([noise, np.uint64(2**encoding.bits) - noise], task.size)
         coordinator.receive_sum(undone, round=task.round, workers=None)
@@ -126,7 +126,7 @@ def test_the_coordinator_adds_its_own_noise_as_well(setting):
 def test_the_noise_is_that_of_the_helpers_own_root(setting):
     plan = setting.plan()
     encoding = FixedPoint.choose(plan, helpers=1)
-    task = Coordinator(plan, trust="noise_helpers", encoding=encoding, helpers=1).task()
+    task = Coordinator(plan, trust="noise_helpers", encoding=encoding, helpers=1).request()
 
     def noise(*seed):
         root = dp.Randomness(*seed)
@@ -147,7 +147,7 @@ def test_a_helper_is_no_thing_to_copy(setting):
 
 def test_a_round_has_one_answer(setting):
     coordinator, (helper,), _ = start(setting.plan())
-    first = coordinator.task()
+    first = coordinator.request()
     with pytest.raises(LedgerError, match="round 0 of 3 next"):
         helper.answer(dataclasses.replace(first, round=1))
     vector = helper.answer(first).vector
@@ -155,7 +155,7 @@ def test_a_round_has_one_answer(setting):
         helper.answer(first)
     coordinator.receive_sum(vector, round=0, workers=None)
     with pytest.raises(LedgerError, match="another run"):
-        helper.answer(dataclasses.replace(coordinator.task(), run="0" * 32))
+        helper.answer(dataclasses.replace(coordinator.request(), run="0" * 32))
 
 
 def test_a_certificate_comes_last_and_asking_early_does_no_harm(setting):
@@ -163,7 +163,7 @@ def test_a_certificate_comes_last_and_asking_early_does_no_harm(setting):
     while not coordinator.finished:
         with pytest.raises(LedgerError, match=f"round {coordinator.round} of 3"):
             helper.certificate()
-        task = coordinator.task()
+        task = coordinator.request()
         coordinator.receive_sum(helper.answer(task).vector, round=task.round, workers=None)
     after = dataclasses.replace(task, round=3)
     with pytest.raises(LedgerError, match="round 3 of 3"):
@@ -176,7 +176,7 @@ def test_a_certificate_comes_last_and_asking_early_does_no_harm(setting):
 def test_a_helper_agrees_to_its_plan_alone(setting):
     plan = setting.plan()
     coordinator, (helper,), encoding = start(plan)
-    task = coordinator.task()
+    task = coordinator.request()
     coarse = FixedPoint(encoding.step * 2**10, encoding.bits)
     for changes in (
         {"plan": "0" * 32},
@@ -188,7 +188,7 @@ def test_a_helper_agrees_to_its_plan_alone(setting):
     ):
         with pytest.raises(AssumptionError, match="agreed on"):
             helper.answer(dataclasses.replace(task, **changes))
-    with pytest.raises(ParameterError, match="Task"):
+    with pytest.raises(ParameterError, match="Request"):
         helper.answer("task")
     helper.answer(task)  # none of these has used up the round
     with pytest.raises(ParameterError, match=r"need .* bits"):

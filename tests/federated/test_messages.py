@@ -7,7 +7,7 @@ import pytest
 
 from dpsco.data import ClippedDifference, ClippedGradient
 from dpsco.errors import ParameterError
-from dpsco.federated import Answer, FixedPoint, Task, Trust
+from dpsco.federated import Answer, FixedPoint, Request, Trust
 from dpsco.losses import Logistic
 
 RUN, PLAN = "0123456789abcdef" * 2, "f" * 32
@@ -27,7 +27,7 @@ def task(**changes):
         "trust": "secure_aggregation",
         "encoding": FixedPoint(2.0**-20, 35),
     }
-    return Task(**{**fields, **changes})
+    return Request(**{**fields, **changes})
 
 
 def answer(**changes):
@@ -40,7 +40,7 @@ def bits(vector):
 
 def test_a_task_comes_back_the_same():
     for sent in (task(), task(points=(AWKWARD,), factors=(1.0,), encoding=None)):
-        found = Task.from_json(sent.to_json().encode())
+        found = Request.from_json(sent.to_json().encode())
         assert found.to_json() == sent.to_json()
         assert [bits(point) for point in found.points] == [bits(point) for point in sent.points]
         assert (found.encoding, found.trust, found.clip) == (sent.encoding, sent.trust, sent.clip)
@@ -158,7 +158,7 @@ def test_texts_that_are_no_message_are_refused():
     ]
     for text in wrong:
         with pytest.raises(ParameterError):
-            Task.from_json(text)
+            Request.from_json(text)
     for text in (*wrong[:3], task().to_json()):
         with pytest.raises(ParameterError):
             Answer.from_json(text)

@@ -16,7 +16,7 @@ import dpsco as dp
 from dpsco.data.source import Source
 from dpsco.data.tables.table import MemoryTable
 from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
-from dpsco.federated import Coordinator, FixedPoint, Task, Worker
+from dpsco.federated import Coordinator, FixedPoint, Request, Worker
 
 HOSTILE = [
     np.full(4, np.nan),
@@ -34,7 +34,7 @@ def task_of(plan, round=0, **changes):
     coordinator = Coordinator(plan, encoding=changes.pop("encoding", None))
     for _ in range(round):
         coordinator.receive([], nobody=True)
-    return dataclasses.replace(coordinator.task(), **changes)
+    return dataclasses.replace(coordinator.request(), **changes)
 
 
 def exact(vector):
@@ -215,9 +215,9 @@ def test_it_answers_once_in_a_run(setting):
     plan = setting.plan()
     coordinator = Coordinator(plan)
     worker = setting.workers(plan, 0)[0]
-    first = coordinator.task()
+    first = coordinator.request()
     coordinator.receive([worker.answer(first)])
-    for again in (first, coordinator.task()):  # replayed, and of a later round
+    for again in (first, coordinator.request()):  # replayed, and of a later round
         with pytest.raises(LedgerError, match="takes part once"):
             worker.answer(again)
     with pytest.raises(LedgerError, match="in 1 runs"):  # and no other run
@@ -271,7 +271,7 @@ def test_a_lost_answer_is_sent_again_to_the_same_task_alone(setting):
     worker = setting.workers(plan, 0, resend=True)[0]
     task = task_of(plan)
     first = worker.answer(task)
-    again = worker.answer(Task.from_json(task.to_json()))
+    again = worker.answer(Request.from_json(task.to_json()))
     assert (again.vector == first.vector).all()
     moved = dataclasses.replace(task, points=tuple(point + 0.1 for point in task.points))
     for other in (moved, dataclasses.replace(task, round=1)):
@@ -283,7 +283,7 @@ def test_nothing_is_sent_again_under_noise_helpers(setting):
     plan = setting.plan()
     encoding = FixedPoint.choose(plan, helpers=1)
     more = {"trust": "noise_helpers", "encoding": encoding}
-    task = Coordinator(plan, helpers=1, **more).task()
+    task = Coordinator(plan, helpers=1, **more).request()
     worker = setting.workers(plan, 0, resend=True, **more)[0]
     worker.answer(task)
     with pytest.raises(LedgerError, match="takes part once"):
@@ -333,7 +333,7 @@ def test_what_was_not_agreed_on_is_refused_unread(setting):
     ]:
         with pytest.raises(AssumptionError, match=words):
             worker.answer(dataclasses.replace(task, **changes))
-    with pytest.raises(ParameterError, match="Task"):
+    with pytest.raises(ParameterError, match="Request"):
         worker.answer(task.to_json())
     with pytest.raises(AssertionError, match="was read"):
         worker.answer(task)
@@ -353,7 +353,7 @@ def test_a_finer_grid_than_agreed_is_refused(setting):
 def test_rows_that_do_not_fit_the_plan_are_refused(setting):
     plan = setting.plan()
     X, y = setting.rows(0, 50)
-    with pytest.raises(AssumptionError, match=r"50 rows are more than its 40.*one part a round"):
+    with pytest.raises(AssumptionError, match=r"50 rows are more than its 40.*one part per round"):
         Worker((X, y), plan, name="w").answer(task_of(plan))
     with pytest.raises(DataError, match="4 columns"):
         Worker((X[:, :3], y), plan, name="w")

@@ -17,7 +17,7 @@ from dpsco.errors import (
     OdometerError,
     ParameterError,
 )
-from dpsco.federated import Answer, Task
+from dpsco.federated import Answer, Request
 from dpsco.files import limits as _limits
 from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel, configure
@@ -263,7 +263,7 @@ def test_coefficients_are_numbers(model, value):
 
 
 def test_messages_have_limits():
-    for kind in (Task, Answer):
+    for kind in (Request, Answer):
         for text, words in (
             (f"[{'[],' * 100}1]", "20 lists"),
             (f"[{'1,' * 200}1]", "100 values"),

@@ -1,22 +1,25 @@
-"""Federated learning: a coordinator, workers, and two messages per round.
+"""Federated learning: a coordinator, workers that keep their rows, and two messages per round.
 
-The coordinator sends points down, each worker sends one clipped sum up, once in a run. Who carries
-the messages is not decided here: an engine calls `Worker.answer` where the rows are and hands what
-comes back, or its sum, to the `Coordinator`.
+The coordinator sends points down, each worker sends one clipped sum up: once in a run, or in every
+round, as the plan says. Who carries the messages is not decided here: a transport calls
+`Worker.answer` where the rows are and hands what comes back, or its sum, to the `Coordinator`.
+
+Read in this order:
 
 | module      | holds                                                                      |
 |-------------|----------------------------------------------------------------------------|
+| messages    | `Request`, `Answer`: what travels, exact as JSON                           |
 | coordinator | `Coordinator`: rounds, noise through a ledger, the result                  |
-| worker      | `Worker`: answers one task of a run from its own rows                      |
-| messages    | `Task`, `Answer`: what travels, exact as JSON                              |
-| fixed_point | `FixedPoint`: contributions as integers, sums modulo a power of two        |
-| masking     | `masked`: a secure aggregation, simulated in one process                   |
-| helper      | `NoiseHelper`: noise against the coordinator itself                        |
-| trust       | `Trust`: who has to be believed, in sentences for the certificate          |
-| agreement   | what all sides must hold in common: the plan                               |
-| protection  | whom a run protects: rows or workers                                       |
+| worker      | `Worker`: answers requests from its own rows, draws secret samples         |
 | attendance  | who has answered, kept with the rounds                                     |
 | collection  | what a round takes: each worker once, no vector that is too long           |
+| agreement   | what all sides must hold in common: the plan                               |
+| protection  | whom a run protects: rows or workers; which plans workers can answer       |
+| trust       | `Trust`: who has to be believed, in sentences for the certificate          |
+| fixed_point | `FixedPoint`: contributions as integers, sums modulo a power of two        |
+| grid        | row vectors as integers whose norm is bounded                              |
+| masking     | `masked`: a secure aggregation, simulated in one process                   |
+| helper      | `NoiseHelper`: noise against the coordinator itself                        |
 """
 
 from .agreement import fingerprint
@@ -25,7 +28,7 @@ from .coordinator import Coordinator
 from .fixed_point import FixedPoint
 from .helper import NoiseHelper
 from .masking import masked
-from .messages import Answer, Task
+from .messages import Answer, Request
 from .protection import protected
 from .trust import Trust
 from .worker import Worker
@@ -35,7 +38,7 @@ __all__ = [
     "Coordinator",
     "Worker",
     # what travels
-    "Task",
+    "Request",
     "Answer",
     "fits_clip",
     # sums that nobody sees in parts

@@ -1,7 +1,7 @@
 """What all sides of a run hold in common: a plan, checked by each of them for itself.
 
 A plan is public and decided before any row is read, so it is what a worker consents to: its bounds,
-its clip, whom it protects. It reaches everybody once, before the run; a task then only names it.
+its clip, whom it protects. It reaches everybody once, before the run; a request then only names it.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import hashlib
 from typing import Any
 
 from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient
+from ..data.queries import ClippedDifference, ClippedGradient, Loss
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
+from ..privacy.mechanisms import PrefixSumRelease
 from ..solvers import get
 from ..solvers.base import check_cost
-from ..solvers.common.batches import BatchPlan
-from ..solvers.engine import Stepper
+from ..solvers.engine import EnginePlan, Stepper
 from .fixed_point import FixedPoint
-from .protection import ROW, WORKER, batch_plan, protected, solver_plan
-from .trust import Trust
+from .protection import ROW, WORKER, protected, rounds_of, solver_plan
+from .trust import COINS, Trust
 
 
-def checked(plan: Any) -> BatchPlan:
-    """Return the plan; refuse one that is not made of one sum a batch, or exceeds its budget.
+def checked(plan: Any) -> EnginePlan:
+    """Return the plan; refuse one that is not made of noisy sums, or exceeds its budget.
 
     Raises:
         AssumptionError: the solver's theorem does not cover the problem, the plan costs more than
             its budget, or it protects workers by group privacy.
-        ParameterError: the solver does not ask for one sum a batch, or the plan is not its own.
+        ParameterError: the solver does not ask for noisy sums, or the plan is not its own.
     """
-    found = solver_plan(plan)
+    found: EnginePlan = solver_plan(plan)
     reasons = get(found.solver).refusals(found.task)
     if reasons:
         raise AssumptionError(f"{found.solver} does not apply: {'; '.join(reasons)}.")
@@ -41,7 +41,7 @@ def checked(plan: Any) -> BatchPlan:
 
 
 def agreed_encoding(
-    plan: BatchPlan, trust: Trust, encoding: Any, *, helpers: int
+    plan: EnginePlan, trust: Trust, encoding: Any, *, helpers: int
 ) -> FixedPoint | None:
     """Return the encoding; refuse one that does not fit the plan, the trust model or the helpers.
 
@@ -63,7 +63,7 @@ def agreed_encoding(
 
 
 def helped_encoding(
-    plan: BatchPlan, trust: Trust, encoding: Any, helpers: int
+    plan: EnginePlan, trust: Trust, encoding: Any, helpers: int
 ) -> FixedPoint | None:
     """Return the encoding of a run with so many noise helpers; refuse what does not fit together.
 
@@ -80,53 +80,63 @@ def helped_encoding(
     return agreed_encoding(plan, trust, encoding, helpers=count)
 
 
-def stepper_of(plan: BatchPlan) -> Stepper:
+def stepper_of(plan: EnginePlan) -> Stepper:
     """Return a new stepper of a checked plan."""
     make = get(plan.solver).stepper
     assert make is not None
     return make(plan)
 
 
-def first_query(plan: BatchPlan) -> ClippedGradient | ClippedDifference:
-    """Return what the first round of a checked plan asks of a row."""
-    query = stepper_of(plan).query()
+def loss_of(plan: EnginePlan, round: int) -> Loss:
+    """Return the loss whose gradients a round asks for: the problem's, or a smooth one close to it.
+
+    It follows from the plan and the number of the round, so no message carries it.
+    """
+    stepper = stepper_of(plan)
+    stepper.round = round
+    query = stepper.query()
     assert isinstance(query, (ClippedGradient, ClippedDifference))
-    return query
+    return query.loss
 
 
-def fingerprint(plan: BatchPlan) -> str:
+def fingerprint(plan: EnginePlan) -> str:
     """Return 32 hexadecimal digits that tell plans apart, as checkpoints do.
 
     Of a user's own code in a plan the names count; of everything else every bit does.
 
     Raises:
-        ParameterError: this is no plan of one sum a batch.
+        ParameterError: this is no plan of noisy sums.
     """
-    text = identity(batch_plan(plan))
+    rounds_of(plan)
+    text = identity(plan)
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"dpsco plan").hexdigest()
 
 
-def enforced(plan: BatchPlan, encoding: FixedPoint | None) -> tuple[str, ...]:
+def enforced(plan: EnginePlan, encoding: FixedPoint | None) -> tuple[str, ...]:
     """Return what the code of all sides makes true, in sentences for the certificate."""
     unit, sentences = protected(plan), list(plan.enforced)
+    clip = max(release.bound for release in rounds_of(plan).releases)
     if unit == WORKER:
         sentences = [
             *plan.problem.bounds.enforced,
-            f"a worker's mean gradient, or difference of two, has l2 norm at most {plan.clip:g}, "
+            f"a worker's mean gradient, or difference of two, has l2 norm at most {clip:g}, "
             "by clipping",
         ]
     if encoding is not None:
         sentences.append(
-            f"a {unit} adds integers of l2 norm at most {plan.clip:g}/{encoding.step:g}, exactly, "
+            f"a {unit} adds integers of l2 norm at most {clip:g}/{encoding.step:g}, exactly, "
             f"modulo 2^{encoding.bits}"
         )
     whole = f"each round's sum leaves once, divided by the planned number of {unit}s, whoever drops"
     return (*sentences, f"{whole} out")
 
 
-def trusted(plan: BatchPlan, trust: Trust, encoding: FixedPoint | None) -> tuple[str, ...]:
+def trusted(plan: EnginePlan, trust: Trust, encoding: FixedPoint | None) -> tuple[str, ...]:
     """Return what is taken on trust besides the plan's own, in sentences for the certificate."""
-    unit, sentences = plan.budget.unit, list(trust.trusted(protected(plan)))
+    rounds, unit = rounds_of(plan), plan.budget.unit
+    sentences = list(trust.trusted(protected(plan), once=rounds.single_epoch))
+    if any(round.sampled for round in rounds[:1]):
+        sentences.append(COINS.format(unit=protected(plan)))
     if protected(plan) == ROW and unit != Unit():
         rows = "one row" if unit.rows == 1 else f"{unit.rows} rows"
         sentences.append(f"a {unit.name} has at most {rows} in the run, over all workers together")
@@ -135,7 +145,7 @@ def trusted(plan: BatchPlan, trust: Trust, encoding: FixedPoint | None) -> tuple
             "answers are added by the coordinator, or else pairwise by an engine that leaves out "
             "those longer than a round's clipped sum can be: floats drown in larger ones"
         )
-    if trust is Trust.NOISE_HELPERS and plan.mechanism is not None:
+    if trust is Trust.NOISE_HELPERS and isinstance(rounds.releases[0], PrefixSumRelease):
         sentences.append(
             "towards the coordinator: the helpers' correlated noise is computed in float64 before "
             "it is rounded to the integers of the sums; its law is exact up to rounding (no proof)"

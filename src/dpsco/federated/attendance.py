@@ -1,5 +1,8 @@
 """Who has answered in a run, kept with its rounds: a worker counts once, also after a crash.
 
+Where every row belongs to one round, a worker counts once in the run. Where every round asks all
+rows, it counts once per round, and nothing has to be remembered.
+
 A checkpoint stores vectors of numbers. A name becomes 53 bits of its digest, which a float64 holds
 exactly: among a million workers two share them with a probability of 6e-5, and then the second one
 is refused.
@@ -28,12 +31,13 @@ class AttendedRun(Engine):
     _marks: frozenset[float] = frozenset()
 
     def attended(self, name: str) -> bool:
-        """Return whether a worker took part in a round before."""
+        """Return whether a worker took part in a round before that was its only one."""
         return _mark(name) in self._marks
 
     def attend(self, names: Iterable[str]) -> None:
         """Note who takes part in the round that is about to be committed."""
-        self._marks = self._marks.union(map(_mark, names))
+        if self.rounds.single_epoch:
+            self._marks = self._marks.union(map(_mark, names))
 
     def state(self) -> dict[str, Floats]:
         """Return what the next rounds build on, and who has answered: names are public."""

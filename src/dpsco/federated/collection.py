@@ -22,7 +22,7 @@ from ..errors import LedgerError, ParameterError
 from ..privacy.summation import PairwiseSum
 from .attendance import AttendedRun
 from .fixed_point import FixedPoint, Words
-from .messages import Answer, Floats, Task, Vector, check_name
+from .messages import Answer, Floats, Request, Vector, check_name
 from .protection import WORKER
 
 MOST_FLOAT_ROWS, MOST_FLOAT_ANSWERS = 2**22, 2**11
@@ -30,23 +30,24 @@ MOST_FLOAT_ROWS, MOST_FLOAT_ANSWERS = 2**22, 2**11
 _ROUNDED = 1.0 + 2.0**-20  # more than rounding can add to the length of a clipped sum
 
 
-def fits_clip(answer: Answer, task: Task) -> bool:
+def fits_clip(answer: Answer, request: Request) -> bool:
     """Return whether an answer is no longer than what clipped rows of the round can add up to.
 
-    That is ``task.cohort * task.clip``, or ``task.clip`` where workers are protected, and 2^-20 of
-    it more, which is for rounding: the answer of a worker that clips always fits. An engine that
-    adds floats by itself leaves out what does not. Integers always fit: their sums are folded.
+    That is ``request.cohort * request.clip``, or ``request.clip`` where workers are protected, and
+    2^-20 of it more, which is for rounding: the answer of a worker that clips always fits. An
+    engine that adds floats by itself leaves out what does not. Integers always fit: their sums are
+    folded.
 
     Raises:
-        ParameterError: these are no answer and no task.
+        ParameterError: these are no answer and no request.
     """
-    given: tuple[Any, Any] = (answer, task)
-    if not isinstance(given[0], Answer) or not isinstance(given[1], Task):
+    given: tuple[Any, Any] = (answer, request)
+    if not isinstance(given[0], Answer) or not isinstance(given[1], Request):
         kinds = " and ".join(type(each).__name__ for each in given)
-        raise ParameterError(f"fits_clip takes an Answer and the Task it is of, got {kinds}.")
+        raise ParameterError(f"fits_clip takes an Answer and the Request it is of, got {kinds}.")
     if answer.vector.dtype.kind != "f":
         return True
-    most = task.clip * (1 if task.protects == WORKER else task.cohort) * _ROUNDED
+    most = request.clip * (1 if request.protects == WORKER else request.cohort) * _ROUNDED
     with np.errstate(all="ignore"):
         return bool(np.linalg.norm(answer.vector) <= most)
 
@@ -63,7 +64,7 @@ def check_somebody(given: Collection[Any], nobody: Any, *, round: int, call: str
     if not given and nobody is not True:
         raise ParameterError(
             f"round {round} has no answers: closing it loses the whole round, for good. Collect it "
-            f"again with the same task, or say {call}."
+            f"again with the same request, or say {call}."
         )
     if given and nobody is not False:
         raise ParameterError(
@@ -71,27 +72,27 @@ def check_somebody(given: Collection[Any], nobody: Any, *, round: int, call: str
         )
 
 
-def names_of(answers: Sequence[Any], task: Task) -> list[str]:
-    """Return who answered; refuse what is no answer to the task."""
+def names_of(answers: Sequence[Any], request: Request) -> list[str]:
+    """Return who answered; refuse what is no answer to the request."""
     for answer in answers:
         if not isinstance(answer, Answer):
             raise ParameterError(f"a round takes Answers, got {type(answer).__name__}.")
-        if answer.run != task.run:
+        if answer.run != request.run:
             raise LedgerError(f"{answer!r} belongs to another run.")
-        check_round(answer.round, task)
+        check_round(answer.round, request)
     return [answer.worker for answer in answers]
 
 
-def check_round(round: int, task: Task) -> None:
+def check_round(round: int, request: Request) -> None:
     """Refuse what belongs to another round than the open one."""
-    if round != task.round:
-        state = "closed" if round < task.round else "not open yet"
+    if round != request.round:
+        state = "closed" if round < request.round else "not open yet"
         raise LedgerError(
-            f"round {round} is {state}: the run is at round {task.round}. A round leaves once."
+            f"round {round} is {state}: the run is at round {request.round}. A round leaves once."
         )
 
 
-def check_once(names: Sequence[Any], task: Task, run: AttendedRun) -> None:
+def check_once(names: Sequence[Any], request: Request, run: AttendedRun) -> None:
     """Refuse a worker that would count twice, and more workers than were planned for."""
     known: set[str] = set()
     for name in names:
@@ -101,41 +102,41 @@ def check_once(names: Sequence[Any], task: Task, run: AttendedRun) -> None:
                 "second answer out."
             )
         known.add(name)
-    if len(known) > task.cohort:
+    if len(known) > request.cohort:
         raise LedgerError(
-            f"{len(known)} workers answered a round that was planned for {task.cohort} "
-            f"{task.protects}s."
+            f"{len(known)} workers answered a round that was planned for {request.cohort} "
+            f"{request.protects}s."
         )
 
 
-def check_lengths(answers: Iterable[Answer], task: Task) -> None:
+def check_lengths(answers: Iterable[Answer], request: Request) -> None:
     """Refuse floats that are longer than a clipped sum: noise would drown in them."""
     for answer in answers:
-        if not fits_clip(answer, task):
+        if not fits_clip(answer, request):
             raise ParameterError(
                 f"the answer of worker {answer.worker!r} is longer than clipped rows can add up "
                 "to: it does not clip. Leave its answer out."
             )
 
 
-def check_rounding(answers: int, task: Task) -> None:
+def check_rounding(answers: int, request: Request) -> None:
     """Refuse floats whose sum could round by more than the ledger allows for."""
-    if task.encoding is not None:
+    if request.encoding is not None:
         return
-    if answers > MOST_FLOAT_ANSWERS and task.cohort > MOST_FLOAT_ROWS:
+    if answers > MOST_FLOAT_ANSWERS and request.cohort > MOST_FLOAT_ROWS:
         raise ParameterError(
             f"the rounding of float sums is bounded for {MOST_FLOAT_ANSWERS} answers, or for "
-            f"{MOST_FLOAT_ROWS} rows a round; got {answers} answers for {task.cohort} rows. Run it "
-            "with encoding=FixedPoint.choose(plan), whose sums are exact."
+            f"{MOST_FLOAT_ROWS} rows per round; got {answers} answers for {request.cohort} rows. "
+            "Run it with encoding=FixedPoint.choose(plan), whose sums are exact."
         )
 
 
-def fitting(vector: Vector, task: Task) -> Vector:
+def fitting(vector: Vector, request: Request) -> Vector:
     """Return a vector of the run's length and type; refuse any other."""
-    encoding, kind = task.encoding, "float64" if task.encoding is None else "uint64"
-    if vector.dtype.name != kind or vector.shape != (task.size,):
+    encoding, kind = request.encoding, "float64" if request.encoding is None else "uint64"
+    if vector.dtype.name != kind or vector.shape != (request.size,):
         raise ParameterError(
-            f"this run adds vectors of {task.size} {kind} numbers, got {len(vector)} "
+            f"this run adds vectors of {request.size} {kind} numbers, got {len(vector)} "
             f"{vector.dtype} numbers."
         )
     if encoding is not None and not encoding.holds(cast(Words, vector)):

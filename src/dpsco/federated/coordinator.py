@@ -1,9 +1,11 @@
 """The side that holds the plan's ledger: it asks, adds, lets noisy sums leave, and moves on.
 
-A round is two messages: a task goes to the round's workers, their clipped sum comes back. The noise
-is drawn when the sum is taken, so until then a round may be collected again; afterwards it is
-closed. The divisor is the planned number of rows (or workers), never a count: whoever drops out is
-a zero vector. The exact sum is kept by nothing here once it has left with noise.
+A round is two messages: a request goes to the round's workers, their clipped sum comes back. Where
+each row belongs to one round (a single epoch), a worker answers once in the run; else every worker
+answers every round, once. The noise is drawn when the sum is taken, so until then a round may be
+collected again; afterwards it is closed. The divisor is the planned number of rows (or workers),
+never a count: a worker that drops out counts as zero. The exact sum is kept by nothing here once it
+has left with noise.
 
 Rounding. A worker adds its rows in leaves of 4096, and leaves pairwise; workers' sums are added
 pairwise here. With B >= 4096 rows of W workers and u = 2^-53 the sum is off by at most
@@ -28,28 +30,29 @@ import numpy as np
 from .. import _validate
 from ..data.queries import ClippedDifference, ClippedGradient
 from ..errors import LedgerError, ParameterError
-from ..fit.checkpoint.checkpoint import Checkpoint
+from ..fit.checkpoint.checkpoint import Checkpoint, NoCheckpoint
 from ..fit.run import check_helpers
 from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness, fresh_name
 from ..solvers.base import Result
-from ..solvers.common.batches import BatchPlan
+from ..solvers.engine import EnginePlan
 from . import collection
 from .agreement import checked, enforced, fingerprint, helped_encoding, stepper_of, trusted
 from .attendance import AttendedRun
 from .fixed_point import FixedPoint
-from .messages import Answer, Floats, Task, Vector, checked_vector
+from .messages import Answer, Floats, Request, Vector, checked_vector
 from .protection import check_odometer, protected
 from .trust import CAVEAT, Trust
 
 
 class Coordinator(NonCopyable):
-    """One federated run of a plan, from its first task to its result.
+    """One federated run of a plan, from its first request to its result.
 
     Args:
-        plan: of a solver that asks for one sum a batch. Its budget's unit says whom it protects:
-            a row, or with ``Unit(1, "worker")`` a worker with all its rows; n counts those.
+        plan: of a solver that asks for noisy sums round by round. Its budget's unit says whom it
+            protects: a row, or with ``Unit(1, "worker")`` a worker with all its rows; n counts
+            those.
         trust: who has to be believed; see `Trust`.
         encoding: how contributions become integers; needed wherever sums are masked.
         helpers: how many noise helpers add to each sum. The coordinator adds its own noise all the
@@ -59,7 +62,7 @@ class Coordinator(NonCopyable):
         odometer: pays for the run out of a shared budget; not one of whole workers for a run that
             protects rows.
         checkpoint: a file that brings the run over a crash of the coordinator, as in `dpsco.run`.
-            The open round is then asked for again, with the same task. A warning says so if the
+            The open round is then asked for again, with the same request. A warning says so if the
             file's run is over.
 
     Raises:
@@ -67,7 +70,7 @@ class Coordinator(NonCopyable):
             the odometer protects somebody else.
         BudgetError: the odometer cannot pay.
         CheckpointError: the checkpoint cannot be used, is in use, or is another run's.
-        ParameterError: the solver does not work by sums of batches, or the arguments do not fit.
+        ParameterError: the solver does not work by noisy sums, or the arguments do not fit.
 
     >>> import dpsco as dp
     >>> from dpsco.federated import Coordinator, Worker
@@ -80,14 +83,14 @@ class Coordinator(NonCopyable):
     >>> coordinator = Coordinator(plan)
     >>> for start, stop in plan.batches():
     ...     worker = Worker((X[start:stop], y[start:stop]), plan, name=f"rows from {start}")
-    ...     coordinator.receive([worker.answer(coordinator.task())])
+    ...     coordinator.receive([worker.answer(coordinator.request())])
     >>> coordinator.result().certificate.epsilon(1e-6) <= 1.0
     True
     """
 
     def __init__(
         self,
-        plan: BatchPlan,
+        plan: EnginePlan,
         *,
         trust: Trust | str = Trust.TRUSTED_COORDINATOR,
         encoding: FixedPoint | None = None,
@@ -103,21 +106,15 @@ class Coordinator(NonCopyable):
         self._helpers = int(helpers)
         self._lock, self._state, self._round = threading.RLock(), "open", 0
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
-        self._kept: Checkpoint | None = None
-        self._done: Result | None = None
+        self._result: Result | None = None
+        self._store: Checkpoint | NoCheckpoint
         if checkpoint is not None:
             self._open(checkpoint, randomness, odometer)
             return
         self.run = fresh_name()
-        ledger = Ledger(
-            plan.releases(),
-            plan.budget,
-            randomness=randomness,
-            trusted=(*plan.trusted, *trusted(plan, self.trust, self.encoding)),
-            odometer=odometer,
-            label=plan.solver,
-        )
-        self._begin(ledger)
+        self._store = NoCheckpoint(plan, randomness=randomness, odometer=odometer)
+        sentences = trusted(plan, self.trust, self.encoding)
+        self._begin(self._store.open_ledger(trusted=sentences))
 
     @property
     def round(self) -> int:
@@ -127,9 +124,9 @@ class Coordinator(NonCopyable):
     @property
     def finished(self) -> bool:
         """Whether all rounds are closed."""
-        return self.round == self.plan.rounds
+        return self.round == self.plan.total_rounds
 
-    def task(self) -> Task:
+    def request(self) -> Request:
         """Return what the workers of the open round are asked for.
 
         Raises:
@@ -138,8 +135,9 @@ class Coordinator(NonCopyable):
         with self._lock:
             self._check_state()
             if self.finished:
-                raise LedgerError(f"all {self.plan.rounds} rounds of this run are over.")
-            query, (start, stop) = self._rounds.query(), self._rounds.next_round.rows
+                raise LedgerError(f"all {self.plan.total_rounds} rounds of this run are over.")
+            query, round = self._rounds.query(), self._rounds.next_round
+            start, stop = round.rows
             points: tuple[Floats, ...]
             factors: tuple[float, ...]
             if isinstance(query, ClippedGradient):
@@ -148,7 +146,7 @@ class Coordinator(NonCopyable):
                 assert isinstance(query, ClippedDifference)
                 points = (query.first, query.second)
                 factors = (query.first_factor, query.second_factor)
-            return Task(
+            return Request(
                 run=self.run,
                 plan=self._fingerprint,
                 round=self.round,
@@ -159,6 +157,7 @@ class Coordinator(NonCopyable):
                 protects=self._protects,
                 trust=self.trust,
                 encoding=self.encoding,
+                rate=round.release.rate if round.sampled else None,
             )
 
     def receive(self, answers: Iterable[Answer], *, nobody: bool = False) -> None:
@@ -168,7 +167,8 @@ class Coordinator(NonCopyable):
         refused leaves the round open, and nothing has left.
 
         Args:
-            answers: at most one from each worker, and none from a worker of an earlier round.
+            answers: at most one from each worker; where each row belongs to one round, none from a
+                worker of an earlier round.
             nobody: says that a round without any answer is to be closed all the same. It is lost
                 then, and the weights can be much worse for it; privacy is not.
 
@@ -185,15 +185,15 @@ class Coordinator(NonCopyable):
             )
         taken = collection.listed(answers, "Answers")
         with self._lock:
-            task = self.task()
+            request = self.request()
             call = "receive([], nobody=True)"
-            collection.check_somebody(taken, nobody, round=task.round, call=call)
-            names = collection.names_of(taken, task)
-            collection.check_once(names, task, self._rounds)
-            vectors = [collection.fitting(answer.vector, task) for answer in taken]
-            collection.check_lengths(taken, task)
-            collection.check_rounding(len(vectors), task)
-            self._commit(collection.added(vectors, task.size, self.encoding), names)
+            collection.check_somebody(taken, nobody, round=request.round, call=call)
+            names = collection.names_of(taken, request)
+            collection.check_once(names, request, self._rounds)
+            vectors = [collection.fitting(answer.vector, request) for answer in taken]
+            collection.check_lengths(taken, request)
+            collection.check_rounding(len(vectors), request)
+            self._commit(collection.added(vectors, request.size, self.encoding), names)
 
     def receive_sum(
         self,
@@ -220,14 +220,14 @@ class Coordinator(NonCopyable):
         """
         names = None if workers is None else collection.listed(workers, "workers' names")
         with self._lock:
-            task = self.task()
-            collection.check_round(_validate.integer("round", round, at_least=0), task)
+            request = self.request()
+            collection.check_round(_validate.integer("round", round, at_least=0), request)
             if names is not None:
                 call = "receive_sum(..., workers=[], nobody=True)"
-                collection.check_somebody(names, nobody, round=task.round, call=call)
-                collection.check_once(names, task, self._rounds)
-            vector = collection.fitting(checked_vector(total), task)
-            self._commit(collection.added([vector], task.size, self.encoding), names or [])
+                collection.check_somebody(names, nobody, round=request.round, call=call)
+                collection.check_once(names, request, self._rounds)
+            vector = collection.fitting(checked_vector(total), request)
+            self._commit(collection.added([vector], request.size, self.encoding), names or [])
 
     def result(self) -> Result:
         """Return the weights and their certificate, once all rounds are closed.
@@ -236,17 +236,17 @@ class Coordinator(NonCopyable):
             LedgerError: rounds are missing, or the coordinator was closed before this was asked.
         """
         with self._lock:
-            if self._done is None:
+            if self._result is None:
                 self._check_state()
-                self._done = self._stated(self._finish())
-            return self._done
+                self._result = self._stated(self._finish())
+            return self._result
 
     def close(self) -> None:
         """Let go of the checkpoint's file, if there is one; the run can go on from it later."""
         with self._lock:
-            if self._kept is not None:
-                self._kept.close()
-                self._state = "closed" if self._done is None else self._state
+            if isinstance(self._store, Checkpoint):
+                self._store.close()
+                self._state = "closed" if self._result is None else self._state
 
     # -- from the first noise to the last ----------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Coordinator(NonCopyable):
         # Who is trusted cannot change half-way: the certificate speaks of all rounds.
         encoding = None if self.encoding is None else dataclasses.asdict(self.encoding)
         about = {"trust": self.trust.value, "encoding": encoding, "helpers": self._helpers}
-        kept = Checkpoint(
+        checkpoint = Checkpoint(
             path,
             self.plan,
             order="federated",
@@ -263,19 +263,19 @@ class Coordinator(NonCopyable):
             randomness=randomness,
             odometer=odometer,
         )
-        self._kept, self.run = kept, kept.run
+        self._store, self.run = checkpoint, checkpoint.run
         try:
-            stored = kept.stored_result(stacklevel=3)
+            stored = checkpoint.stored_result(stacklevel=3)
             if stored is not None:
-                self._done, self._round = self._stated(stored), self.plan.rounds
-                kept.close()
+                self._result, self._round = self._stated(stored), self.plan.total_rounds
+                checkpoint.close()
                 return
             sentences = trusted(self.plan, self.trust, self.encoding)
-            self._begin(kept.open_ledger(trusted=sentences, caveat=CAVEAT))
-            kept.resume(self._rounds)
+            self._begin(checkpoint.open_ledger(trusted=sentences, caveat=CAVEAT))
+            checkpoint.resume(self._rounds)
             self._round = self._rounds.round
         except BaseException:
-            kept.close()
+            checkpoint.close()
             raise
 
     def _begin(self, ledger: Ledger) -> None:
@@ -287,26 +287,22 @@ class Coordinator(NonCopyable):
         self._rounds.attend(names)
         with np.errstate(all="ignore"):  # a warning could tell something of the rows
             self._rounds.commit(total)
-        if self._kept is not None:
-            self._kept.commit(self._rounds)
+        self._store.commit(self._rounds)
         self._state, self._round = "open", self._rounds.round
 
     def _finish(self) -> Result:
-        if self._kept is not None:
-            found = self._kept.finish(self._rounds.output(), self._ledger)
-            self._kept.close()
-            return found
-        weights = np.asarray(self._rounds.output(), dtype=float)
-        return Result(weights, self._ledger.close(), self.plan, self.plan.trace())
+        result = self._store.finish(np.asarray(self._rounds.output(), dtype=float), self._ledger)
+        self._store.close()
+        return result
 
-    def _stated(self, found: Result) -> Result:
+    def _stated(self, result: Result) -> Result:
         """Return a result whose certificate speaks of workers, where a ledger's has one place."""
         certificate = dataclasses.replace(
-            found.certificate,
+            result.certificate,
             enforced=enforced(self.plan, self.encoding),
             trust_model=self.trust.model,
         )
-        return dataclasses.replace(found, certificate=certificate)
+        return dataclasses.replace(result, certificate=certificate)
 
     def _check_state(self) -> None:
         """Refuse what comes after a failure, or after the file was let go of."""
@@ -322,4 +318,6 @@ class Coordinator(NonCopyable):
             )
 
     def __repr__(self) -> str:
-        return f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.rounds}>"
+        return (
+            f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.total_rounds}>"
+        )

@@ -29,9 +29,10 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _validate
 from ..errors import ParameterError
 from ..privacy.lattice import lattice_step
-from ..solvers.common.batches import BatchPlan
+from ..privacy.mechanisms import PrefixSumRelease
+from ..solvers.engine import EnginePlan
 from .grid import Grid
-from .protection import batch_plan
+from .protection import rounds_of
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -77,8 +78,8 @@ class FixedPoint:
             )
 
     @classmethod
-    def choose(cls, plan: BatchPlan, *, step: float | None = None, helpers: int = 0) -> FixedPoint:
-        """Return an encoding for a plan, from public task.
+    def choose(cls, plan: EnginePlan, *, step: float | None = None, helpers: int = 0) -> FixedPoint:
+        """Return an encoding for a plan, from public facts.
 
         Args:
             plan: of the run.
@@ -88,20 +89,22 @@ class FixedPoint:
         Raises:
             ParameterError: no modulus of 53 bits holds the sums, or this is no plan of such sums.
         """
-        batch_plan(plan)
+        rounds = rounds_of(plan)
         if step is None:
-            fine = plan.clip / max(1.0, math.sqrt(plan.task.n_weights) / _ROOT)
+            clip = max(release.bound for release in rounds.releases)
+            fine = clip / max(1.0, math.sqrt(plan.task.n_weights) / _ROOT)
             step = math.ldexp(1.0, math.frexp(fine)[1] - 1 - _FINE)
         return cls(step, needed_bits(plan, step, helpers)).check(plan, helpers=helpers)
 
-    def check(self, plan: BatchPlan, *, helpers: int = 0) -> FixedPoint:
+    def check(self, plan: EnginePlan, *, helpers: int = 0) -> FixedPoint:
         """Return the encoding if every sum of the plan fits; arguments as in `choose`.
 
         Raises:
             ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
-        self.grid(batch_plan(plan).clip, plan.task.n_weights)
-        finest = lattice_step(plan.clip, plan.task.n_weights)
+        bounds = [release.bound for release in rounds_of(plan).releases]
+        self.grid(min(bounds), plan.task.n_weights)
+        finest = lattice_step(max(bounds), plan.task.n_weights)
         if helpers and self.step < finest:
             raise ParameterError(
                 f"the helpers' noise is a multiple of {finest!r}, so the sums must be multiples of "
@@ -194,21 +197,26 @@ def _words(vector: Any, size: int | None = None) -> Words:
     )
 
 
-def needed_bits(plan: BatchPlan, step: float, helpers: int = 0) -> int:
-    """Return the least b with 2^(b-2) > B clip/step + 1, B the largest batch of the plan.
+def needed_bits(plan: EnginePlan, step: float, helpers: int = 0) -> int:
+    """Return the least b with 2^(b-2) > B clip/step + 1, B the most rows of a round.
 
     Noise helpers need room for 12 standard deviations of each one's noise besides.
     """
-    count = _validate.integer("helpers", helpers, at_least=0)
-    largest = max(stop - start for start, stop in plan.batches())
-    reach = largest * Fraction(plan.clip)
-    if count:
-        reach += count * Fraction(_REACH * _noisiest(plan))
-    return math.floor(reach / Fraction(_validate.positive("step", step)) + 1).bit_length() + 2
+    count, rounds = _validate.integer("helpers", helpers, at_least=0), rounds_of(plan)
+    largest = Fraction(0)
+    for release in rounds.releases:
+        rows = release.row_count
+        if isinstance(release, PrefixSumRelease):
+            rows = -(-rows // release.mechanism.rounds)
+        total = rows * Fraction(release.bound)
+        if count:
+            total += count * Fraction(_REACH * _noise_std(release))
+        largest = max(largest, total)
+    return math.floor(largest / Fraction(_validate.positive("step", step)) + 1).bit_length() + 2
 
 
-def _noisiest(plan: BatchPlan) -> float:
+def _noise_std(release: Any) -> float:
     """Return a bound on the standard deviation of a round's noise: of the sum, or of its change."""
-    if plan.mechanism is None:
-        return plan.sigma
-    return 2.0 * plan.sigma * float(plan.mechanism.prefix_std().max())
+    if not isinstance(release, PrefixSumRelease):
+        return float(release.sigma)
+    return 2.0 * release.sigma * float(release.mechanism.prefix_std().max())

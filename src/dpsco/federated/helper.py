@@ -22,13 +22,15 @@ import numpy as np
 
 from ..errors import AssumptionError, LedgerError, ParameterError
 from ..privacy.certificate import Certificate
-from ..privacy.ledger import Ledger
+from ..privacy.ledger import Ledger, PrefixNoise
+from ..privacy.mechanisms import PoissonGaussianRelease, PrefixSumRelease
 from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness
-from ..solvers.common.batches import BatchPlan
+from ..solvers.engine import EnginePlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
 from .fixed_point import FixedPoint
-from .messages import Answer, Floats, Task, check_name
+from .messages import Answer, Floats, Request, check_name
+from .protection import rounds_of
 from .trust import Trust
 
 
@@ -50,7 +52,7 @@ class NoiseHelper(NonCopyable):
 
     def __init__(
         self,
-        plan: BatchPlan,
+        plan: EnginePlan,
         *,
         name: str,
         encoding: FixedPoint,
@@ -66,38 +68,30 @@ class NoiseHelper(NonCopyable):
             enforced=enforced(plan, encoding),
             trusted=(*plan.trusted, *trusted(plan, trust, encoding)),
         )
-        self._size, self._batches = plan.task.n_weights, plan.batches()
+        self._size, self._rounds = plan.task.n_weights, rounds_of(plan)
         self._fingerprint = fingerprint(plan)
-        self._stream = None
-        if plan.mechanism is not None:
-            self._stream = self._ledger.prefix_noise(
-                self._size,
-                bound=plan.clip,
-                sigma=plan.sigma,
-                mechanism=plan.mechanism,
-                rows=(0, plan.n),
-            )
+        self._stream: PrefixNoise | None = None
         self._run: str | None = None
         self._round = 0
         self._certificate: Certificate | None = None
         self._lock = threading.Lock()
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, request: Request) -> Answer:
         """Return the helper's noise for a round, once.
 
         Raises:
-            AssumptionError: the task belongs to another plan, clip, encoding or trust model.
+            AssumptionError: the request belongs to another plan, clip, encoding or trust model.
             LedgerError: it belongs to another run, or is not of the next round.
-            ParameterError: this is no task.
+            ParameterError: this is no request.
         """
-        if not isinstance(task, Task):
-            raise ParameterError(f"a helper answers a Task, got {type(task).__name__}.")
+        if not isinstance(request, Request):
+            raise ParameterError(f"a helper answers a Request, got {type(request).__name__}.")
         with self._lock:
-            self._check(task)
-            self._run = task.run
+            self._check(request)
+            self._run = request.run
             self._round += 1  # first: whatever happens below, this noise is used up
             vector = self.encoding.noise(self._noise(self._round - 1))
-            return Answer(run=task.run, round=task.round, worker=self.name, vector=vector)
+            return Answer(run=request.run, round=request.round, worker=self.name, vector=vector)
 
     def certificate(self) -> Certificate:
         """Return what the coordinator can learn at most, if this helper is honest.
@@ -106,9 +100,9 @@ class NoiseHelper(NonCopyable):
             LedgerError: rounds are missing; the helper can go on with them.
         """
         with self._lock:
-            if self._round < self.plan.rounds:
+            if self._round < len(self._rounds):
                 raise LedgerError(
-                    f"helper {self.name!r} is at round {self._round} of {self.plan.rounds}: its "
+                    f"helper {self.name!r} is at round {self._round} of {len(self._rounds)}: its "
                     "certificate speaks of all of them."
                 )
             if self._certificate is None:
@@ -116,35 +110,52 @@ class NoiseHelper(NonCopyable):
                 self._certificate = dataclasses.replace(self._ledger.close(), trust_model=model)
             return self._certificate
 
-    def _check(self, task: Task) -> None:
-        """Refuse a task that the noise does not cover."""
-        plan = self.plan
+    def _check(self, request: Request) -> None:
+        """Refuse a request that the noise does not cover."""
+        planned = self._rounds[min(request.round, len(self._rounds) - 1)].release
         if (
-            task.plan != self._fingerprint
-            or task.trust is not Trust.NOISE_HELPERS
-            or task.encoding != self.encoding
-            or not task.clip <= plan.clip
-            or task.size != self._size
+            request.plan != self._fingerprint
+            or request.trust is not Trust.NOISE_HELPERS
+            or request.encoding != self.encoding
+            or not request.clip <= planned.bound
+            or request.size != self._size
         ):
             raise AssumptionError(
-                f"helper {self.name!r} does not answer this task: its plan, trust model, encoding, "
-                "clip or size is not the one agreed on."
+                f"helper {self.name!r} does not answer this request: its plan, trust model, "
+                "encoding, clip or size is not the one agreed on."
             )
-        if task.run != (self._run or task.run):
+        if request.run != (self._run or request.run):
             raise LedgerError(f"helper {self.name!r} belongs to another run: make a new one.")
-        if task.round != self._round or task.round >= plan.rounds:
+        if request.round != self._round or request.round >= len(self._rounds):
             raise LedgerError(
-                f"helper {self.name!r} answers round {self._round} of {plan.rounds} next, got a "
-                f"task of round {task.round}. No round has two answers."
+                f"helper {self.name!r} answers round {self._round} of {len(self._rounds)} next, "
+                f"got a request of round {request.round}. No round has two answers."
             )
 
     def _noise(self, t: int) -> Floats:
         """Return the noise of a round: of its sum, or what it adds to that of the prefix sums."""
-        if self._stream is not None:
+        round, nothing = self._rounds[t], np.zeros(self._size)
+        release, rows = round.release, round.rows
+        if isinstance(release, PrefixSumRelease):
+            if self._stream is None or round.part == 0:
+                self._stream = self._ledger.prefix_noise(
+                    self._size,
+                    bound=release.bound,
+                    sigma=release.sigma,
+                    mechanism=release.mechanism,
+                    rows=release.rows,
+                )
             return self._stream.next()
-        plan, nothing = self.plan, np.zeros(self._size)
-        rows = self._batches[t]
-        return self._ledger.gaussian(nothing, bound=plan.clip, sigma=plan.sigma, rows=rows)
+        if isinstance(release, PoissonGaussianRelease):  # of a sample that the workers draw
+            sample = self._ledger.poisson(
+                bound=release.bound,
+                sigma=release.sigma,
+                rate=release.rate,
+                rows=rows,
+                pair=release.pair,
+            )
+            return sample.release(nothing)
+        return self._ledger.gaussian(nothing, bound=release.bound, sigma=release.sigma, rows=rows)
 
     def __repr__(self) -> str:
-        return f"<NoiseHelper {self.name!r}: round {self._round} of {self.plan.rounds}>"
+        return f"<NoiseHelper {self.name!r}: round {self._round} of {len(self._rounds)}>"

@@ -1,6 +1,6 @@
-"""The two messages of a round: a task goes down, an answer comes up. Nothing else travels.
+"""The two messages of a round: a request goes down, an answer comes up. Nothing else travels.
 
-A task has one or two points of d numbers each, an answer has d numbers: no counts, no norms, no
+A request has one or two points of d numbers each, an answer has d numbers: no counts, no norms, no
 losses. As JSON, vectors are base64 of little-endian 64-bit numbers, which is exact (11 bytes a
 number), and other numbers have as many digits as they need to come back the same.
 """
@@ -35,7 +35,7 @@ _LONGEST_NAME = 255
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Task:
+class Request:
     """What a round asks of its workers. All of it is public.
 
     Args:
@@ -49,6 +49,8 @@ class Task:
         protects: "row" or "worker".
         trust: the run's trust model.
         encoding: how contributions become integers; None: floats.
+        rate: with which probability a row (or worker) takes part in this round, by a secret coin
+            that its worker draws; None: all of them do.
 
     Raises:
         ParameterError: a field is out of range.
@@ -64,6 +66,7 @@ class Task:
     protects: str
     trust: Trust
     encoding: FixedPoint | None = None
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         _check_identity("run", self.run)
@@ -75,17 +78,21 @@ class Task:
         _validate.choice("protects", self.protects, (ROW, WORKER))
         if not 1 <= len(self.points) == len(self.factors) <= 2:
             raise ParameterError(
-                "a task has one point with its factor, or two; got "
+                "a request has one point with its factor, or two; got "
                 f"{len(self.points)} points and {len(self.factors)} factors."
             )
         _set(self, "points", tuple(weight_vector("a point", point) for point in self.points))
         _set(self, "factors", tuple(_validate.real("a factor", each) for each in self.factors))
         if not np.isfinite(self.factors).all():
-            raise ParameterError(f"the factors of a task must be finite, got {self.factors}.")
+            raise ParameterError(f"the factors of a request must be finite, got {self.factors}.")
         if len({len(point) for point in self.points}) > 1:
-            raise ParameterError("the points of a task must be equally long.")
+            raise ParameterError("the points of a request must be equally long.")
         if len(self.points) == 1 and self.factors != (1.0,):
             raise ParameterError(f"a single point has the factor 1, got {self.factors[0]!r}.")
+        if self.rate is not None:
+            _set(self, "rate", _validate.positive("rate", self.rate))
+            if self.rate > 1.0:
+                raise ParameterError(f"rate must be at most 1, got {self.rate!r}.")
         if self.encoding is not None and not isinstance(self.encoding, FixedPoint):
             raise ParameterError(f"encoding must be a FixedPoint or None, got {self.encoding!r}.")
 
@@ -95,7 +102,7 @@ class Task:
         return len(self.points[0])
 
     def query(self, loss: Loss, *, clip: float | None = None) -> GradientQuery:
-        """Return what a row is asked for, clipped to the task's ``clip`` unless told otherwise."""
+        """Return what a row is asked for, clipped to ``clip``, by default the request's."""
         bound = self.clip if clip is None else clip
         if len(self.points) == 1:
             return ClippedGradient(loss, self.points[0], bound)
@@ -103,7 +110,7 @@ class Task:
         return ClippedDifference(loss, first, second, one, two, bound)
 
     def to_json(self) -> str:
-        """Return the task as JSON text; `from_json` gives back the same bits."""
+        """Return the request as JSON text; `from_json` gives back the same bits."""
         record = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         record["points"] = [_packed(point) for point in self.points]
         record["trust"] = self.trust.value
@@ -112,11 +119,11 @@ class Task:
         return json.dumps(record)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Task:
-        """Return the task that `to_json` wrote.
+    def from_json(cls, text: str | bytes) -> Request:
+        """Return the request that `to_json` wrote.
 
         Raises:
-            ParameterError: this is no task.
+            ParameterError: this is no request.
         """
         record = _fields(cls, text)
         try:
@@ -126,7 +133,7 @@ class Task:
                 record["encoding"] = FixedPoint(**record["encoding"])
             return cls(**record)
         except TypeError as problem:
-            raise ParameterError(f"this is not a task: {problem}.") from None
+            raise ParameterError(f"this is not a request: {problem}.") from None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,8 +141,8 @@ class Answer:
     """What a worker sends up: the sum of its contributions, and nothing else about its rows.
 
     Args:
-        run: the task's run.
-        round: the task's round.
+        run: the request's run.
+        round: the request's round.
         worker: who answers, a public name.
         vector: d floats; or, with an encoding, d integers modulo its power of two, as uint64.
 

@@ -11,45 +11,67 @@ from typing import Any
 
 from ..errors import AssumptionError, ParameterError
 from ..privacy.budget import Unit
+from ..privacy.mechanisms import (
+    FixedSizeGaussianRelease,
+    GaussianRelease,
+    PoissonGaussianRelease,
+    PrefixSumRelease,
+)
 from ..solvers import get, registry
-from ..solvers.common.batches import BatchPlan
+from ..solvers.engine import EnginePlan, Schedule
 
 ROW, WORKER = "row", "worker"
 
 
-def batch_plan(plan: Any) -> BatchPlan:
-    """Return the plan; refuse what asks for anything but one sum a batch.
+def rounds_of(plan: Any) -> Schedule:
+    """Return the rounds of a plan; refuse what workers cannot answer.
 
     Raises:
-        ParameterError: it is no such plan.
+        ParameterError: no rounds of noisy sums, samples of fixed size, or rounds on parts of the
+            rows that come again: nobody would know which worker has which part.
     """
-    if isinstance(plan, BatchPlan):
-        return plan
-    name = getattr(plan, "solver", type(plan).__name__)
-    able = ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
-    raise ParameterError(
-        f"a federated run needs a plan that asks for one sum a batch, got {name}. Solvers that "
-        f"do: {able}."
-    )
+    if not isinstance(plan, EnginePlan):
+        name = getattr(plan, "solver", type(plan).__name__)
+        able = ", ".join(key for key, solver in registry().items() if solver.stepper is not None)
+        raise ParameterError(
+            f"a federated run needs a plan that asks for noisy sums round by round, got {name}. "
+            f"Solvers that do: {able}."
+        )
+    rounds = Schedule(plan.releases())
+    once = rounds.single_epoch
+    for release in rounds.releases:
+        if isinstance(release, FixedSizeGaussianRelease):
+            raise ParameterError(
+                f"{plan.solver} draws samples of fixed size here, which workers cannot do "
+                "without knowing of each other. Use solver='dp_sgd_poisson': each row has its coin."
+            )
+        if not isinstance(release, (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease)):
+            raise ParameterError(f"workers answer with sums, and {release} is none.")
+        if not once and release.rows != (0, plan.n):
+            raise ParameterError(
+                "workers answer once in a run, or in every round; this plan has rounds on parts of "
+                "the rows that come again."
+            )
+    return rounds
 
 
-def solver_plan(plan: Any) -> BatchPlan:
+def solver_plan(plan: Any) -> Any:
     """Return the plan; refuse it also if its solver does not run it in rounds.
 
     Raises:
-        ParameterError: it is no plan of one sum a batch, or belongs to another solver.
+        ParameterError: it is no plan of noisy sums, or belongs to another solver.
     """
-    found = batch_plan(plan)
-    solver = get(found.solver)
-    if solver.stepper is None or not isinstance(found, solver.plan_type):
+    rounds_of(plan)
+    solver = get(plan.solver)
+    if solver.stepper is None or not isinstance(plan, solver.plan_type):
         raise ParameterError(
-            f"{found.solver} does not run a {type(found).__qualname__} in rounds. Make the plan "
+            f"{plan.solver} does not run a {type(plan).__qualname__} in rounds. Make the plan "
             "with dpsco.plan(...)."
         )
-    return found
+    return plan
 
 
-def protected(plan: BatchPlan) -> str:
+def protected(plan: EnginePlan) -> str:
     """Return whom a federated run of the plan protects: "row", or "worker" with all its rows.
 
     The budget's unit says it: ``ApproxDP(1.0, 1e-8, unit=Unit(1, "worker"))``. The plan's n then
@@ -58,9 +80,10 @@ def protected(plan: BatchPlan) -> str:
     Raises:
         AssumptionError: the unit is a worker with several rows, which counts as one here; or its
             name is almost "worker".
-        ParameterError: this is no plan of one sum a batch.
+        ParameterError: this is no plan of noisy sums.
     """
-    unit: Unit = batch_plan(plan).budget.unit
+    rounds_of(plan)
+    unit: Unit = plan.budget.unit
     _check_name(unit)
     if unit.name != WORKER:
         return ROW
@@ -72,7 +95,7 @@ def protected(plan: BatchPlan) -> str:
     return WORKER
 
 
-def check_odometer(plan: BatchPlan, odometer: Any) -> None:
+def check_odometer(plan: EnginePlan, odometer: Any) -> None:
     """Refuse an odometer of whole workers for a run that protects single rows.
 
     It would pay for a worker's many rows at the price of one. An odometer of rows may pay for a

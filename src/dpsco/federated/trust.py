@@ -39,9 +39,16 @@ class Trust(str, enum.Enum):
         """The certificate's line on trust."""
         return _MODELS[self]
 
-    def trusted(self, unit: str) -> tuple[str, ...]:
-        """Return what is taken on trust; ``unit`` is whom the run protects, "row" or "worker"."""
-        return (_WORKERS.format(unit=unit), _ONCE[unit], _PUBLIC, *_COORDINATOR[self])
+    def trusted(self, unit: str, *, once: bool = True) -> tuple[str, ...]:
+        """Return what is taken on trust.
+
+        Args:
+            unit: whom the run protects, "row" or "worker".
+            once: whether a worker takes part in one round of the run, or in every round.
+        """
+        rounds = "one round of the run" if once else "every round of the run, with the same rows,"
+        attendance = _ONCE[unit].format(rounds=rounds)
+        return (_WORKERS.format(unit=unit), attendance, _PUBLIC, *_COORDINATOR[self])
 
 
 _MODELS = {
@@ -72,14 +79,19 @@ _WORKERS = (
 )
 _ONCE = {
     "row": (
-        "a row is held by one worker; each worker takes part in one round of the run and once in "
+        "a row is held by one worker; each worker takes part in {rounds} and once in "
         "it, under a name that nobody else can use"
     ),
     "worker": (
-        "nobody is behind two workers; each takes part in one round of the run and once in it, "
+        "nobody is behind two workers; each takes part in {rounds} and once in it, "
         "under a name that nobody else can use"
     ),
 }
+COINS = (
+    "every worker draws the coin of each {unit} anew in each round, with the probability that the "
+    "plan states, and keeps it to itself; it answers whatever the coins say"
+)
+"""What a run on secret samples rests on: workers draw them, each for itself."""
 _PUBLIC = "who holds which rows, who is asked and who answers was decided without looking at rows"
 _COORDINATOR = {
     Trust.TRUSTED_COORDINATOR: (

@@ -1,35 +1,59 @@
-"""The side that holds rows: it answers one task of a run, and no other.
+"""The side that holds rows: it answers each request of a run that is its own, once.
 
 A worker holds the plan, and consents to nothing but it: bounds, clip, encoding and trust model are
-its own, and a task that asks for more is refused before a row is read. What leaves is one vector:
+its own, and a request that asks for more is refused before a row is read. What leaves is a vector:
 the sum of its rows' contributions, each clipped; or, where a whole worker is protected, their mean,
 clipped as one vector. The mean, because a worker is then what a row is otherwise: one contribution
 of gradient size, however many rows it holds, and the coordinator's divisor counts workers.
+
+How often a worker answers follows from the plan. In a single epoch each row belongs to one round,
+and a worker answers one round of a run. Where every round asks all rows, a worker answers every
+round once, in order, always with the same rows: the plan's releases charge each row for each round,
+so that one more answer to a round is what nobody has paid for.
+
+Secret samples. A request with a ``rate`` asks for a Poisson sample: the worker draws one coin for
+each of its rows (where workers are protected: one for itself), independently in each round, from
+secure randomness that never leaves it, and sums the rows whose coin says so. The coins of all
+workers together are those of one Poisson sample of all rows, which is what the plan's release
+states and the coordinator's ledger executes. Amplification needs that whoever sees the output does
+not know a row's coin. Nobody but the worker does; it answers also if no coin says so, with zeros;
+and a request that is repeated gets the same answer, not one with new coins, whose difference would
+tell. Coins that a worker draws wrongly cost the protection of its own rows alone: those of others
+do not depend on them. The certificate lists all this as trusted.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import _validate
-from ..data.contributions import contribution_pieces
-from ..data.row_norms import LARGEST_LIMIT, clip_rows
+from ..data.contributions import contribution_pieces, contributions
+from ..data.row_norms import LARGEST_LIMIT, chunks, clip_rows
 from ..data.source import Source
 from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
 from ..privacy.open_releases import NonCopyable
-from ..solvers.common.batches import BatchPlan
-from .agreement import agreed_encoding, checked, fingerprint, first_query
+from ..privacy.randomness import Randomness
+from ..solvers.engine import EnginePlan
+from .agreement import agreed_encoding, checked, fingerprint, loss_of
 from .fixed_point import FixedPoint
-from .messages import Answer, Floats, Task, Vector, check_name
-from .protection import WORKER, protected
+from .messages import Answer, Floats, Request, Vector, check_name
+from .protection import WORKER, protected, rounds_of
 from .trust import Trust
+
+
+class _Attendance(NamedTuple):
+    """What a worker remembers of a run."""
+
+    round: int  # the last one that it has answered
+    sent: tuple[Request, Answer] | None  # to be sent again
 
 
 class Worker(NonCopyable):
@@ -39,8 +63,9 @@ class Worker(NonCopyable):
     the process that made it. A forked process would forget that it has answered, so it refuses.
 
     Args:
-        data: the worker's own rows: a table of `dpsco.data`, a pair (X, y), or a source. All of
-            them belong to one round; who has rows for several makes a worker for each.
+        data: the worker's own rows: a table of `dpsco.data`, a pair (X, y), or a source. In a plan
+            of a single epoch all of them belong to one round; who has rows for several makes a
+            worker for each.
         plan: the public plan of the run. Its n counts the rows (or workers) of everybody.
         name: public, and another one for each worker.
         trust: the trust model that the worker agrees to.
@@ -49,8 +74,9 @@ class Worker(NonCopyable):
             workers of several rounds share one source, without copies; their ranges must not
             overlap.
         runs: in how many runs of this plan it takes part. Each is paid for separately.
-        resend: whether it gives the same answer again to the very same task, for messages that get
-            lost. Never under noise helpers: two sums with the same noise give their difference.
+        resend: whether it gives the same answer again to the very same request, for messages
+            that get lost. Never under noise helpers: two sums with the same noise give their
+            difference.
 
     Raises:
         AssumptionError, ParameterError: the plan is not one of a federated run, or the encoding
@@ -62,7 +88,7 @@ class Worker(NonCopyable):
     def __init__(
         self,
         data: Table | Source | tuple[Any, ...],
-        plan: BatchPlan,
+        plan: EnginePlan,
         *,
         name: str,
         trust: Trust | str = Trust.TRUSTED_COORDINATOR,
@@ -80,110 +106,132 @@ class Worker(NonCopyable):
         self._runs, self._resend = _validate.integer("runs", runs), resend
         self._rows = _fitting(as_table(data), plan)
         self._range = _range(rows, self._rows)
-        self._loss = first_query(plan).loss  # perhaps a smooth one close to the problem's
+        self._rounds, self._coins = rounds_of(plan), Randomness.secure()
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
-        self._answered: dict[str, tuple[Task, Answer] | None] = {}  # kept only to be sent again
+        self._answered: dict[str, _Attendance] = {}  # by run
         self._lock, self._process = threading.Lock(), os.getpid()
 
-    def answer(self, task: Task) -> Answer:
-        """Return the worker's contribution to a round, once in a run.
+    def answer(self, request: Request) -> Answer:
+        """Return the worker's contribution to a round, once in a run, or once in each round.
 
         Raises:
-            AssumptionError: the task asks for something that the worker has not agreed to.
+            AssumptionError: the request asks for something that the worker has not agreed to.
             LedgerError: the worker has taken part already, or was made in another process.
-            ParameterError: this is no task.
+            ParameterError: this is no request.
         """
-        if not isinstance(task, Task):
-            raise ParameterError(f"a worker answers a Task, got {type(task).__name__}.")
+        if not isinstance(request, Request):
+            raise ParameterError(f"a worker answers a Request, got {type(request).__name__}.")
         if os.getpid() != self._process:
             raise LedgerError(
                 f"worker {self.name!r} must stay in the process that made it: a forked copy does "
                 "not know what the others have answered. Make it where it answers."
             )
         with self._lock:
-            self._check(task)
-            if task.run in self._answered:
-                return self._again(task)
-            if len(self._answered) >= self._runs:
+            self._check(request)
+            before = self._answered.get(request.run)
+            if before is not None and (self._rounds.single_epoch or request.round <= before.round):
+                return self._again(request, before)
+            if before is None and len(self._answered) >= self._runs:
                 raise LedgerError(
                     f"worker {self.name!r} takes part in {self._runs} runs of this plan, and has "
                     "done so. Each one more costs its budget again: runs=..."
                 )
             with np.errstate(all="ignore"):  # a warning could tell something of the rows
-                vector = self._vector(task)
-            answer = Answer(run=task.run, round=task.round, worker=self.name, vector=vector)
-            self._answered[task.run] = (task, answer) if self._resend else None
+                vector = self._vector(request)
+            answer = Answer(run=request.run, round=request.round, worker=self.name, vector=vector)
+            sent = (request, answer) if self._resend else None
+            self._answered[request.run] = _Attendance(request.round, sent)
             return answer
 
     # -- consent -----------------------------------------------------------------------------------
 
-    def _check(self, task: Task) -> None:
+    def _check(self, request: Request) -> None:
         """Refuse what the worker has not agreed to; no row is read."""
         plan = self.plan
-        if task.plan != self._fingerprint:
+        if request.plan != self._fingerprint:
             self._refuse("it belongs to another plan")
-        if task.round >= plan.rounds:
-            self._refuse(f"the plan has {plan.rounds} rounds, and it is of round {task.round}")
-        if task.protects != self._protects:
-            self._refuse(f"it protects a {task.protects}, the plan a {self._protects}")
-        if task.trust is not self._trust:
-            self._refuse(f"its trust model is {task.trust.value}, agreed was {self._trust.value}")
-        if not task.clip <= plan.clip:
-            self._refuse(f"its clip is {task.clip!r}, the plan's noise covers {plan.clip!r}")
-        if task.encoding != self._encoding:
-            self._refuse(f"its encoding is {task.encoding}, agreed was {self._encoding}")
-        if task.size != plan.task.n_weights:
-            self._refuse(f"its points have {task.size} numbers, the plan {plan.task.n_weights}")
-        start, stop = plan.batches()[task.round]
-        if task.cohort != stop - start:
-            self._refuse(f"its cohort is {task.cohort}, the plan's {stop - start}")
-        if self._protects != WORKER and self._n > task.cohort:
+        if request.round >= (count := len(self._rounds)):
+            self._refuse(f"the plan has {count} rounds, and it is of round {request.round}")
+        round = self._rounds[request.round]
+        if request.protects != self._protects:
+            self._refuse(f"it protects a {request.protects}, the plan a {self._protects}")
+        if request.trust is not self._trust:
             self._refuse(
-                f"the worker's {self._n} rows are more than its {task.cohort}. Cut them into one "
-                "part a round, and make a Worker with a name of its own for each: rows=(start, "
-                "stop)"
+                f"its trust model is {request.trust.value}, agreed was {self._trust.value}"
+            )
+        if not request.clip <= (clip := round.release.bound):
+            self._refuse(f"its clip is {request.clip!r}, the plan's noise covers {clip!r}")
+        if request.rate != (rate := round.release.rate if round.sampled else None):
+            self._refuse(f"its rate is {request.rate}, the plan's {rate}")
+        if request.encoding != self._encoding:
+            self._refuse(f"its encoding is {request.encoding}, agreed was {self._encoding}")
+        if request.size != plan.task.n_weights:
+            self._refuse(f"its points have {request.size} numbers, the plan {plan.task.n_weights}")
+        start, stop = round.rows
+        if request.cohort != stop - start:
+            self._refuse(f"its cohort is {request.cohort}, the plan's {stop - start}")
+        if self._protects != WORKER and self._n > request.cohort:
+            self._refuse(
+                f"the worker's {self._n} rows are more than its {request.cohort}. Cut them into "
+                "one part per round, and make a Worker with a name of its own for each: "
+                "rows=(start, stop)"
             )
 
     def _refuse(self, reason: str) -> None:
-        raise AssumptionError(f"worker {self.name!r} does not answer this task: {reason}.")
+        raise AssumptionError(f"worker {self.name!r} does not answer this request: {reason}.")
 
-    def _again(self, task: Task) -> Answer:
-        """Return the answer that was given to the very same task; refuse any other."""
-        kept = self._answered[task.run]
-        if kept is not None and task.trust is not Trust.NOISE_HELPERS:
-            known, answer = kept
-            if known.to_json() == task.to_json():
+    def _again(self, request: Request, before: _Attendance) -> Answer:
+        """Return the answer that was given to the very same request; refuse any other."""
+        if before.sent is not None and request.trust is not Trust.NOISE_HELPERS:
+            known, answer = before.sent
+            if known.to_json() == request.to_json():
                 return answer
+        what = "this run" if self._rounds.single_epoch else f"round {before.round} of this run"
         raise LedgerError(
-            f"worker {self.name!r} has answered this run already: a row takes part once. A "
-            "worker made with resend=True repeats a lost answer, outside of noise helpers."
+            f"worker {self.name!r} has answered {what} already: a "
+            "row takes part once. A worker made with resend=True repeats a lost answer, outside of "
+            "noise helpers."
         )
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _vector(self, task: Task) -> Vector:
+    def _vector(self, request: Request) -> Vector:
         """Return the contribution: a sum over rows, or their mean clipped as one vector."""
+        if isinstance(self._rows, Table):  # which rows come first does not matter: all are added up
+            self._rows = self._rows.bounded(self.plan.problem.bounds, order="given")
         source = self._rows
-        if isinstance(source, Table):  # which rows come first does not matter: all are added up
-            source = source.bounded(self.plan.problem.bounds, order="given")
-        source.expect(self.plan.n, points=2)  # as a run in one place: sums are the same bits
+        # As a run in one place: sums are the same bits.
+        source.expect(self._rounds.expected_rows, self.plan.points)
         if self._protects == WORKER:
-            return self._mean(task, source)
-        query = task.query(self._loss)
-        if task.encoding is None:
-            return source.sum(query, *self._range)
-        encoding, grid = task.encoding, task.encoding.grid(task.clip, task.size)
+            return self._mean(request, source)
+        query = request.query(loss_of(self.plan, request.round))
+        chosen = None if request.rate is None else self._sample(request.rate)
+        if request.encoding is None:
+            if chosen is None:
+                return source.sum(query, *self._range)
+            return source.sum_at(query, chosen)
+        encoding, grid = request.encoding, request.encoding.grid(request.clip, request.size)
         pieces = contribution_pieces(query, source, *self._range)
-        return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), task.size)
+        if chosen is not None:
+            block = source.take(chosen)
+            pieces = (contributions(query, block[part]) for part in chunks(len(block), query.size))
+        return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), request.size)
 
-    def _mean(self, task: Task, source: Source) -> Vector:
+    def _mean(self, request: Request, source: Source) -> Vector:
         """Return the rows' mean, clipped as one vector; a row that is not finite counts as 0."""
-        query = task.query(self._loss, clip=LARGEST_LIMIT)
+        query = request.query(loss_of(self.plan, request.round), clip=LARGEST_LIMIT)
         total = source.sum(query, *self._range)
         mean: Floats = total[None] / self._n
-        if task.encoding is None:
-            return np.asarray(clip_rows(mean, L2, task.clip)[0])
-        return task.encoding.wrap(task.encoding.grid(task.clip, task.size).encode(mean))
+        rate = request.rate  # of one coin, for the worker with all its rows
+        if rate is not None and not len(self._coins.child("coin").poisson_sample(1, rate)):
+            mean = np.zeros_like(mean)
+        if request.encoding is None:
+            return np.asarray(clip_rows(mean, L2, request.clip)[0])
+        return request.encoding.wrap(request.encoding.grid(request.clip, request.size).encode(mean))
+
+    def _sample(self, rate: float) -> NDArray[np.int64]:
+        """Return the rows whose coin says so; the coins are drawn anew."""
+        return self._range[0] + self._coins.child("coins").poisson_sample(self._n, rate)
 
     @property
     def _n(self) -> int:
@@ -195,8 +243,8 @@ class Worker(NonCopyable):
         return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"
 
 
-def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
-    """Return the rows; refuse those that the plan does not fit, from public task."""
+def _fitting(data: Any, plan: EnginePlan) -> Table | Source:
+    """Return the rows; refuse those that the plan does not fit, from public facts."""
     bounds = plan.problem.bounds
     if not isinstance(data, (Table, Source)):
         raise ParameterError(
@@ -206,6 +254,11 @@ def _fitting(data: Any, plan: BatchPlan) -> Table | Source:
     if data.d != width:
         raise DataError(f"the plan is for rows of {width} columns, the worker's have {data.d}.")
     if isinstance(data, Table):
+        if data.once and not rounds_of(plan).single_epoch:
+            raise ParameterError(
+                f"{plan.solver} asks every worker in every round, and the rows of {data!r} come "
+                "once. Pass rows that can be read again, or plan a single epoch, such as dp_ftrl."
+            )
         data.check(bounds, order="given")
     elif data.bounds != bounds:
         raise DataError(f"the plan is for {bounds}, the worker's rows are within {data.bounds}.")

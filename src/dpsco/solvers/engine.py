@@ -116,6 +116,11 @@ class Schedule(Sequence[Round]):
         return self._stages[place].round(t - (self._ends[place - 1] if place else 0))
 
     @property
+    def releases(self) -> tuple[Any, ...]:
+        """The different releases, each once, in the order of their first rounds."""
+        return tuple(dict.fromkeys(part for stage in self._stages for part in stage.parts))
+
+    @property
     def expected_rows(self) -> int:
         """How many rows all rounds read together, on average."""
         return int(sum(stage.expected_rows for stage in self._stages))
