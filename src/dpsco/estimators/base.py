@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _validate
 from ..data.counts import RowCount
 from ..data.labels import Scaled
+from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
 from ..fit.choose import choose
@@ -202,7 +203,7 @@ class PrivateLinearModel(PrivateEstimator):
         self._forget_estimates()
         table = self._table(X, y)
         if order is None:
-            order = "given" if table.once else "shuffled"
+            order = "given" if isinstance(table, BatchTable) else "shuffled"
         model, result = self._fit(table, order, checkpoint)
         self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
@@ -261,7 +262,8 @@ class PrivateLinearModel(PrivateEstimator):
         task = Task(config.problem(), table.n, table.d, budget, self.calibration)
         solver = self.solver
         if solver == "auto":
-            once = table.once or checkpoint is not None
+            # Chunks that can begin anew serve every solver, but each pass fetches all of them.
+            once = isinstance(table, BatchTable) or checkpoint is not None
             solver = choose(task, single_epoch=once, options=self.options)
         fit_plan = config.put_into(plan(task, solver=solver, options=self.options))
         emit_warnings(fit_plan, stacklevel=4)  # whoever called fit

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import _validate
 from ..data.source import Source
+from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table, from_arrays, trusted_order
 from ..errors import AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
@@ -208,7 +209,7 @@ def solve(
     if isinstance(table, Source) and isinstance(problem, Problem):
         d -= problem.bounds.intercept is not None
     task = as_task(problem, n=table.n, d=d, budget=budget, calibration=calibration)
-    if solver == "auto" and (checkpoint is not None or getattr(table, "once", False)):
+    if solver == "auto" and (checkpoint is not None or isinstance(table, BatchTable)):
         from .choose import choose
 
         solver = choose(task, single_epoch=True, options=options)

@@ -465,9 +465,32 @@ def test_solvers_of_several_passes_are_refused_before_anything_is_paid(tmp_path)
     budget = dp.ApproxDP(1.0, 1e-6)
     plan = dp.plan(problem, n=100, d=D, budget=budget, solver="noisy_gd", options={"rounds": 2})
     odometer = dp.Odometer(tmp_path / "odometer", budget)
-    with pytest.raises(ParameterError, match=r"Solvers of one pass: .*acc_srgd"):
-        dp.run(plan, from_batches([(X, y)], n=100, d=D), order="given", odometer=odometer)
+    with pytest.raises(ParameterError, match=r"Solvers of a single epoch: .*acc_srgd"):
+        dp.run(plan, from_batches(iter([(X, y)]), n=100, d=D), order="given", odometer=odometer)
     assert not odometer.entries()
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("noisy_gd", {"rounds": 3}),
+        ("dp_sgd_poisson", {"epochs": 2, "rate": 0.5}),
+        ("noisy_sgd_2020", {"rounds": 3}),
+        ("acc_srgd", {"rounds": 3}),
+    ],
+)
+def test_chunks_that_begin_anew_serve_every_solver(solver, options):
+    X, y = make(9000)  # more than two leaves
+    problem = dp.Problem(loss=Logistic(), bounds=SIGN)
+    task = dp.Task(problem, 9000, D, dp.ApproxDP(1.0, 1e-6))
+    plan = dp.plan(task, solver=solver, options=options)
+    chunks = [(X[k : k + 700], y[k : k + 700]) for k in range(0, 9000, 700)]
+    seeded = {"order": "given", "randomness": dp.Randomness.seeded(1)}
+    whole = dp.run(plan, (X, y), **seeded).weights
+    for batches in (chunks, lambda: iter(chunks)):
+        seeded["randomness"] = dp.Randomness.seeded(1)
+        weights = dp.run(plan, from_batches(batches, n=9000, d=D), **seeded).weights
+        assert weights.tobytes() == whole.tobytes()
 
 
 # -- the first chunk, before anything is paid ------------------------------------------------------

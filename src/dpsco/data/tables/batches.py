@@ -1,4 +1,4 @@
-"""Rows that come from an iterator, in chunks, and are seen once.
+"""Rows that come in chunks, from an iterator that is seen once or from what can begin anew.
 
 Memory holds one chunk and one clipped leaf per thread, whatever the number of rows. The leaves that
 a chunk completes are clipped and summed (`dpsco.data.parallel_sum`) before the iterator runs again,
@@ -8,7 +8,7 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -46,12 +46,13 @@ def from_batches(
     """Return a table of rows that an iterator hands out in chunks. Nothing is fetched yet.
 
     The rows are used in the order in which they come: ``order="given"``, which must not have been
-    chosen by looking at the rows. Each takes part once, so this is for solvers of one pass; reading
-    a row again is refused.
+    chosen by looking at the rows. An iterator hands each row out once, which serves solvers of a
+    single epoch; reading a row again is refused. What can begin anew serves every solver, if it
+    hands out the same rows in the same order each time.
 
     Args:
         batches: an iterator, such as a generator, whose rows serve one fit. Or what can begin anew,
-            for one pass a fit: a list of chunks, an object whose ``__iter__`` makes a new iterator,
+            once for each pass: a list of chunks, an object whose ``__iter__`` makes a new iterator,
             or a function without arguments that returns one. A chunk is a pair (X, y), or X alone
             without labels, as `from_arrays` takes them (also a PyArrow record batch as X), with
             any number of rows, also none.
@@ -100,8 +101,8 @@ class BatchTable(Table):
 
     @property
     def once(self) -> bool:
-        """Always: each row of a source is handed out once."""
-        return True
+        """Whether each row is handed out once: unless the chunks can begin anew."""
+        return isinstance(self._batches, Iterator)
 
     def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse as every table does, a shuffle, and a first chunk that does not fit.
@@ -148,7 +149,8 @@ class BatchTable(Table):
         assert self._begun is not None  # `check` has looked at the first chunk
         chunks = self._begun.take()
         self._let_go()
-        return BatchSource(chunks, self._n, self._layout, bounds)
+        anew = None if self.once else partial(Chunks.begin, self._batches)
+        return BatchSource(chunks, self._n, self._layout, bounds, anew)
 
     def _let_go(self) -> None:
         """Forget chunks that can begin anew; an iterator cannot, and what waits would be lost."""
@@ -157,14 +159,22 @@ class BatchTable(Table):
 
 
 class BatchSource(Source):
-    """Clipped rows in the order in which an iterator hands them out, each of them once.
+    """Clipped rows in the order in which an iterator hands them out.
 
-    Ranges of rows are read one after the other. One that begins later skips the rows between, and
-    one that begins earlier is refused.
+    Ranges of rows are read one after the other. One that begins later skips the rows between. One
+    that begins earlier is read from the chunks ``anew``, and refused where they come once.
     """
 
-    def __init__(self, chunks: Chunks, n: int, layout: Layout, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        chunks: Chunks,
+        n: int,
+        layout: Layout,
+        bounds: Bounds,
+        anew: Callable[[], Chunks] | None = None,
+    ) -> None:
         super().__init__(n, bounds.width(layout.d), bounds)
+        self._anew = anew
         self._chunks, self._layout = chunks, layout
         self._rest = layout.no_rows()  # of the current chunk
         self._read = 0  # rows that were handed out or skipped
@@ -180,17 +190,21 @@ class BatchSource(Source):
         The iterator is asked for the next chunk when all of them are done: it may use its arrays
         again.
         """
+        if start < self._read and self._anew is not None:
+            self._chunks, self._rest, self._read = self._anew(), self._layout.no_rows(), 0
         if start < self._read:
             raise DataError(
                 f"a row takes part once in a pass over an iterator: rows up to {self._read} were "
                 f"read already, so the range from {start} to {stop} cannot be. Use a solver of "
-                "one pass, or rows that stay: from_arrays, from_parquet."
+                "a single epoch, or rows that can be read again."
             )
         self._skip(start)
         for raw in regroup(self._parts(start, stop), SUM_LEAF):
             yield Group(len(raw), partial(self._clipped, raw))
 
     def _take(self, indices: Indices) -> Block:
+        if self._anew is not None:
+            return super()._take(indices)
         raise DataError(
             "rows of an iterator come in their order and cannot be fetched by number. Use a solver "
             "of one pass, or rows that stay: from_arrays, from_parquet."
