@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from .. import _validate
 from ..data.contributions import contribution_pieces, contributions
-from ..data.row_norms import LARGEST_LIMIT, chunks, clip_rows
+from ..data.row_norms import LARGEST_LIMIT, cache_slices, clip_rows
 from ..data.source import Source
 from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
@@ -214,7 +214,9 @@ class Worker(NonCopyable):
         pieces = contribution_pieces(query, source, *self._range)
         if chosen is not None:
             block = source.take(chosen)
-            pieces = (contributions(query, block[part]) for part in chunks(len(block), query.size))
+            pieces = (
+                contributions(query, block[part]) for part in cache_slices(len(block), query.size)
+            )
         return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), request.size)
 
     def _mean(self, request: Request, source: Source) -> Vector:
