@@ -59,7 +59,10 @@ def walk():
 """
 
 PROFILE = """
-import os, sys, json
+import importlib, json, os, pkgutil, sys
+for module in pkgutil.walk_packages(dpsco.__path__, "dpsco."):  # imports are not a part of the path
+    if "__main__" not in module.name:
+        importlib.import_module(module.name)
 seen = set()
 root = os.path.dirname(os.path.abspath(dpsco.__file__)) + os.sep
 
