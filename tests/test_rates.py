@@ -122,6 +122,7 @@ def _dense(d):
     return np.where(np.arange(d) % 2 == 0, 1.0, -1.0) * 8.0 / math.sqrt(d)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EVERY)
 @given(seed=st.integers(0, 2**32 - 1), size=st.floats(0.0, 3.0))
 @settings(max_examples=15, deadline=None)

@@ -541,6 +541,7 @@ def test_settings_are_read_like_other_numbers(text, value):
     assert (name, found, type(found)) == ("quantile", value, type(value))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("timing", [False, True])
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 def test_time_is_told_only_if_asked_for(home, make, tmp_path, capsys, timing, form):

@@ -129,6 +129,7 @@ def test_replay_drops_a_class(case):
     assert contract.check_replay(case.plan, *pair, row=0) == []
 
 
+@pytest.mark.thorough
 def test_work_does_not_depend_on_a_row(solver, planned):
     """Gradients, Hessians, passes and reads on 50 neighbours."""
     for case in planned(solver, "replace_one"):
@@ -145,6 +146,7 @@ def test_milestones_are_stated(solver, planned):
             assert "public milestones" in str(contract.record(case.plan, case.data).certificate)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["approx_objective_perturbation", "phased_erm"])
 @pytest.mark.parametrize("bug", ["rounds", "tries"])
 def test_early_exits_are_seen(key, bug, planned, monkeypatch):

@@ -30,6 +30,7 @@ def sources():
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("asked", [GRADIENT, DIFFERENCE])
 @pytest.mark.parametrize("kind", ["memory", "batches"])
 def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkeypatch):

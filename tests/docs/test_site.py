@@ -223,6 +223,7 @@ def small_site(site, tmp_path, planted):
     return build
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")  # Sphinx's and its extensions' own
 def test_the_build_fails_with_a_gap(site, api, small_site, tmp_path, planted, monkeypatch):
     from sphinx.errors import ExtensionError

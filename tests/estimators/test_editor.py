@@ -28,6 +28,7 @@ def editor():
     return script
 
 
+@pytest.mark.thorough
 def test_nothing_has_to_run():
     """The names come from the source: reading them imports no part of dpsco."""
     program = f"""
@@ -43,6 +44,7 @@ print(script.get_signatures()[0].name, "dpsco" in sys.modules)
     assert shown.stdout.split() == ["PrivateSVC", "False"]
 
 
+@pytest.mark.thorough
 @NAMED
 def test_parameters_with_types_and_defaults(editor, name):
     (signature,) = editor(f"dp.{name}(").get_signatures()
@@ -66,6 +68,7 @@ def test_docstrings(editor, name):
     assert "Examples\n--------" in written
 
 
+@pytest.mark.thorough
 @NAMED
 def test_fit_returns_the_estimator_itself(editor, name):
     (model,) = editor(f"model = dp.{name}().fit(X, y)", "model").infer()
@@ -74,6 +77,7 @@ def test_fit_returns_the_estimator_itself(editor, name):
     assert signature.docstring(raw=True) == inspect.getdoc(getattr(dp, name).fit)
 
 
+@pytest.mark.thorough
 @NAMED
 def test_attributes_and_methods_are_completed(editor, name):
     shown = {word.name for word in editor(f"dp.{name}().fit(X, y).").complete()}
@@ -83,6 +87,7 @@ def test_attributes_and_methods_are_completed(editor, name):
     assert public | {word for word in annotated if not word.startswith("_")} <= shown
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("expression", "kind"),
     [

@@ -174,6 +174,7 @@ def fitted(kind):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::dpsco.errors.AccuracyWarning")
 @NAMED
 def test_documented_attributes_are_those_that_fit_sets(kind):

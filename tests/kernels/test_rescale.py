@@ -137,6 +137,7 @@ def test_factors(compiled):
     assert np.array_equal(factors(many, keep, target, compiled=compiled), wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dtype", "stored"),
     [(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)],

@@ -178,6 +178,7 @@ def test_every_slope(name, form, compiled):
     assert np.all(np.isfinite(found))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (1, 1), (40, 1), (5, 17)])
 def test_edges_of_size(n, d, form, compiled):

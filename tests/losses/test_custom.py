@@ -235,6 +235,7 @@ def test_bad_arguments(changes, word):
 # --- the loops ------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", [make(), make(cosh_value, cosh_slope)], ids=["numbers", "arrays"])
 def test_compiled_loops_and_references_agree(loss):
     assert isinstance(loss.kernel().function, TwoArgument)

@@ -200,6 +200,7 @@ def test_json_states_everything(name):
     assert record["digest"] == digest(record)
 
 
+@pytest.mark.thorough
 @EVERY_PLAN
 def test_text_states_everything(name):
     certificate = honest(name)

@@ -325,6 +325,7 @@ print(in_child(refused), *seeded_stream.words(1))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 def test_forked_processes_never_repeat(tmp_path: Path) -> None:
     *words, refused, parents_own = run_script(tmp_path, FORK)
@@ -482,6 +483,7 @@ else:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 def test_a_stored_root_refuses_to_work_in_a_forked_process(tmp_path: Path) -> None:
     assert run_script(tmp_path, STORED_FORK) == ["4"]

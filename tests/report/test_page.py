@@ -63,6 +63,7 @@ def test_every_section_is_there_in_order(key):
     assert not found.open  # every element is closed
 
 
+@pytest.mark.thorough
 def test_headings_are_in_order(key):
     levels = [int(tag[1]) for tag, _ in Page(page(key)).tags if re.fullmatch(r"h\d", tag)]
     assert levels.count(1) == 1
@@ -207,6 +208,7 @@ def test_every_kind_of_release_has_words():
     assert len(set(summaries)) == len(summaries)
 
 
+@pytest.mark.thorough
 def test_seeded_runs_are_marked_loudly(key):
     text = page(key)
     loud = "Reproducible: the guarantee holds only while the seed is secret"
@@ -214,6 +216,7 @@ def test_seeded_runs_are_marked_loudly(key):
     assert ('<p class="warning" role="note">Reproducible' in text) == (key == SEEDED)
 
 
+@pytest.mark.thorough
 def test_the_plan_is_shown(key):
     made = solved(key).plan
     text = section(page(key), "plan")

@@ -59,6 +59,7 @@ def test_an_unknown_key_is_refused_with_all_that_are_known():
         solvers.get("nonsense")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("imported", "most"),
     [("dpsco", set()), ("dpsco.solvers", set()), ("dpsco.solvers.phased_erm", {"phased_erm"})],

@@ -359,6 +359,7 @@ def test_predicted_risk():
     assert mechanism("toeplitz", rounds=1000).error_max() <= 1.0663 + math.log(1000) / math.pi
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", KEYS)
 def test_refusals(key):
     with pytest.raises(AssumptionError, match="public number of rows"):

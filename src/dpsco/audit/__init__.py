@@ -1,10 +1,13 @@
 """Checks that a solver keeps its promise: replay on neighbours, and bugs that checks must catch.
 
-| module  | holds                                                                               |
-|---------|-------------------------------------------------------------------------------------|
-| replay  | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run     |
-| work    | `counted`: what runs compute on the rows while a block lasts                        |
-| planted | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
+Read in this order:
+
+| module   | holds                                                                               |
+|----------|-------------------------------------------------------------------------------------|
+| replay   | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run     |
+| work     | `counted`: what runs compute on the rows while a block lasts                        |
+| contract | what every solver must pass, made of the two                                        |
+| planted  | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
 
 Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
 rows.

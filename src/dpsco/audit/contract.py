@@ -36,45 +36,49 @@ FALSE_ALARM = 1e-6  # of one test of the law of the noise
 
 def check_plan(plan: BasePlan) -> list[str]:
     """Check that a plan is made of public values: JSON holds all of it, and so does its trace."""
-    found = []
+    findings = []
     again = load_plan(plan.to_json())
     if again != plan or again.releases() != plan.releases() or str(again) != str(plan):
-        found.append("the plan does not survive JSON")
+        findings.append("the plan does not survive JSON")
     if not plan.releases():
-        found.append("nothing is released, so nothing of the rows can be learnt")
+        findings.append("nothing is released, so nothing of the rows can be learnt")
     if plan.total_rounds != len(plan.trace()):
-        found.append(f"{plan.total_rounds} rounds are announced, the trace has {len(plan.trace())}")
+        findings.append(
+            f"{plan.total_rounds} rounds are announced, the trace has {len(plan.trace())}"
+        )
     numbers = [value for line in plan.trace() for value in (line.step, line.sigma)]
     if not all(math.isfinite(value) and value >= 0.0 for value in numbers):
-        found.append("the trace has step sizes or noise that are no numbers")
+        findings.append("the trace has step sizes or noise that are no numbers")
     for start, stop in [release.rows for release in flatten(plan.releases())]:
         if not 0 <= start < stop <= plan.n:
-            found.append(f"a release touches the rows {start} to {stop} of {plan.n}")
-    return found
+            findings.append(f"a release touches the rows {start} to {stop} of {plan.n}")
+    return findings
 
 
 def check_cost(plan: BasePlan) -> list[str]:
     """Check that the releases cost no more than the budget, by arithmetic of our own."""
     spent, allowed = plan.cost.against(plan.budget)
-    found = [] if spent <= allowed else [f"the plan costs {spent:.6g} of {allowed:.6g}"]
+    findings = [] if spent <= allowed else [f"the plan costs {spent:.6g} of {allowed:.6g}"]
     releases, budget = flatten(plan.releases()), plan.budget
     if not isinstance(budget, ApproxDP):
-        return found
+        return findings
     if all(_squared_mu(release, budget.adjacency) is not None for release in releases):
         delta = max(_delta(budget.epsilon, mu) for mu in _row_mus(releases, budget.adjacency))
         if not delta <= budget.delta * (1 + 1e-6):
-            found.append(f"by closed form delta is {delta:.6g}, the budget has {budget.delta:.6g}")
+            findings.append(
+                f"by closed form delta is {delta:.6g}, the budget has {budget.delta:.6g}"
+            )
     elif budget.adjacency is Adjacency.REPLACE_ONE and all(map(_halves, releases)):
         both = [
             cost(releases, adjacency=adjacency).epsilon(budget.delta)
             for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
         ]
         if not both[1] >= 1.001 * both[0]:
-            found.append(f"replacing a row costs {both[1]:.6g}, removing it {both[0]:.6g}")
+            findings.append(f"replacing a row costs {both[1]:.6g}, removing it {both[0]:.6g}")
     attack = _attack(releases, budget)
     if not attack <= budget.delta:
-        found.append(f"an attack on one row shows delta {attack:.6g} of {budget.delta:.6g}")
-    return found
+        findings.append(f"an attack on one row shows delta {attack:.6g} of {budget.delta:.6g}")
+    return findings
 
 
 def check_rows(plan: BasePlan, data: Data) -> list[str]:
@@ -84,12 +88,12 @@ def check_rows(plan: BasePlan, data: Data) -> list[str]:
     block = table.bounded(bounds, order="given").rows()
     rows = block.rows.matrix().toarray() if isinstance(block.rows, SparseRows) else block.rows
     largest = float(np.max(bounds.norm(np.asarray(rows, dtype=float)), initial=0.0))
-    found = []
+    findings = []
     if not largest <= bounds.row_norm * (1 + 1e-12):
-        found.append(f"a row has norm {largest:.6g}, its bound is {bounds.row_norm:.6g}")
+        findings.append(f"a row has norm {largest:.6g}, its bound is {bounds.row_norm:.6g}")
     if isinstance(bounds.label, (int, float)) and not np.all(np.abs(block.labels) <= bounds.label):
-        found.append(f"a label is larger than its bound {bounds.label:.6g}")
-    return found
+        findings.append(f"a label is larger than its bound {bounds.label:.6g}")
+    return findings
 
 
 def check_replay(
@@ -104,14 +108,14 @@ def check_replay(
         row: which one.
     """
     first = record(plan, data)
-    found = []
+    findings = []
     for name, other in neighbours.items():
         try:
             problems = compare(first, replay(first, other), row=row)
         except (DpscoError, ArithmeticError) as problem:
             problems = [f"{type(problem).__name__}: {problem}"]
-        found += [f"{name}: {problem}" for problem in problems]
-    return found
+        findings += [f"{name}: {problem}" for problem in problems]
+    return findings
 
 
 def check_work(plan: BasePlan, data: Data, neighbours: Mapping[str, Data]) -> list[str]:
@@ -131,14 +135,14 @@ def check_work(plan: BasePlan, data: Data, neighbours: Mapping[str, Data]) -> li
     allowed = {0}
     for stops in plan.milestones:
         allowed = {done + stop for done in allowed for stop in stops}
-    found = [] if work["hessians"] in allowed else [f"{work['hessians']} Hessians: no milestone"]
+    findings = [] if work["hessians"] in allowed else [f"{work['hessians']} Hessians: no milestone"]
     for name, other in neighbours.items():
         with counted() as work:
             replay(first, other)
         usual = seen.setdefault(work["hessians"], dict(work)) if plan.milestones else dict(seen[0])
         if work["hessians"] not in allowed or dict(work) != usual:
-            found.append(f"{name}: the work is {dict(work)}, elsewhere {usual}")
-    return found
+            findings.append(f"{name}: the work is {dict(work)}, elsewhere {usual}")
+    return findings
 
 
 def check_ledger(plan: BasePlan, data: Data) -> list[str]:
@@ -147,16 +151,16 @@ def check_ledger(plan: BasePlan, data: Data) -> list[str]:
         run = record(plan, data)
     except LedgerError as problem:
         return [str(problem)]
-    found = []
+    findings = []
     if _counted(run) != {each.once(): each.count for each in flatten(plan.releases())}:
-        found.append("executed and planned releases differ")
+        findings.append("executed and planned releases differ")
     if not run.rounds or run.rounds[-1][0] != run.rounds[-1][1]:
-        found.append(f"progress ended at {run.rounds[-1:]}")
+        findings.append(f"progress ended at {run.rounds[-1:]}")
     if [done for done, _ in run.rounds] != sorted(done for done, _ in run.rounds):
-        found.append("progress went backwards")
+        findings.append("progress went backwards")
     if run.weights.shape != (plan.task.n_weights,) or not np.all(np.isfinite(run.weights)):
-        found.append(f"the weights are no {plan.task.n_weights} finite numbers")
-    return found
+        findings.append(f"the weights are no {plan.task.n_weights} finite numbers")
+    return findings
 
 
 def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str]:
@@ -165,18 +169,18 @@ def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str
     drawn = np.concatenate([noise(run) for run in runs])
     if not len(drawn):
         return []
-    found = []
+    findings = []
     if len(np.unique(drawn)) < len(drawn):
-        found.append("noise appears twice")
+        findings.append("noise appears twice")
     # The sum of squares is chi-square; the two tails share the false alarms.
     square, count = float(drawn @ drawn), len(drawn)
     upper = float(chdtrc(count, square))
     if not FALSE_ALARM / 2 <= upper <= 1 - FALSE_ALARM / 2:
-        found.append(
+        findings.append(
             f"the noise has {math.sqrt(square / count):.3f} times the size that it must have "
             f"({count} numbers)"
         )
-    return found
+    return findings
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

@@ -236,16 +236,16 @@ class _Between:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._ledger, name)
         if name in ("poisson", "fixed_size", "with_replacement", "prefix_sum"):
-            return lambda *given, **named: _Opened(method(*given, **named), self)
+            return lambda *arguments, **named: _Opened(method(*arguments, **named), self)
         if name == "perturbed_minimiser":
-            return lambda *given, **named: self._after(method(*given, **named))
-        return lambda total, *given, **named: self.answer(method, total, *given, **named)
+            return lambda *arguments, **named: self._after(method(*arguments, **named))
+        return lambda total, *arguments, **named: self.answer(method, total, *arguments, **named)
 
-    def answer(self, method: Callable[..., Any], total: Any, *given: Any, **named: Any) -> Any:
+    def answer(self, method: Callable[..., Any], total: Any, *arguments: Any, **named: Any) -> Any:
         """Pass a release on, or leave it out."""
         if self._skip(total):
             return np.zeros(np.shape(total))
-        return self._after(method(total, *given, **named))
+        return self._after(method(total, *arguments, **named))
 
 
 class _Opened:
@@ -255,10 +255,10 @@ class _Opened:
         self._opened, self._between = opened, between
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._opened, name)
+        method = getattr(self._opened, name)
         if name not in ("release", "add"):
-            return found
-        return lambda total, **named: self._between.answer(found, total, **named)
+            return method
+        return lambda total, **named: self._between.answer(method, total, **named)
 
 
 BUGS: dict[str, Bug] = {

@@ -101,26 +101,26 @@ def compare(first: Recording, second: Recording, *, row: int | None = None) -> l
         second: from `replay` of the first on a neighbour.
         row: where the neighbours differ, if known: releases on other rows must then be equal.
     """
-    found = []
+    findings = []
     if len(first.events) != len(second.events):
-        found.append(f"{len(first.events)} releases became {len(second.events)}")
+        findings.append(f"{len(first.events)} releases became {len(second.events)}")
     adjacency = first.plan.budget.adjacency
     for number, (one, other) in enumerate(zip(first.events, second.events, strict=False), start=1):
         distance, allowed = _distance(one, other), declared_sensitivity(one, adjacency, row=row)
         if row is not None and not one.release.rows[0] <= row < one.release.rows[1]:
             allowed = 0.0
         if not distance <= allowed * (1 + _ROUNDING):
-            found.append(
+            findings.append(
                 f"release {number} ({one.release.kind}) moves by {distance:.6g}, which is more "
                 f"than the {allowed:.6g} that it declares"
             )
     if first.weights.tobytes() != second.weights.tobytes():
-        found.append("the weights differ although every noisy answer was the same")
+        findings.append("the weights differ although every noisy answer was the same")
     if first.rounds != second.rounds:
-        found.append("the rounds that were reported differ")
+        findings.append("the rounds that were reported differ")
     if first.certificate.to_json() != second.certificate.to_json():
-        found.append("the certificates differ")
-    return found
+        findings.append("the certificates differ")
+    return findings
 
 
 def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None = None) -> float:
@@ -145,8 +145,8 @@ def noise(recording: Recording) -> Floats:
 
     Selections, shuffled reports and noise shaped like other balls are left out.
     """
-    found = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
-    return np.concatenate([np.ravel(part) for part in found])
+    parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
+    return np.concatenate([np.ravel(part) for part in parts])
 
 
 # -- distances and laws ----------------------------------------------------------------------------
@@ -308,9 +308,9 @@ class RecordingLedger(Ledger):
 
         def watched(tilt: Floats) -> ArrayLike:
             seen.append(np.array(tilt))
-            found = minimise(tilt)
-            seen.append(np.array(found, dtype=float))
-            return found
+            minimiser = minimise(tilt)
+            seen.append(np.array(minimiser, dtype=float))
+            return minimiser
 
         drawn = super().perturbed_minimiser(watched, size, release)
         return np.asarray(self._once(release.once(), seen[1], drawn, secret=seen[0]))

@@ -38,30 +38,30 @@ _CALLS: tuple[tuple[type, str, str], ...] = (
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
     """Count while the block lasts; the counts are in what it gives."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with ExitStack() as stack:
         for kind, name, what in _CALLS:
             method = getattr(kind, name)
-            stack.enter_context(mock.patch.object(kind, name, _counting(method, what, found)))
-        stack.enter_context(mock.patch.object(Job, "__init__", _steps(Job.__init__, found)))
-        yield found
+            stack.enter_context(mock.patch.object(kind, name, _counting(method, what, counts)))
+        stack.enter_context(mock.patch.object(Job, "__init__", _steps(Job.__init__, counts)))
+        yield counts
 
 
-def _counting(method: Callable[..., Any], what: str, found: Counter[str]) -> Callable[..., Any]:
+def _counting(method: Callable[..., Any], what: str, counts: Counter[str]) -> Callable[..., Any]:
     """Return the method, which counts."""
 
-    def counting(self: Any, *given: Any, **named: Any) -> Any:
-        found[what] += 1
-        return method(self, *given, **named)
+    def counting(self: Any, *arguments: Any, **named: Any) -> Any:
+        counts[what] += 1
+        return method(self, *arguments, **named)
 
     return counting
 
 
-def _steps(method: Callable[..., Any], found: Counter[str]) -> Callable[..., Any]:
+def _steps(method: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
     """Return a job's constructor, which counts the job's steps."""
 
-    def counting(self: Any, *given: Any, **named: Any) -> None:
-        method(self, *given, **named)
-        found["steps"] += self.count
+    def counting(self: Any, *arguments: Any, **named: Any) -> None:
+        method(self, *arguments, **named)
+        counts["steps"] += self.count
 
     return counting

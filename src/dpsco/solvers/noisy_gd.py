@@ -181,11 +181,11 @@ def _time(task: Task, single: float) -> float:
     return task.initial_distance * task.n / (single * math.sqrt(task.n_weights))
 
 
-def descent_smoothing(task: Task, rounds: int, asked: float | None) -> float:
+def descent_smoothing(task: Task, rounds: int, smoothing: float | None) -> float:
     """Return the smoothing that was asked for, or one that so many rounds can follow."""
-    if asked is None:
+    if smoothing is None:
         return smoothing_for_steps(task, rounds / (1 - MOMENTUM))
-    return _validate.non_negative("smoothing", asked)
+    return _validate.non_negative("smoothing", smoothing)
 
 
 def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
@@ -214,11 +214,11 @@ def _stretch(smoothing: float, momentum: float) -> float:
     return 1.0 if smoothing else 1.0 + momentum
 
 
-def _tail(rounds: int, late: bool, asked: int | None) -> int:
+def _tail(rounds: int, late: bool, tail: int | None) -> int:
     """Return half of the rounds, or a quarter where the last are by far the best, unless asked."""
-    if asked is None:
+    if tail is None:
         return max(1, rounds // (4 if late else 2))
-    return min(_validate.integer("tail", asked), rounds)
+    return min(_validate.integer("tail", tail), rounds)
 
 
 def checked_momentum(value: float) -> float:

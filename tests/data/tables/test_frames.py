@@ -351,6 +351,7 @@ def test_an_error_of_a_library_is_not_passed_on(monkeypatch):
     assert "98765" not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_many_columns_are_told_apart_quickly():
     from dpsco.data.schema.columns import open_frame
 

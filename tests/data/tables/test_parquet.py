@@ -643,6 +643,7 @@ def test_regroup(sizes):
         assert np.concatenate([raw.rows.ravel() for raw in found]).tolist() == list(range(total))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_streams_are_the_same_bits(tmp_path, monkeypatch, dtype):
     pytest.importorskip("numba")

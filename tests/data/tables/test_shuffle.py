@@ -148,6 +148,7 @@ def test_sparse_rows(tmp_path):
     assert not np.array_equal(found.norms, expected.norms)
 
 
+@pytest.mark.thorough
 def test_nothing_stays_in_the_folder(file, tmp_path):
     spill = tmp_path / "spill"
     spill.mkdir()

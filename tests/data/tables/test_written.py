@@ -50,6 +50,7 @@ def test_numbers_are_read_as_they_are_written(writing, value, digits, blank, kin
     assert read([blank + text + blank], *writing, kind=kind) == [wanted]
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=12), st.sampled_from(WRITINGS))
 def test_no_text_raises(text, writing):
     (found,) = read([text], *writing)

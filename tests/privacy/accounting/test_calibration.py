@@ -170,6 +170,7 @@ def test_plans_that_do_not_scale_are_searched():
     assert math.isclose(squared, math.sqrt(1 / 0.236704380663), rel_tol=1e-5)
 
 
+@pytest.mark.thorough
 def test_thousand_gaussians_are_fast():
     def build(noise):
         return [GaussianRelease(1.0 + i * 1e-6, noise, rows=ROWS) for i in range(1000)]

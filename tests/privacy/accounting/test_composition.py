@@ -659,6 +659,7 @@ def test_gaussian_cost_against_an_integral():
     assert math.isclose(cost(gauss(1.0, 10.0, count=5)).delta(epsilon), exact, rel_tol=LATTICE)
 
 
+@pytest.mark.thorough
 def test_remembered_costs_hold_no_distributions():
     """One distribution can take hundreds of megabytes; a search for noise asks for dozens."""
     for noise in (2.0, 2.1, 2.2, 2.3):

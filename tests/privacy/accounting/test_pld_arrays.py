@@ -54,6 +54,7 @@ def test_the_dense_form_composes_to_the_same():
         assert one.get_epsilon_for_delta(delta) == two.get_epsilon_for_delta(delta)
 
 
+@pytest.mark.thorough
 def test_a_million_steps_are_composed_in_short_time():
     """The library takes 6 seconds to raise the number of points to the millionth power."""
     composed = pld.Composed(((pld.PoissonLoss(0.0396, 0.00341, replace_one=False), 1_287_000),))

@@ -253,6 +253,7 @@ def test_caveats_say_where_a_law_is_not_exact(kind):
     assert release.exact_law == (kind not in {"generalized_gaussian", "stable_gamma"})
 
 
+@pytest.mark.thorough
 @every
 def test_a_kind_of_one_stream_can_be_skipped(kind):
     release = EXAMPLES[kind]

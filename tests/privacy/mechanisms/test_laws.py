@@ -197,6 +197,7 @@ def shares_p(draws, norm):
 uniform_pm = stats.uniform(-1.0, 2.0).cdf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", NORMS)
 def test_generalized_gaussian_has_its_shape_in_many_dimensions(norm):
     draws = generalized("many", 4000, norm, 1.0, 25)
@@ -374,6 +375,7 @@ def test_selection_is_purely_private_and_tightly_so(noise):
     assert too_little_noise > 1.02
 
 
+@pytest.mark.thorough
 def test_only_gumbel_has_bounded_range():
     _, spread, divergence = audit("gumbel")
     assert 0.97 < spread <= 1 + 1e-7

@@ -47,6 +47,7 @@ def test_printed_noise(n, steps, epsilon, printed, digit):
     assert abs(noise(n, steps, epsilon) - printed) < digit
 
 
+@pytest.mark.thorough
 def test_printed_noise_with_drift():
     """Hinge loss, one pass: 95.9; a million steps: 7082 to 1 % (coarser buckets)."""
     assert abs(noise(1000, 1000, 1.0, drift=1.0) - 95.9) < 0.05

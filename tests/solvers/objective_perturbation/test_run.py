@@ -264,6 +264,7 @@ def reference(loss, X, y, ridge, domain=None):
     return scipy.optimize.minimize(value, np.zeros(X.shape[1]), method="BFGS", tol=1e-9).x
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Squared()], ids=["log", "square"])
 def test_huge_budget_finds_the_optimum(loss):
     rng = np.random.default_rng(0)
@@ -534,6 +535,7 @@ def test_objective_is_the_clipped_one():
 # -- smoothing and clips ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss", "label"),
     [(losses.Hinge(), "sign"), (losses.Absolute(), 1.0), (losses.Pinball(0.3), 1.0)],

@@ -77,8 +77,8 @@ def search(
     sides = [inside[grid[inside] <= target][-1:], inside[grid[inside] >= target][:1]]
     ends = [_refined(float(grid[i]), target, n, rounds, epsilon, delta) for s in sides for i in s]
     if rule == "closest":
-        return min(ends, key=lambda found: abs(found.beta - target))
-    return min(ends, key=lambda found: found.multiplier)
+        return min(ends, key=lambda end: abs(end.beta - target))
+    return min(ends, key=lambda end: end.multiplier)
 
 
 @lru_cache(maxsize=64)
@@ -119,9 +119,9 @@ def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> floa
         raise AssumptionError(
             "dp_sgd_gradient with calibration='paper' needs a budget ApproxDP(epsilon, delta)."
         )
-    found = search(n, rounds, budget.epsilon, budget.delta)
-    if found is not None:
-        return found.multiplier
+    optimum = search(n, rounds, budget.epsilon, budget.delta)
+    if optimum is not None:
+        return optimum.multiplier
     if exact:
         return noise_multiplier(budget, sampling=FIXED_SIZE, batch=1.0, n=n, rounds=rounds - 1)
     least = least_epsilon(n, rounds, budget.delta)
@@ -177,9 +177,9 @@ def _refined(
     best, outside = at(inside), float(ahead)
     probe = outside
     for _ in range(60):
-        found = at(probe)
-        if math.isfinite(found.multiplier):
-            best = found
+        candidate = at(probe)
+        if math.isfinite(candidate.multiplier):
+            best = candidate
         else:
             outside = probe
         probe = 0.5 * (best.beta + outside)

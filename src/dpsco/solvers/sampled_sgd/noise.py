@@ -119,8 +119,8 @@ def _usage(
     multiplier: float, budget: Budget, sampling: str, batch: float, n: int, rounds: int, pair: str
 ) -> float:
     """Return the share of the budget that the releases spend."""
-    made = sampled_release(sampling, 1.0, multiplier, batch, n, pair=pair, count=rounds)
-    spent, allowed = cost(made, adjacency=budget.adjacency, unit=budget.unit).against(budget)
+    release = sampled_release(sampling, 1.0, multiplier, batch, n, pair=pair, count=rounds)
+    spent, allowed = cost(release, adjacency=budget.adjacency, unit=budget.unit).against(budget)
     return spent / allowed if spent > allowed else min(spent / allowed, 1.0)
 
 

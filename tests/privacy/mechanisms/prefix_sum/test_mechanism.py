@@ -482,6 +482,7 @@ RATIOS = {  # tree and tree_honaker over toeplitz_cn: largest (root mean square)
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", ERRORS)
 def test_error_table(rounds: int) -> None:
     names = ("tree", "tree_honaker", "toeplitz", "toeplitz_cn")
@@ -595,6 +596,7 @@ def test_variance_of_the_prefix_noise(rounds: int) -> None:
         assert variance_rejected(sample / 1.1, std)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", [7, 16])
 def test_covariance_of_the_prefix_noise(rounds: int) -> None:
     """Whitened prefixes are uncorrelated; white noise of the right variances is not accepted."""
