@@ -325,12 +325,15 @@ def general_minimum(cost, kind, p, radius, centre):
             return centre + parts[:d] - parts[d:]
 
         rule = {"type": "ineq", "fun": lambda parts: radius - np.sum(parts)}
-        start, bounds = np.full(2 * d, radius / (4 * d)), [(0.0, None)] * (2 * d)
-        start[0] *= 1.5
-        found = minimize(
-            lambda parts: cost(joined(parts)), start, bounds=bounds, constraints=[rule], **options
-        )
-        return joined(found.x)
+        bounds, points = [(0.0, None)] * (2 * d), []
+        for share in (0.25, 0.05, 0.4):  # some builds of SLSQP leave the ball from some starts
+            start = np.full(2 * d, share * radius / d)
+            start[0] *= 1.5
+            parts = minimize(
+                lambda u: cost(joined(u)), start, bounds=bounds, constraints=[rule], **options
+            ).x
+            points += [joined(parts)] if np.sum(parts) <= radius * (1 + 1e-9) else []
+        return min(points, key=cost)
     rule = {"type": "ineq", "fun": lambda u: radius - Lp(p)(u - centre)}
     return minimize(cost, centre + 0.01, constraints=[rule] if kind == "own" else [], **options).x
 
