@@ -1,5 +1,6 @@
-"""Runs that survive a crash: a file from which a run of rounds continues with the same noise.
+"""Runs that survive a crash, for every solver that the engine carries out.
 
-Read `checkpoint` (opening, committing a round, finishing), `file` (the tables of the file),
-`values` (what its cells hold), `lock` (made for its owner alone, held by one process).
+Read `checkpoint` (`Checkpoint`: what is kept when, who pays, why no noise is used twice;
+`NoCheckpoint`: the same run without a file), `file` (the SQLite file and what its cells hold),
+`lock` (a file that one process holds).
 """

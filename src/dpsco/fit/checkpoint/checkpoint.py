@@ -42,8 +42,7 @@ from ...privacy.release import flatten
 from ...solvers.base import BasePlan, Floats, Result
 from ...solvers.engine import Engine
 from ...solvers.serialization import encode
-from .file import NONE, PAID, PENDING, Completion, Facts, Standing, Store
-from .values import digest_of
+from .file import NONE, PAID, PENDING, Completion, Facts, Standing, Store, digest_of
 
 CAVEAT = (
     "if the run was interrupted, it went on with the same rows in the same order; nobody who sees "

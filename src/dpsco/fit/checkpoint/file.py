@@ -9,6 +9,9 @@ that matters.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import math
 import os
 import sqlite3
 import threading
@@ -17,26 +20,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..._validate import reason, shown
 from ..._version import __version__
 from ...data.tables.origin import difference, shareable
 from ...errors import CheckpointError, DpscoError, LedgerError
 from ...files.databases import foreign_part, harden
+from ...files.limits import STORED
+from ...files.reading import parse_json
 from ...privacy.randomness import fresh_name
 from .lock import FileLock, check_private, create, in_use, place
-from .values import (
-    Floats,
-    digest_of,
-    exact_bytes,
-    from_bytes,
-    plan_difference,
-    vector,
-    write,
-)
+
+Floats = NDArray[np.float64]
 
 SCHEMA = "dpsco.checkpoint/4"
 NONE, PENDING, PAID = "none", "awaited", "paid"  # whether an odometer watches over the run
 _PATIENCE = 0.5  # seconds: a process that was killed takes a moment to let go of its files
+_EXACT = "<f8"
 _MOST_VECTORS = 32  # of a state: solvers have up to five
 _MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
@@ -92,16 +94,16 @@ class Store:
     def __init__(self, path: Path) -> None:
         path = path.absolute()  # whatever the folder of the process is later
         self._path, self._process, self._lock = path, os.getpid(), threading.Lock()
-        made = create(path)
-        self._hold = FileLock(path, patience=_PATIENCE)
+        created = create(path)
+        self._file_lock = FileLock(path, patience=_PATIENCE)
         try:
             with self._explained():
-                self._database = self._connected(made)
+                self._database = self._connected(created)
         except BaseException:
-            self._hold.release()
+            self._file_lock.release()
             raise
 
-    def _connected(self, made: bool) -> sqlite3.Connection:
+    def _connected(self, created: bool) -> sqlite3.Connection:
         """Return a connection that has the file locked."""
         database = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw",
@@ -118,7 +120,7 @@ class Store:
             database.execute("COMMIT")
             self._place = place(self._path)
         except BaseException as problem:
-            if made and "locked" not in str(problem):  # else another run has begun in it
+            if created and "locked" not in str(problem):  # else another run has begun in it
                 self._unlink()
             database.close()
             raise
@@ -326,7 +328,7 @@ class Store:
             database.execute("DROP TABLE IF EXISTS root")
         self._unlink()  # while it is locked, so that no other run can have begun in it
         self._database.close()
-        self._hold.release()
+        self._file_lock.release()
 
     def close(self) -> None:
         """Let go of the file, and of the empty journal beside it."""
@@ -336,7 +338,7 @@ class Store:
             for setting in ("locking_mode = NORMAL", "user_version", "journal_mode = DELETE"):
                 self._database.execute(f"PRAGMA {setting}").fetchall()
         self._database.close()
-        self._hold.release()
+        self._file_lock.release()
 
     def _unlink(self) -> None:
         """Remove the journal and the file, in this order: a journal must not meet a new file."""
@@ -394,3 +396,64 @@ class Store:
             raise self.damaged(reason(problem)) from None
         except UnicodeDecodeError:  # SQLite quotes a name that was damaged
             raise self.damaged("it holds text that is none") from None
+
+
+# -- what the cells hold: vectors, exactly; plans and shapes, as JSON ------------------------------
+
+
+def exact_bytes(numbers: Floats) -> bytes:
+    """Return numbers as bytes that are the same on every machine."""
+    return np.ascontiguousarray(numbers, dtype=_EXACT).tobytes()
+
+
+def from_bytes(content: bytes) -> Floats:
+    """Return the numbers of `exact_bytes`."""
+    return np.frombuffer(content, dtype=_EXACT).astype(float)
+
+
+def digest_of(run: str, round: int, state: Mapping[str, Floats]) -> str:
+    """Return a digest of what a round has let out, bit for bit."""
+    digest = hashlib.blake2b(digest_size=32, person=b"dpsco round")
+    head = [run, round, sorted((name, list(vector.shape)) for name, vector in state.items())]
+    digest.update(json.dumps(head).encode())
+    for name in sorted(state):
+        digest.update(exact_bytes(state[name]))
+    return digest.hexdigest()
+
+
+def write(database: sqlite3.Connection, state: Mapping[str, Floats]) -> None:
+    """Write vectors, exactly."""
+    database.executemany(
+        "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
+        [(name, json.dumps(vector.shape), exact_bytes(vector)) for name, vector in state.items()],
+    )
+
+
+def vector(shape: str, numbers: bytes) -> Floats:
+    """Return a vector that `write` wrote."""
+    lengths = tuple(parsed(shape))
+    if len(numbers) != 8 * math.prod(lengths):
+        raise ValueError("a vector has another length than its shape says")
+    return from_bytes(numbers).reshape(lengths)
+
+
+def plan_difference(known: str, plan: str) -> str:
+    """Return which fields of two plans differ."""
+    try:
+        old, new = _flat(parsed(known)), _flat(parsed(plan))
+        fields = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    except (DpscoError, TypeError, AttributeError):
+        return "it cannot be read"
+    return f"it differs in {reason(', '.join(map(str, fields)))}"
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a plan with those of its task and its problem beside them."""
+    for name in ("task", "problem"):
+        record = {**record, **record.pop(name, {})}
+    return record
+
+
+def parsed(text: object) -> Any:
+    """Return the JSON values of a cell."""
+    return parse_json(text, what="a part", limits=STORED, error=CheckpointError)
