@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,8 +10,13 @@ import pytest
 import dpsco as dp
 from dpsco.errors import AssumptionError, LedgerError, ParameterError
 from dpsco.federated import Answer, Coordinator, FixedPoint, NoiseHelper, Request, Worker, masked
-from dpsco.federated.trust import COINS
+from dpsco.federated.agreement import trusted
+from dpsco.federated.protection import rounds_of
+from dpsco.federated.trust import COINS, Trust
+from dpsco.privacy.mechanisms import GaussianRelease, PoissonGaussianRelease, PrefixSumRelease
+from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.privacy.randomness import Stream
+from dpsco.solvers import noisy_gd
 
 N, ROUNDS = 120, 3
 
@@ -176,6 +182,52 @@ def test_samples_of_fixed_size_are_refused(setting):
     )
     with pytest.raises(ParameterError, match=r"fixed size.*dp_sgd_poisson"):
         Coordinator(plan)
+
+
+class Phases(noisy_gd.Plan):
+    """A plan whose releases are given."""
+
+    phases: ClassVar[tuple] = ()
+
+    def releases(self):
+        return self.phases
+
+
+def phased(setting, *phases):
+    plan = planned(setting)
+    kind = type("Given", (Phases,), {"phases": phases})
+    return kind(**{item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)})
+
+
+FULL = GaussianRelease(1.0, 99.0, rows=(0, N))
+SAMPLED = PoissonGaussianRelease(1.0, 99.0, 0.5, rows=(0, N))
+STREAM = PrefixSumRelease(1.0, 99.0, mechanism("tree", rounds=2), rows=(0, N))
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        (STREAM, FULL),
+        (FULL, STREAM),
+        (STREAM, STREAM),
+        (GaussianRelease(1.0, 99.0, rows=(0, 60)), FULL),
+        (dataclasses.replace(FULL, rows=(0, 60), count=2),),
+    ],
+)
+def test_rounds_on_parts_of_the_rows_that_come_again_are_refused(setting, phases):
+    """Workers would answer every round of a prefix sum, which pays for one of them."""
+    plan = phased(setting, *phases)
+    assert not rounds_of(phased(setting, FULL, FULL)).single_epoch
+    with pytest.raises(ParameterError, match="come again"):
+        rounds_of(plan)
+
+
+def test_coins_and_correlated_noise_are_told_in_whichever_round(setting):
+    said = trusted(phased(setting, FULL, SAMPLED), Trust.TRUSTED_COORDINATOR, None)
+    assert COINS.format(unit="row") in said
+    halves = [dataclasses.replace(FULL, rows=(0, 60)), dataclasses.replace(STREAM, rows=(60, N))]
+    said = trusted(phased(setting, *halves), Trust.NOISE_HELPERS, None)
+    assert any("correlated noise is computed in float64" in line for line in said)
 
 
 def test_rows_that_come_once_serve_no_worker_of_every_round(setting):

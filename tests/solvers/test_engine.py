@@ -15,7 +15,7 @@ from dpsco.audit.planted import planted as planting
 from dpsco.data.queries import ClippedGradient, VertexScores
 from dpsco.data.vertices import vertex_set
 from dpsco.errors import LedgerError, ParameterError
-from dpsco.geometry.norms import LINF
+from dpsco.geometry.norms import L1, L2, LINF, Lp
 from dpsco.losses import Logistic
 from dpsco.privacy import Ledger, Randomness, lattice
 from dpsco.privacy.budget import GDP, ApproxDP
@@ -570,6 +570,37 @@ def test_a_query_beyond_its_planned_bound_is_refused(key):
     stepper = get(key).stepper(dataclasses.replace(plan, clip=plan.clip * 2))
     run = Engine(plan, stepper, begun_ledger(plan))
     with pytest.raises(LedgerError, match="noise was planned for"):
+        run.step(opened(plan))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_query_that_is_bounded_in_another_norm_is_refused(key, monkeypatch):
+    """Rows within the bound in the largest coordinate are up to sqrt(d) bounds long."""
+    plan = planned(key)
+    for norm, refused in ((LINF, True), (Lp(3.0), True), (L2, False), (L1, False)):
+        run, ledger = begun(plan)
+        query = ClippedGradient(Logistic(), plan.task.start, plan.clip, norm)
+        monkeypatch.setattr(run._stepper, "query", lambda query=query: query)
+        if not refused:
+            assert run.query() is query
+            continue
+        for attempt in (lambda run=run: run.step(opened(plan)), lambda run=run: run.commit(X8[0])):
+            with pytest.raises(LedgerError, match="bounded in the l2 norm"):
+                attempt()
+        assert sum(ledger._due.values()) == sum(r.count for r in flatten(plan.releases()))
+
+
+def test_a_release_of_rows_that_are_closer_takes_no_other_query():
+    """Noise for rows that differ by one bound does not cover rows that differ by two."""
+    plan = planned("noisy_gd")
+
+    class Close(type(plan)):
+        def releases(self):
+            return (GaussianRelease(self.clip, 99.0, self.clip, rows=(0, self.n), count=4),)
+
+    close = Close(**{item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)})
+    run, _ = begun(close)
+    with pytest.raises(LedgerError, match="not planned"):
         run.step(opened(plan))
 
 

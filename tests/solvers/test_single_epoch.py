@@ -364,7 +364,7 @@ def test_predicted_risk():
 def test_refusals(key):
     with pytest.raises(AssumptionError, match="public number of rows"):
         make(key, budget=ApproxDP(1.0, 1e-6, adjacency="add_remove"))
-    with pytest.raises(AssumptionError, match="PureDP"):
+    with pytest.raises(AssumptionError, match="pure budget"):
         make(key, budget=PureDP(1.0))
     for options, match in (
         ({"rounds": 9}, "at most n = 8"),

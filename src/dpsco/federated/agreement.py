@@ -14,7 +14,7 @@ from ..data.queries import ClippedDifference, ClippedGradient, Loss
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
-from ..privacy.mechanisms import PrefixSumRelease
+from ..privacy.mechanisms import PoissonGaussianRelease, PrefixSumRelease
 from ..solvers import get
 from ..solvers.base import check_cost
 from ..solvers.engine import EnginePlan, Stepper
@@ -135,7 +135,7 @@ def trusted(plan: EnginePlan, trust: Trust, encoding: FixedPoint | None) -> tupl
     """Return what is taken on trust besides the plan's own, in sentences for the certificate."""
     rounds, unit = rounds_of(plan), plan.budget.unit
     sentences = list(trust.trusted(protected(plan), once=rounds.single_epoch))
-    if any(round.sampled for round in rounds[:1]):
+    if any(isinstance(release, PoissonGaussianRelease) for release in rounds.releases):
         sentences.append(COINS.format(unit=protected(plan)))
     if protected(plan) == ROW and unit != Unit():
         rows = "one row" if unit.rows == 1 else f"{unit.rows} rows"
@@ -145,7 +145,8 @@ def trusted(plan: EnginePlan, trust: Trust, encoding: FixedPoint | None) -> tupl
             "answers are added by the coordinator, or else pairwise by an engine that leaves out "
             "those longer than a round's clipped sum can be: floats drown in larger ones"
         )
-    if trust is Trust.NOISE_HELPERS and isinstance(rounds.releases[0], PrefixSumRelease):
+    correlated = any(isinstance(release, PrefixSumRelease) for release in rounds.releases)
+    if trust is Trust.NOISE_HELPERS and correlated:
         sentences.append(
             "towards the coordinator: the helpers' correlated noise is computed in float64 before "
             "it is rounded to the integers of the sums; its law is exact up to rounding (no proof)"

@@ -47,7 +47,9 @@ def rounds_of(plan: Any) -> Schedule:
             )
         if not isinstance(release, (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease)):
             raise ParameterError(f"workers answer with sums, and {release} is none.")
-        if not once and release.rows != (0, plan.n):
+        # A prefix sum takes each row in one of its rounds, and workers would answer all of them.
+        whole = release.rows == (0, plan.n) and not isinstance(release, PrefixSumRelease)
+        if not once and not whole:
             raise ParameterError(
                 "workers answer once in a run, or in every round; this plan has rounds on parts of "
                 "the rows that come again."

@@ -41,6 +41,7 @@ from ..data.contributions import contribution_pieces
 from ..data.queries import ClippedGradient, Query
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
+from ..geometry.norms import L2, Lp
 from ..privacy.ledger import Ledger, PrefixSums
 from ..privacy.mechanisms import (
     FixedSizeGaussianRelease,
@@ -330,11 +331,17 @@ class Engine:
         Raises:
             LedgerError: one row may add more to it than its noise was planned for.
         """
-        planned, query = self.next_round.release.bound, self._stepper.query()
-        if query.bound != planned:
+        release, query = self.next_round.release, self._stepper.query()
+        if query.bound != release.bound:
             raise LedgerError(
                 f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
-                f"planned for {planned!r}."
+                f"planned for {release.bound!r}."
+            )
+        norm = getattr(query, "norm", L2)
+        if type(release) is not SelectionRelease and not (isinstance(norm, Lp) and norm.p <= 2.0):
+            raise LedgerError(
+                f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
+                "that are bounded in the l2 norm."
             )
         return query
 
