@@ -85,7 +85,7 @@ def test_only_mechanisms_hold_laws_of_noise():
 def test_only_the_ledger_asks_a_record_to_draw():
     """The ledger, and what it holds open: samples, streams of prefix sums, runs of a selection."""
     opened = ("prefix_sum/streams", "repeated_selection/best_of_runs")
-    allowed = {"privacy/ledger.py", "privacy/open_releases.py"}
+    allowed = {"privacy/ledger.py"}
     assert users(DRAWING) == allowed | {f"privacy/mechanisms/{name}.py" for name in opened}
 
 

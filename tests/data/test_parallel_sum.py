@@ -9,9 +9,9 @@ import pytest
 from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches
 from dpsco.data import parallel_sum as leaves
 from dpsco.errors import DataError
+from dpsco.kernels.pairwise import SUM_LEAF
 from dpsco.kernels.sums import WHOLE
 from dpsco.losses import Logistic, MarginLoss, Softmax
-from dpsco.privacy.summation import SUM_LEAF
 
 N, D = 9 * SUM_LEAF + 17, 5
 BOUNDS = Bounds(1.0, label="sign")

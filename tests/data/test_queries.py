@@ -23,11 +23,11 @@ from dpsco.data import (
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
+from dpsco.kernels.pairwise import rounding_slack
 from dpsco.losses import Absolute, Hinge, Logistic, OneVersusRest, Pinball, Poisson, Squared
 from dpsco.losses.per_row import PerRowLoss
 from dpsco.losses.smoothing import Smoothed
 from dpsco.losses.vector import Softmax, SquaredDistance, VectorLoss
-from dpsco.privacy.summation import rounding_slack
 
 NORMS = [L2, L1, LINF, Lp(1.5), Lp(3.0)]
 

@@ -10,9 +10,9 @@ from dpsco.data import Bounds, Classes, ClippedGradient, MemorySource, Source, f
 from dpsco.data.source import SUM_LEAF
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
+from dpsco.kernels.pairwise import PairwiseSum
 from dpsco.losses import Logistic, Squared
 from dpsco.privacy import Randomness
-from dpsco.privacy.summation import PairwiseSum
 
 BOUNDS = Bounds(2.0, label="sign", intercept=1.0)
 

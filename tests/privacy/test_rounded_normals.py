@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import chdtri, ndtr
 
 from dpsco.errors import ParameterError
-from dpsco.kernels import rounding
+from dpsco.kernels import normals
 from dpsco.kernels.normals import normals_from_words
 from dpsco.privacy import rounded_normals as module
 from dpsco.privacy.randomness import Randomness
@@ -167,7 +167,7 @@ def test_loop_and_twin_agree_to_the_bit(scale):
     z[:4] = [0.0, 0.0, 9.0, 0.1]
     z[4:204] = np.ldexp(z[4:204], -np.arange(200) // 8)
     outcomes = []
-    for loop in (rounding._numpy_round_pairs, rounding._compiled_loop()):
+    for loop in (normals._numpy_round_pairs, normals._rounding_loop()):
         copy, doubtful = z.copy(), np.empty(z.size // 2, dtype=np.uint8)
         loop(copy, scale, doubtful)
         outcomes.append((copy.tobytes(), doubtful.tobytes()))

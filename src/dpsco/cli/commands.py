@@ -1,12 +1,19 @@
-"""All commands in one parser; each command adds its own."""
+"""All commands in one parser; each command is a file of its name, which adds its own."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 from .._version import __version__
+
+COMMANDS = (
+    "demo", "schema", "plan", "recommend", "rounds", "solvers", "fit", "predict", "evaluate",
+    "verify", "report", "ledger",
+)  # fmt: skip
+"""In the order of the help."""
 
 _EXAMPLES = """examples:
   dpsco demo                                          # a private spam filter on bundled messages
@@ -39,23 +46,8 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of every command."""
-    from . import (
-        demo,
-        evaluate,
-        fit,
-        ledger,
-        plan,
-        predict,
-        recommend,
-        report,
-        rounds,
-        schema,
-        solvers,
-        verify,
-    )
-
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of every command, or one that knows a single ``command``."""
     root = Parser(
         prog="dpsco",
         description="Fit models on private rows, with a certificate of the privacy they cost.",
@@ -65,8 +57,6 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"dpsco {__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    in_order = (demo, schema, plan, recommend, rounds, solvers, fit, predict, evaluate, verify,
-                report, ledger)  # fmt: skip
-    for command in in_order:
-        command.add(commands)
+    for name in COMMANDS if command is None else (command,):
+        import_module(f".{name}", __package__).add(commands)
     return root

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DpscoError, describe
 from ..files.journal import recover
-from .commands import parser
+from .commands import COMMANDS, parser
 from .session import Session
 
 _WRONG_USE = 2
@@ -56,7 +56,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     who, options, session = "dpsco", argparse.Namespace(), Session()
     try:
         try:
-            options = parser().parse_args(arguments)
+            words = sys.argv[1:] if arguments is None else arguments
+            command = words[0] if words and words[0] in COMMANDS else None
+            options = parser(command).parse_args(words)
             who = " ".join(filter(None, [who, options.command, getattr(options, "action", None)]))
             _recover(options)
             code: int = options.run(options, session)

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from .._validate import non_negative, refusal, shown
 from ..errors import AssumptionError, ParameterError
+from ..kernels.pairwise import PairwiseSum
 from ..kernels.rows import SparseRows
 from ..kernels.sums import coefficients_sum, margins
 from ..losses.base import MarginLoss
 from ..losses.vector import VectorLoss
-from ..privacy.summation import PairwiseSum
 from .block import Block, Floats
 from .labels import require_labels
 from .queries import Loss, outer_sum, pieces, weight_vector

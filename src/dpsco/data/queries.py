@@ -3,7 +3,7 @@
 A query is a frozen, picklable record. It says how large one row's contribution can be; the
 adjacency turns that bound into a sensitivity, and the ledger reads it. The bound holds in exact
 arithmetic for the coefficients that are summed; the rounding of the sum itself is allowed for by
-`dpsco.privacy.summation.rounding_slack`.
+`dpsco.kernels.pairwise.rounding_slack`.
 
 For losses of a margin, a row's gradient is a number times the row, so a clipped sum needs one
 product for the margins and one for the sum, and no gradient per row is ever formed. The same holds,

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 
 from .._validate import integer
 from ..errors import DataError, ParameterError
+from ..kernels.pairwise import SUM_LEAF, PairwiseSum
 from ..kernels.rows import SparseRows
 from ..kernels.sums import use_compiled
-from ..privacy.summation import SUM_LEAF, PairwiseSum
 from .block import Block, Floats, Indices, join
 from .bounds import Bounds
 from .parallel_sum import Group, leaf_sums
@@ -116,7 +116,7 @@ class Source(ABC):
         """Return the sum of a bounded query over the rows from ``start`` to ``stop``.
 
         One row adds no more than ``query.bound`` to it, and the rounding of the sum moves it by no
-        more than `dpsco.privacy.summation.rounding_slack` allows. An empty range gives zeros.
+        more than `dpsco.kernels.pairwise.rounding_slack` allows. An empty range gives zeros.
 
         Args:
             query: says what a row contributes.

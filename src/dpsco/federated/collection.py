@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import LedgerError, ParameterError
-from ..privacy.summation import PairwiseSum
+from ..kernels.pairwise import PairwiseSum
 from .attendance import AttendedRun
 from .fixed_point import FixedPoint, Words
 from .messages import Answer, Floats, Request, Vector, check_name

@@ -33,8 +33,8 @@ from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint, NoCheckpoint
 from ..fit.run import check_helpers
 from ..privacy.ledger import BudgetSpender, Ledger
-from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness, fresh_name
+from ..privacy.release import NonCopyable
 from ..solvers.base import Result
 from ..solvers.engine import EnginePlan
 from . import collection

@@ -24,8 +24,8 @@ from ..errors import AssumptionError, LedgerError, ParameterError
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixNoise
 from ..privacy.mechanisms import PoissonGaussianRelease, PrefixSumRelease
-from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness
+from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
 from .fixed_point import FixedPoint

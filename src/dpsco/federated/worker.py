@@ -39,8 +39,8 @@ from ..data.tables.table import Table
 from ..errors import AssumptionError, DataError, LedgerError, ParameterError
 from ..fit.run import as_table
 from ..geometry.norms import L2
-from ..privacy.open_releases import NonCopyable
 from ..privacy.randomness import Randomness
+from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
 from .agreement import agreed_encoding, checked, fingerprint, loss_of
 from .fixed_point import FixedPoint

@@ -9,8 +9,8 @@ not use it, and the reference serves wherever the compiler is absent.
 | slope              | the derivative of a scalar loss, as loops call it                    |
 | rows               | sparse rows as three plain arrays                                    |
 | sums, clipping     | sums of clipped gradients; coefficients within exact bounds          |
-| pairwise           | sums that round little, in an order that does not depend on threads  |
+| pairwise           | sums of rows in leaves, and what rounding can do to them             |
 | rescale            | rows measured and rescaled, for the bounds                           |
 | sgd, steps, sparse | sequential passes of gradient steps: the job, dense and sparse rows  |
-| normals, rounding  | random words as normals; normals rounded to a grid                   |
+| normals            | random words as normals; normals rounded to a grid                   |
 """

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from ..data.schema.schema import Label, SignLabel
 from ..errors import AssumptionError, ParameterError
+from ..kernels.pairwise import sum_rows
 from ..losses.quantile import Pinball
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..privacy.randomness import Randomness
-from ..privacy.summation import sum_rows
 from ..solvers.base import BasePlan
 from .linear import LinearModel
 

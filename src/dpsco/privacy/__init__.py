@@ -8,14 +8,13 @@ mechanisms/         one file per mechanism: its record, cost, noise, sentence
 accounting/         from releases to epsilon(delta): sensitivity, composition, calibration
 randomness          secure streams
 lattice             exact noise on a public lattice; `rounded_normals` draws it
-summation           sums of rows, and what rounding can do to them
-ledger              the one door through which noisy numbers leave; `open_releases` holds samples
-                    that are still to be summed
+ledger              the one door through which noisy numbers leave
 certificate         what a run cost, recomputed by whoever reads it; `certificate_text` says it in
                     words
 odometer/           several runs under one budget
 """
 
+from ..kernels.pairwise import SUM_LEAF, PairwiseSum, sum_rows
 from .accounting.calibration import calibrate
 from .accounting.composition import Cost, cost
 from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
@@ -43,7 +42,6 @@ from .mechanisms import (
 from .odometer.odometer import Odometer
 from .randomness import Randomness
 from .release import Composition, Release
-from .summation import SUM_LEAF, PairwiseSum, sum_rows
 
 __all__ = [
     # budgets

@@ -40,15 +40,36 @@ from .mechanisms.stable import StableGammaRelease, StableGaussianRelease
 from .mechanisms.with_replacement import WithReplacementRelease
 from .odometer.payment import BudgetSpender as BudgetSpender
 from .odometer.payment import pay
-from .open_releases import NonCopyable, SampledRelease, floats
-from .open_releases import SampledSum as SampledSum
 from .randomness import Randomness, Stream
-from .release import Composition, Release, flatten
+from .release import Composition, NonCopyable, Release, flatten, floats
 
 Array = NDArray[np.float64]
 Rows = tuple[int, int]
+SampledRelease = PoissonGaussianRelease | FixedSizeGaussianRelease | WithReplacementRelease
 T = TypeVar("T")
 P = TypeVar("P", PrefixSums, PrefixNoise)
+
+
+class SampledSum(NonCopyable):
+    """A secret sample whose sum is still to be released. The ``indices`` must stay secret."""
+
+    def __init__(self, release: SampledRelease, stream: Stream, ledger: Ledger) -> None:
+        self.indices = release.draw_rows(stream)
+        self.finished = False
+        self._release, self._stream, self._ledger = release, stream, ledger
+
+    def release(self, total: ArrayLike) -> Array:
+        """Return the sum over the sampled rows plus Gaussian noise, once; no rows sum to 0."""
+        exact = floats(total)
+        with self._ledger._step():
+            if self.finished:
+                raise LedgerError("a sampled sum was released twice: draw a new sample for each.")
+            self.finished = True
+            self.indices = self.indices[:0].copy()  # a run may take thousands of samples
+            return self._release.draw_noisy(self._stream, exact)
+
+    def __repr__(self) -> str:
+        return "a sampled sum"
 
 
 class Ledger(NonCopyable):

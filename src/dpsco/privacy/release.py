@@ -16,10 +16,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .. import _validate
-from ..errors import AssumptionError, ParameterError
+from ..errors import AssumptionError, LedgerError, ParameterError
 from ..files import limits as _limits
 from .lattice import in_steps
 
@@ -213,6 +216,22 @@ def check_lattice(releases: Iterable[Release], size: int) -> None:
     for release in releases:
         for sigma, step in release.lattices(size):
             in_steps(sigma, step)
+
+
+def floats(total: ArrayLike) -> NDArray[np.float64]:
+    """Return the exact value as float64; refuse what is not an array of numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(total, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("a release takes an array of numbers.") from None
+
+
+class NonCopyable:
+    """Something that may leave once: a copy could leave again."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise LedgerError(f"a {type(self).__name__} can be neither copied nor pickled.")
 
 
 def in_words(values: Mapping[str, Any]) -> str:

@@ -46,8 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
-from ..kernels.normals import normals_from_words
-from ..kernels.rounding import round_pairs
+from ..kernels.normals import normals_from_words, round_pairs
 
 __all__ = ["MAX_SCALE", "Words", "log_bounds", "rounded_normals"]
 

@@ -21,9 +21,9 @@ from dpsco.data.tables.batches import _copied, from_batches
 from dpsco.data.tables.stream import Raw
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
+from dpsco.kernels.pairwise import SUM_LEAF
 from dpsco.losses import Logistic, Squared
 from dpsco.privacy import Randomness
-from dpsco.privacy.summation import SUM_LEAF
 
 SIGN = Bounds(1.0, label="sign")
 N, D = 3 * SUM_LEAF + 77, 3

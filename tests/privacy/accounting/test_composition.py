@@ -18,6 +18,7 @@ from scipy.integrate import quad, trapezoid
 from scipy.stats import binom, norm
 
 from dpsco.errors import AssumptionError, ParameterError
+from dpsco.kernels.pairwise import SUM_LEAF, rounding_slack
 from dpsco.privacy.accounting import gaussian, pld
 from dpsco.privacy.accounting.amplification import sampled_delta
 from dpsco.privacy.accounting.composition import (
@@ -41,7 +42,6 @@ from dpsco.privacy.mechanisms import (
 from dpsco.privacy.mechanisms.prefix_sum.encoding import encoding_slack
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from dpsco.privacy.release import Composition, Release
-from dpsco.privacy.summation import SUM_LEAF, rounding_slack
 
 DELTA = 1e-6
 LATTICE = 2e-6  # up to two factors 1 + SLACK; which ones, the tests of rounding say exactly

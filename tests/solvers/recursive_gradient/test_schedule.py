@@ -11,6 +11,7 @@ from benchmarks import made_up
 import dpsco as dp
 from dpsco import audit
 from dpsco.errors import AccuracyWarning, AssumptionError, ParameterError
+from dpsco.kernels.pairwise import rounding_slack
 from dpsco.losses import (
     Absolute,
     CustomLoss,
@@ -27,7 +28,6 @@ from dpsco.losses import (
 from dpsco.privacy import lattice
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, NEEDS, mechanism
-from dpsco.privacy.summation import rounding_slack
 from dpsco.solvers import get
 from dpsco.solvers.recursive_gradient import rates as schedules
 

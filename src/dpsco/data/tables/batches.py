@@ -17,8 +17,8 @@ from numpy.typing import DTypeLike
 
 from ..._validate import choice, integer, shown
 from ...errors import DataError, ParameterError
+from ...kernels.pairwise import SUM_LEAF
 from ...privacy.randomness import Randomness
-from ...privacy.summation import SUM_LEAF
 from ..block import Block, Indices, take_rows
 from ..bounds import Bounds
 from ..labels import reads_text

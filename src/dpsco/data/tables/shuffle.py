@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
+from ...kernels.pairwise import SUM_LEAF
 from ...kernels.rows import SparseRows
 from ...privacy.randomness import Stream
-from ...privacy.summation import SUM_LEAF
 from ..block import Block, Indices
 from ..bounds import Bounds
 from ..source import Source

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
+from ...kernels.pairwise import SUM_LEAF
 from ...kernels.rows import Rows
 from ...privacy.randomness import Randomness
-from ...privacy.summation import SUM_LEAF
 from ..block import Block, Mask, join_rows
 from ..bounds import Bounds
 from ..labels import Classes, EncodedLabels, check_type

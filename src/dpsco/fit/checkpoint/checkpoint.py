@@ -36,9 +36,8 @@ from ...files.reading import parse_json
 from ...privacy.certificate import Certificate
 from ...privacy.ledger import BudgetSpender, Ledger
 from ...privacy.odometer.odometer import reused
-from ...privacy.open_releases import NonCopyable
 from ...privacy.randomness import Randomness
-from ...privacy.release import flatten
+from ...privacy.release import NonCopyable, flatten
 from ...solvers.base import BasePlan, Floats, Result
 from ...solvers.engine import Engine
 from ...solvers.serialization import encode

@@ -1,7 +1,7 @@
 """Domains of weights: whole space, balls, simplex, box, ellipsoid, polytope, intersection.
 
 `base` says what a domain offers; each shape is a file. `extents` holds how large simple sets are
-in a norm; `lp_projection` and `nearest` are the two algorithms that need more than a formula.
+in a norm.
 """
 
 from .balls import L1Ball, L2Ball, LInfBall, LpBall

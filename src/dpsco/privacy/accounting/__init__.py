@@ -2,10 +2,10 @@
 
 Read in this order:
 
-privacy_loss         what one execution of a release costs a row, in each notion of privacy
+privacy_loss         what one execution of a release costs a row, or several rows at once, in each
+                     notion of privacy
 sensitivity          from a row's bound to the distance between neighbours: here and only here
 composition          the cost of all releases that touch a row; `row_groups` finds them
-group_privacy        the cost of several rows at once
 calibration          the least noise for a budget
 cross_check          the same cost by a second accountant
 gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting);

@@ -18,8 +18,15 @@ from ...errors import AssumptionError
 from ...files.limits import MOST_RELEASES
 from ..budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from ..release import Composition, Release, flatten, registered
-from . import gaussian, group_privacy, pld, renyi
-from .privacy_loss import PrivacyLoss, PrivacyLosses, Profile, lone_profile
+from . import gaussian, pld, renyi
+from .privacy_loss import (
+    PrivacyLoss,
+    PrivacyLosses,
+    Profile,
+    group_delta,
+    lone_profile,
+    together,
+)
 from .renyi import randomised_response_delta
 from .row_groups import heaviest_group, largest_groups
 
@@ -176,13 +183,13 @@ class Cost:
     def _group_delta(self, epsilon: float) -> float:
         """Return delta of k rows by group privacy, from the worst row's at epsilon/k."""
         worst = max(row.delta(epsilon / self.unit_rows) for row in self.rows)
-        return group_privacy.group_delta(worst, epsilon, self.unit_rows)
+        return group_delta(worst, epsilon, self.unit_rows)
 
     @cached_property
     def _together(self) -> RowCost | None:
         """What all rows of a unit cost at once, if the same releases touch every row."""
         single = self.rows[0].losses if self.alike and self.unit_rows > 1 else ()
-        losses = group_privacy.together(single, self.unit_rows)
+        losses = together(single, self.unit_rows)
         return RowCost(losses) if losses else None
 
     @staticmethod

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...errors import AssumptionError
+from ...kernels.pairwise import rounding_slack
 from ..budget import Adjacency
 from ..lattice import SLACK
-from ..summation import rounding_slack
 
 STABLE_SLACK = 1e-9  # relative: rounding of the few operations behind a stated sensitivity
 

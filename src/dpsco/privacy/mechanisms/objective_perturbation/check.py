@@ -64,8 +64,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ....kernels.pairwise import rounding_slack
 from ...lattice import TILT_SHARE
-from ...summation import rounding_slack
 
 if TYPE_CHECKING:
     from .release import ObjectivePerturbationRelease

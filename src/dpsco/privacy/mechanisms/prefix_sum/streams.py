@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .... import _validate
 from ....errors import LedgerError, ParameterError
-from ...open_releases import NonCopyable, floats
 from ...randomness import Stream
+from ...release import NonCopyable, floats
 from .encoding import Encoding
 from .release import PrefixSumRelease
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsco.privacy.summation import SUM_LEAF, rounding_slack, sum_rows
+from dpsco.kernels.pairwise import SUM_LEAF, rounding_slack, sum_rows
 
 
 def exact_error(total, values):
