@@ -131,14 +131,14 @@ def federated(solver):
     plan = plan_of(solver)
     coordinator = Coordinator(plan, randomness=dp.Randomness.seeded(SEED))
     while not coordinator.finished:
-        task = coordinator.task()
-        start, stop = plan.batches()[task.round]
+        request = coordinator.request()
+        start, stop = plan.batches()[request.round]
         cuts = np.linspace(start, stop, 4).astype(int)
         workers = [
-            Worker((X[a:b], SIGN[a:b]), plan, name=f"{task.round}/{a}")
+            Worker((X[a:b], SIGN[a:b]), plan, name=f"{request.round}/{a}")
             for a, b in itertools.pairwise(cuts)
         ]
-        coordinator.receive([worker.answer(task) for worker in workers])
+        coordinator.receive([worker.answer(request) for worker in workers])
     result = coordinator.result()
     return {"weights": hexes(result.weights), **paid(result.certificate)}
 
