@@ -3,12 +3,15 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 import dpsco as dp
 from dpsco.data.schema.schema import ClassLabel, NumberLabel, SignLabel
+from dpsco.errors import ParameterError
 from dpsco.models import LinearModel, evaluate
 
 BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))
@@ -113,8 +116,6 @@ def test_no_row_exceeds_the_bound(model, entries):
     from fractions import Fraction
 
     X, label = np.array([entries[: model.d]]), np.array([entries[3]])
-    if model.classes is not None and label[0] not in range(len(model.classes)):
-        label[0] = np.nan
     with np.errstate(all="ignore"):
         level = 0.9 if model is QUANTILE else None
         names, parts = evaluate._parts(model, X, label, level)
@@ -122,6 +123,32 @@ def test_no_row_exceeds_the_bound(model, entries):
     assert np.isfinite(parts).all()
     bound = math.nextafter(math.sqrt(evaluate._most(model, names)), math.inf)
     assert sum(Fraction(float(part)) ** 2 for part in parts[0]) <= Fraction(bound) ** 2
+
+
+@pytest.mark.parametrize("model", [BINARY, THREE, NUMBER])
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist, csr_matrix, pd.DataFrame])
+def test_no_entry_decides_an_error(model, kind):
+    """A row that cannot be read, or whose class is not declared, adds zeros and is not refused."""
+    X = np.linspace(-1.0, 1.0, 5 * model.d).reshape(5, model.d)
+    labels = np.array([0.0, 1.0, 0.0, 1.0, 0.0])
+    undeclared = () if model.classes is None else (7.0, -1.0, -5.0, 0.5, 1e300)
+    for bad in (np.nan, np.inf, -np.inf, *undeclared):
+        changed = np.where(np.arange(5) == 2, bad, labels)
+        evaluate.measure_privately(model, kind(X), changed, BUDGET)
+        with np.errstate(all="ignore"):
+            _, parts = evaluate._parts(model, kind(X), changed)
+        assert not parts[2].any()
+        assert parts[[0, 1, 3, 4]].any(axis=1).all() or model is NUMBER
+        assert evaluate.measure(model, kind(X), changed).rows == 4
+    for bad in (np.nan, np.inf, -np.inf):
+        rows = X.copy()
+        rows[2, 0] = bad
+        evaluate.measure_privately(model, kind(rows), labels, BUDGET)
+        with np.errstate(all="ignore"):
+            assert not evaluate._parts(model, kind(rows), labels)[1][2].any()
+    for short in (labels[:4], labels[:, None]):
+        with pytest.raises(ParameterError, match="5 rows need as many labels"):
+            evaluate.measure_privately(model, kind(X), short, BUDGET)
 
 
 def test_the_bound_is_attained():

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.schema.schema import Label, SignLabel
+from ..data.tables.table import raw_rows
 from ..errors import AssumptionError, ParameterError
 from ..kernels.pairwise import sum_rows
+from ..kernels.rows import SparseRows
 from ..losses.quantile import Pinball
 from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
@@ -84,14 +86,14 @@ def measure(
 
     Args:
         model: predicts.
-        X: (rows, d).
-        labels: numbers; or for classes their places 0, 1, ... in the declared order. NaN where
-            there is none: those rows are left out, and so are rows with an entry that is missing
-            or not finite.
+        X: (rows, d), whatever `from_arrays` takes.
+        labels: numbers; or for classes their places 0, 1, ... in the declared order. Rows with
+            another label, or NaN, are left out, and so are rows with an entry that is missing or
+            not finite.
         quantile: that a quantile model estimates; where it is not known, it is measured as a model
             of the middle.
     """
-    X, labels = _usable(X, labels)
+    X, labels = _usable(model, X, labels)
     known = np.isfinite(labels)
     count = int(known.sum())
     if count == 0:
@@ -160,7 +162,7 @@ def _parts(
     model: LinearModel, X: Any, labels: Floats, quantile: float | None = None
 ) -> tuple[list[str], Floats]:
     """Return the names of the parts that a row adds, and the parts; rows without label add 0."""
-    X, labels = _usable(X, labels)
+    X, labels = _usable(model, X, labels)
     known = np.isfinite(labels)
     if model.classes is None:
         low, high = _range_of(model)
@@ -251,12 +253,27 @@ def _pinball(predicted: Floats, labels: Floats, quantile: float) -> Floats:
     return Pinball(quantile).value(predicted, labels)
 
 
-def _usable(X: Any, labels: Floats) -> tuple[Any, Floats]:
-    """Return rows that a model can read, and no label for those in which something is missing."""
-    if not isinstance(X, np.ndarray) or np.isfinite(X).all():
-        return X, labels  # an encoder's rows, which have no holes, may be sparse
-    finite = np.isfinite(X)
-    return np.where(finite, X, 0.0), np.where(finite.all(axis=1), labels, np.nan)
+def _usable(model: LinearModel, X: Any, labels: Any) -> tuple[Any, Floats]:
+    """Return rows that a model can read, and a label of NaN for each that does not count.
+
+    What counts is a row of finite numbers whose label is a number, or the place of a class. No
+    entry is refused: an error could tell something of a row.
+    """
+    rows, values = raw_rows(X), np.asarray(labels, dtype=float)
+    if values.shape != (len(rows),):
+        raise ParameterError(f"{len(rows)} rows need as many labels, got shape {values.shape}.")
+    counts = np.isfinite(values)
+    if model.classes is not None:
+        counts = np.isin(values, np.arange(len(model.classes)))
+    if isinstance(rows, SparseRows):
+        matrix = rows.matrix()
+        finite = np.isfinite(matrix.data)
+        counts[np.repeat(np.arange(len(rows)), np.diff(matrix.indptr))[~finite]] = False
+        matrix.data = np.where(finite, matrix.data, 0.0)
+        return matrix, np.where(counts, values, np.nan)
+    finite = np.isfinite(rows)
+    counts &= finite.all(axis=1)
+    return np.where(finite, rows, 0.0), np.where(counts, values, np.nan)
 
 
 def _coverage(quantile: float) -> str:
