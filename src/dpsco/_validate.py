@@ -148,3 +148,8 @@ def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         raise ValueError("a field is given twice")
     return record
+
+
+def store(record: Any, name: str, value: Any) -> None:
+    """Store the validated value in the frozen record."""
+    object.__setattr__(record, name, value)

@@ -136,7 +136,7 @@ def _rows_to_measure(
     Raises:
         DataError: the file's columns are not the model's.
     """
-    from ..data.tables.files import is_csv
+    from ..data.tables.csvfile import is_csv
 
     if saved.schema is None:
         if column is None:

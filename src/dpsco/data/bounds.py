@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import shown
+from .._validate import shown, store
 from ..errors import DataError, ParameterError
 from ..geometry.norms import L2, Lp, Norm, WeightedLp
 from ..kernels.rescale import as_columns, prepared, scale, shrink, use_compiled
@@ -69,15 +69,15 @@ class Bounds:
     intercept: float | None = None
 
     def __post_init__(self) -> None:
-        _store(self, "feature_norm", check_limit("feature_norm", self.feature_norm))
-        _store(self, "label", check_rule(self.label))
+        store(self, "feature_norm", check_limit("feature_norm", self.feature_norm))
+        store(self, "label", check_rule(self.label))
         if not isinstance(self.norm, Norm):
             raise ParameterError(
                 f"norm must be a norm of dpsco.geometry, such as L2, got {shown(self.norm)}."
             )
         if self.intercept is not None:
             hint = "Leave it out (None) for a model without intercept."
-            _store(self, "intercept", check_limit("intercept", self.intercept, hint=hint))
+            store(self, "intercept", check_limit("intercept", self.intercept, hint=hint))
 
     @property
     def row_norm(self) -> float:
@@ -296,8 +296,3 @@ def _storing(dtype: np.dtype[Any]) -> float:
 def describe_norm(norm: Norm) -> str:
     """Return a norm's name for a sentence: l2, or its record."""
     return f"l{norm.p:g}" if isinstance(norm, Lp) else repr(norm)
-
-
-def _store(record: Any, name: str, value: Any) -> None:
-    """Store the validated value in the frozen record."""
-    object.__setattr__(record, name, value)

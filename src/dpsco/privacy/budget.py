@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .. import _validate
+from .._validate import store
 from ..errors import AssumptionError, ParameterError
 from ..files import limits as _limits
 from .accounting import gaussian, renyi
@@ -127,8 +128,8 @@ class ApproxDP(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, "epsilon", _validate.positive("epsilon", self.epsilon, hint=_EPSILON_HINT))
-        _set(self, "delta", _validate.probability("delta", self.delta, hint=_DELTA_HINT))
+        store(self, "epsilon", _validate.positive("epsilon", self.epsilon, hint=_EPSILON_HINT))
+        store(self, "delta", _validate.probability("delta", self.delta, hint=_DELTA_HINT))
 
     def _unit_mu(self) -> float:
         return gaussian.mu(self.epsilon, self.delta)
@@ -147,7 +148,7 @@ class PureDP(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, "epsilon", _validate.positive("epsilon", self.epsilon, hint=_EPSILON_HINT))
+        store(self, "epsilon", _validate.positive("epsilon", self.epsilon, hint=_EPSILON_HINT))
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class ZCDP(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, "rho", _validate.positive("rho", self.rho))
+        store(self, "rho", _validate.positive("rho", self.rho))
 
     def _unit_mu(self) -> float:
         return math.sqrt(2 * self.rho)
@@ -174,7 +175,7 @@ class GDP(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set(self, "mu", _validate.positive("mu", self.mu))
+        store(self, "mu", _validate.positive("mu", self.mu))
 
     def _unit_mu(self) -> float:
         return self.mu
@@ -260,11 +261,6 @@ def budget_from_json(record: Any) -> Budget:
 
 def _amounts(kind: type[Budget]) -> list[str]:
     return [f.name for f in dataclasses.fields(kind) if f.name not in ("adjacency", "unit")]
-
-
-def _set(budget: Budget, name: str, value: float) -> None:
-    """Store the validated number in the frozen record."""
-    object.__setattr__(budget, name, value)
 
 
 _KINDS: dict[str, type[Budget]] = {kind.kind: kind for kind in (ApproxDP, PureDP, ZCDP, GDP)}

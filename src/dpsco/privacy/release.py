@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _validate
+from .._validate import store
 from ..errors import AssumptionError, LedgerError, ParameterError
 from ..files import limits as _limits
 from .lattice import in_steps
@@ -241,8 +242,3 @@ def in_words(values: Mapping[str, Any]) -> str:
         for name, value in values.items()
         if value is not None
     )
-
-
-def store(record: Any, name: str, value: Any) -> None:
-    """Store the validated value in the frozen record."""
-    object.__setattr__(record, name, value)

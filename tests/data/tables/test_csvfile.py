@@ -7,8 +7,7 @@ from dpsco.data.bounds import Bounds
 from dpsco.data.schema.encoder import TableEncoder
 from dpsco.data.schema.schema import Flag, Ignore, Number, Schema, SignLabel
 from dpsco.data.tables import csvfile
-from dpsco.data.tables.csvfile import from_csv
-from dpsco.data.tables.files import csv_header
+from dpsco.data.tables.csvfile import csv_header, from_csv
 from dpsco.errors import DataError
 
 ONE = TableEncoder(Schema((Number("x", 0, 4),)))

@@ -28,7 +28,7 @@ from dpsco.data.schema.schema import (
     Schema,
     SignLabel,
 )
-from dpsco.data.tables import files, stream
+from dpsco.data.tables import parquet, stream
 from dpsco.data.tables.csvfile import from_csv
 from dpsco.data.tables.parquet import from_parquet
 from dpsco.data.tables.table import from_arrays
@@ -717,7 +717,7 @@ print(sum(len(block) for block in source.blocks()), peak() - before)
 
 
 def test_the_footer_reader_keeps_a_stamp(file):
-    footer = files.read_footers(file)[0]
+    footer = parquet.read_footers(file)[0]
     assert footer.rows == N
     assert footer.groups == (6000, 6000, 6000, 3000)
     assert footer.stamp[0] == file.stat().st_size

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsco.data import from_csv, from_frame, from_parquet
-from dpsco.data.schema.checks import DECIMALS, THOUSANDS
 from dpsco.data.schema.encoder import TableEncoder
 from dpsco.data.schema.schema import (
+    DECIMALS,
+    THOUSANDS,
     Category,
     ClassLabel,
     Flag,

@@ -3,7 +3,6 @@
 | module  | holds                                                                          |
 |---------|--------------------------------------------------------------------------------|
 | schema  | `Schema` and its kinds of columns, as a JSON file says them: read it first     |
-| checks  | ranges, values and texts that a declaration may have                           |
 | columns | columns of any frame as numbers, text or Arrow arrays, refused by type alone   |
 | encoder | `TableEncoder`: rows of numbers from columns, by public facts alone            |
 | draft   | `draft_schema`: a first schema from public rows; how a file differs from one   |

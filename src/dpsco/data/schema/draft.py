@@ -18,8 +18,8 @@ import numpy as np
 from ..._validate import choice, integer
 from ...errors import DataError, ParameterError
 from ..tables.arrow import family, mismatches, numbers, pyarrow
-from ..tables.csvfile import header_problems
-from ..tables.files import csv_header, is_csv, parquet_files, read_footers, read_whole, require_file
+from ..tables.csvfile import csv_header, header_problems, is_csv, require_file
+from ..tables.parquet import parquet_files, read_footers, read_whole
 from .columns import to_arrow
 from .guess import as_written, guess_writing
 from .schema import (

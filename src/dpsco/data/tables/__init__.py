@@ -9,7 +9,7 @@ Read `table` first (what every table offers, and rows in memory), then the kind 
 | frames               | `from_frame`: pandas, Polars and PyArrow in memory                  |
 | stream               | tables that stay on disk, read batch by batch in constant memory    |
 | shuffle              | an exactly uniform shuffle of more rows than memory holds           |
-| files, parquet       | `from_parquet`: files and folders, their footers and batches        |
+| parquet              | `from_parquet`: files and folders, their footers and batches        |
 | csvfile, written     | `from_csv`; by which rule numbers that are written as text are read |
 | table_file           | a file that a schema describes, as the private table of a fit       |
 | arrow                | Arrow columns as NumPy arrays, without an error that a value causes |

@@ -18,8 +18,17 @@ from numpy.typing import NDArray
 
 from ..._validate import reason, shown
 from ...errors import DataError, MissingExtraError
-from ..schema.checks import Labels, Value
-from ..schema.schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema
+from ..schema.schema import (
+    Category,
+    ClassLabel,
+    Column,
+    Hashed,
+    Ignore,
+    Label,
+    Labels,
+    Schema,
+    Value,
+)
 from .arrays import number_of
 from .written import number_in, numbers_in
 

@@ -6,6 +6,8 @@ read that way is missing, by the schema's rule for missing entries, and never an
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,7 @@ from ...errors import DataError
 from ..schema.encoder import TableEncoder, check_encoder
 from ..schema.schema import Schema
 from .arrow import mismatches, pyarrow, reads_numbers
-from .files import csv_header, stamp
-from .origin import Stamped
+from .origin import Stamped, stamp
 from .stream import EncodedColumns, StreamTable
 from .written import numbers_in
 
@@ -163,4 +164,45 @@ def _text(entries: Any) -> Any:
     pa = pyarrow()
     return pa.Array.from_buffers(
         pa.string(), len(entries), entries.buffers(), entries.null_count, entries.offset
+    )
+
+
+def is_csv(path: str | Path) -> bool:
+    """Return whether a path is that of a CSV file, by its name."""
+    return Path(path).suffix.lower() == ".csv"
+
+
+def require_file(path: str | Path) -> None:
+    """Refuse a CSV file that is not there, a folder, and a pipe, which would be waited for.
+
+    Raises:
+        DataError: there is no such file, or it is a folder, a pipe, a socket or a device.
+    """
+    if os.path.isdir(path):
+        raise DataError(
+            f"{path} is a folder: from_csv reads one file, and from_parquet folders of Parquet "
+            "files."
+        )
+    if not os.path.exists(path):
+        raise DataError(f"there is no file {path}.")
+    if not os.path.isfile(path):
+        raise DataError(f"cannot read {path}: it is no regular file.")
+
+
+def csv_header(path: str | Path) -> list[str]:
+    """Return the names in the first line of a CSV file; what follows is not looked at.
+
+    Raises:
+        DataError: there is no such file, or it begins with no line of UTF-8 text.
+    """
+    require_file(path)
+    try:
+        with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            names = next(csv.reader(file))
+        "".join(names).encode()  # fails if the names themselves are no UTF-8
+        return names
+    except (OSError, UnicodeError, csv.Error, StopIteration):
+        pass  # it may quote the line, which may be a row: no error made here may hold on to it
+    raise DataError(
+        f"cannot read a header of column names from {path}: its first line must be UTF-8 text."
     )

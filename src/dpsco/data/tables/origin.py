@@ -16,11 +16,20 @@ from typing import Any
 import numpy as np
 
 from ..._validate import reason
-from ...errors import CheckpointError
+from ...errors import CheckpointError, DataError
 from ...files.limits import STORED
 from ...files.reading import parse_json
 
 Stamped = tuple[Path, tuple[int, int]]  # a file, its size, and its time of change in nanoseconds
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Return size and time of change of a file."""
+    try:
+        result = os.stat(path)
+    except OSError:
+        raise DataError(f"the file {path} is gone.") from None
+    return result.st_size, result.st_mtime_ns
 
 
 def origin_of(files: Iterable[Stamped], reading: str) -> str:

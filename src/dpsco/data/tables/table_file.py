@@ -23,14 +23,12 @@ from ...kernels.rows import SparseRows
 from ...privacy.randomness import Randomness
 from ..block import join_rows
 from ..bounds import Bounds
-from ..schema.draft import read_public
 from ..schema.encoder import TableEncoder
 from ..schema.schema import Category, Ignore, Label, Schema
 from ..source import Source
-from .csvfile import CsvFile
-from .files import csv_header, is_csv, parquet_files, read_footers, stamp
-from .origin import origin_of
-from .parquet import ParquetFiles, from_parquet
+from .csvfile import CsvFile, csv_header, is_csv
+from .origin import origin_of, stamp
+from .parquet import ParquetFiles, from_parquet, parquet_files, read_footers
 from .stream import EncodedColumns, Files, StreamTable
 from .table import Order, Table, from_arrays
 
@@ -235,12 +233,6 @@ def _check_room(folder: Path, needed: int) -> None:
     if free < needed:
         text = f"needs about {needed:,} bytes to shuffle rows in {folder}, where {free:,} are free."
         raise _validate.refusal("spill", text, "Name another folder.")
-
-
-def whole_table(path: Path) -> Any:
-    """Return a whole file as an Arrow table, for models of plain columns of numbers."""
-    check_kind(path)
-    return read_public(path)
 
 
 def _names(path: Path) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import _validate
+from ..._validate import store
 from ...errors import ParameterError
 from ..accounting.calibration import calibrate
 from ..accounting.privacy_loss import PrivacyLoss, gaussian_loss
@@ -16,7 +17,7 @@ from ..accounting.sensitivity import sum_sensitivity
 from ..budget import Adjacency, Budget
 from ..lattice import lattice_step, with_gaussian
 from ..randomness import Stream
-from ..release import Release, register, store
+from ..release import Release, register
 
 Array = NDArray[np.float64]
 

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import _validate
+from ..._validate import store
 from ...errors import ParameterError
 from ..accounting.privacy_loss import PrivacyLoss, zcdp_loss
 from ..accounting.sensitivity import sum_sensitivity
 from ..budget import Adjacency
 from ..lattice import lattice_step, with_rounded
 from ..randomness import Stream
-from ..release import Release, register, store
+from ..release import Release, register
 from . import gamma
 
 Array = NDArray[np.float64]

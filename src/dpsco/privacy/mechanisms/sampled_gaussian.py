@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import _validate
+from ..._validate import store
 from ...errors import ParameterError
 from ..accounting import pld
 from ..accounting.privacy_loss import PrivacyLoss, gaussian_loss, round_up
@@ -21,7 +22,7 @@ from ..accounting.sensitivity import refuse_add_remove, sum_sensitivity
 from ..budget import Adjacency
 from ..lattice import lattice_step, with_gaussian
 from ..randomness import Stream
-from ..release import Release, register, store
+from ..release import Release, register
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import _validate
+from ..._validate import store
 from ..accounting import pld, renyi
 from ..accounting.privacy_loss import PrivacyLoss, pure_loss, round_up
 from ..accounting.sensitivity import float_sum_sensitivity
 from ..budget import Adjacency
 from ..randomness import Stream
-from ..release import Release, register, store
+from ..release import Release, register
 from ..rounded_normals import Words, log_bounds
 
 __all__ = ["SELECTION_NOISES", "SelectionRelease", "noisy_argmin"]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from ... import _validate
+from ..._validate import store
 from ...errors import AssumptionError
 from ...files.limits import MOST_COUNT
 from ..accounting import gaussian, gaussian_grid
@@ -32,7 +33,7 @@ from ..accounting.sensitivity import STABLE_SLACK, check_stated_adjacency
 from ..budget import Adjacency
 from ..lattice import SLACK, lattice_step, with_gaussian
 from ..randomness import Stream
-from ..release import Release, register, store
+from ..release import Release, register
 from .stable import check_theorem
 
 Array = NDArray[np.float64]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .... import _validate
+from ...._validate import store
 from ....errors import ParameterError
 from ....files.limits import MOST_WEIGHTS
 from ...accounting.privacy_loss import PrivacyLoss, Profile, combined_mu, round_up
@@ -17,7 +18,7 @@ from ...accounting.sensitivity import STABLE_SLACK, float_sum_sensitivity
 from ...budget import Adjacency
 from ...lattice import TILT_SHARE, gaussian_steps, lattice_step, with_gaussian
 from ...randomness import Stream
-from ...release import Release, register, store
+from ...release import Release, register
 from .check import Check
 from .loss import Loss
 

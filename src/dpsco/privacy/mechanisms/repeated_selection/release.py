@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...._validate import reason, shown
+from ...._validate import reason, shown, store
 from ....errors import ParameterError
 from ...accounting import gaussian, pld, renyi
 from ...accounting.composition import RowCost, cost
 from ...accounting.privacy_loss import PrivacyLoss, Profile, pure_loss
 from ...budget import Adjacency
-from ...release import Release, register, store
+from ...release import Release, register
 from .profile import Base, Runs, Selected
 
 _MOST_ALTERNATIVES = 200
