@@ -470,7 +470,10 @@ def test_a_sampled_sum_is_released_once(kind):
         never.close()
     assert_broken(never, release)
     sample = getattr(twice, draw)(**arguments(release))
+    indices = sample.indices
     sample.release(np.zeros(2))
+    assert sample.indices.size == 0  # nothing keeps who was in it, not even as a view
+    assert sample.indices.base is not indices
     with pytest.raises(LedgerError, match="twice"):
         sample.release(np.zeros(2))
     assert_broken(twice, release)

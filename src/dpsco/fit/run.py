@@ -306,7 +306,7 @@ def check_helpers(odometer: Any, progress: Any) -> None:
 
 def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
     """Return what is taken on trust about the order; a source has one that nobody here knows."""
-    return trusted_order("given" if isinstance(table, Source) else order)
+    return trusted_order("given") if isinstance(table, Source) else table.trusted(order)
 
 
 def _store(

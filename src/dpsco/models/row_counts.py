@@ -289,7 +289,7 @@ def run_with_count(
             "Leave the count out (count_rows=False), or keep the rows: from_arrays, from_parquet."
         )
     randomness = Randomness.secure() if randomness is None else randomness
-    notes = trusted_order("given" if isinstance(table, Source) else order)
+    notes = trusted_order("given") if isinstance(table, Source) else table.trusted(order)
     with told(odometer):
         ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
         if isinstance(table, Table):

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.data import Bounds, Classes, ClippedDifference, ClippedGradient, from_arrays
 from dpsco.data import parallel_sum as leaves
-from dpsco.data.tables.batches import _copied, from_batches
+from dpsco.data.tables.batches import AGAIN, _copied, from_batches
 from dpsco.data.tables.stream import Raw
+from dpsco.data.tables.table import UNCHOSEN
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
 from dpsco.kernels.pairwise import SUM_LEAF
@@ -489,8 +490,16 @@ def test_chunks_that_begin_anew_serve_every_solver(solver, options):
     whole = dp.run(plan, (X, y), **seeded).weights
     for batches in (chunks, lambda: iter(chunks)):
         seeded["randomness"] = dp.Randomness.seeded(1)
-        weights = dp.run(plan, from_batches(batches, n=9000, d=D), **seeded).weights
-        assert weights.tobytes() == whole.tobytes()
+        result = dp.run(plan, from_batches(batches, n=9000, d=D), **seeded)
+        assert result.weights.tobytes() == whole.tobytes()
+        assert AGAIN in result.certificate.trusted  # nobody compares the passes
+
+
+def test_what_is_trusted_of_chunks():
+    once, again = cut(*make(), [10]), list(cut(*make(), [10]))
+    assert from_batches(once, n=N, d=D).trusted("given") == (UNCHOSEN,)
+    assert from_batches(again, n=N, d=D).trusted("given") == (UNCHOSEN, AGAIN)
+    assert from_arrays(*make()).trusted("shuffled") == ()
 
 
 # -- the first chunk, before anything is paid ------------------------------------------------------

@@ -28,6 +28,10 @@ from .batch_layout import Batches, Chunks, Labels, Layout, check_batches
 from .stream import Raw, regroup
 from .table import Order, Table
 
+AGAIN = (
+    "chunks that begin anew hand out the same rows in the same order each time, so that a row "
+    "takes part as often as is paid for"
+)
 _CHARGED = (
     "Nothing is returned, and a run that an odometer has paid for stays paid for; with a "
     "checkpoint it goes on, once the stream has the same rows and n of them in all."
@@ -103,6 +107,10 @@ class BatchTable(Table):
     def once(self) -> bool:
         """Whether each row is handed out once: unless the chunks can begin anew."""
         return isinstance(self._batches, Iterator)
+
+    def trusted(self, order: Order) -> tuple[str, ...]:
+        """Return also that chunks which begin anew are the same ones: nobody compares them."""
+        return super().trusted(order) if self.once else (*super().trusted(order), AGAIN)
 
     def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse as every table does, a shuffle, and a first chunk that does not fit.

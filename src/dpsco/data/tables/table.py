@@ -162,6 +162,10 @@ class Table(ABC):
             return self._source(bounds, None)
         return self._source(bounds, randomness or Randomness.secure())
 
+    def trusted(self, order: Order) -> tuple[str, ...]:
+        """Return what a run takes on trust about how the rows come, for its certificate."""
+        return trusted_order(order)
+
     def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse bounds that do not fit, and unknown orders, from public facts: no row is read.
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...data.counts import RowCount
 from ...data.histograms import NormHistogram
 from ...data.source import Source
-from ...data.tables.table import Order, Table, trusted_order
+from ...data.tables.table import Order, Table
 from ...data.units import divided
 from ...errors import AssumptionError, DataError, ParameterError
 from ...fit import run as api
@@ -96,7 +96,7 @@ def run_with_bounds(
             "rows have been clipped already."
         )
     randomness = Randomness.secure() if randomness is None else randomness
-    notes = trusted_order(order)
+    notes = table.trusted(order)
     with told(odometer):
         ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
         return execute(plan, table, ledger, order=order, randomness=randomness, progress=progress)
