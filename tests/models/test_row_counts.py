@@ -234,10 +234,21 @@ def test_parts_that_do_not_belong_together_are_refused():
 
 
 def test_rows_that_come_once_are_not_counted():
-    batches = dp.data.from_batches([(ROWS, LABELS)], n=N, d=D)
-    made = counted("acc_srgd")
-    with pytest.raises(ParameterError, match="come once"):
-        run_with_count(made, batches, order="given")
+    plan = counted("acc_srgd")
+    batches = dp.data.from_batches(iter([(ROWS, LABELS)]), n=N, d=D)
+    with pytest.raises(ParameterError, match=r"come once.*cannot be counted"):
+        run_with_count(plan, batches, order="given")
+
+
+def test_chunks_that_begin_anew_are_counted_like_arrays():
+    plan, outcomes = counted("acc_srgd"), []
+    chunks = [(ROWS[:700], LABELS[:700]), (ROWS[700:], LABELS[700:])]
+    for data in ((ROWS, LABELS), dp.data.from_batches(chunks, n=N, d=D)):
+        seed = dp.Randomness.seeded(1)
+        outcomes.append(run_with_count(plan, data, order="given", randomness=seed))
+    (fit, count), (other, recount) = outcomes
+    assert np.array_equal(fit.weights, other.weights)
+    assert count == recount
 
 
 def model(**more):
