@@ -351,15 +351,20 @@ def test_the_exact_sum_is_kept_nowhere(setting):
     coordinator = Coordinator(setting.plan("dp_sgd_single_epoch"))
     total = np.array([1.25, -3.5, 7.0, 11.0, 13.0])
     coordinator.receive_sum(total, round=0, workers=None)
+    engine = coordinator._rounds
+    stepper, ledger = engine._stepper, engine._ledger
+    deep = {id(getattr(stepper, name)) for name in stepper.vectors} | {id(engine._released)}
 
     def holders():
-        found = reachable(coordinator)
-        assert len(found) >= 3
-        return [a for a in found if a.shape == (5,) and np.allclose(a, total)]
+        arrays = reachable(coordinator)
+        assert deep <= {id(array) for array in arrays}  # the search goes as deep as a run's state
+        return [array for array in arrays if array.shape == (5,) and np.allclose(array, total)]
 
     assert holders() == []
-    coordinator._last = total.copy()  # the search would find it
-    assert len(holders()) == 1
+    for owner in (coordinator, engine, stepper, ledger):  # it would be found in any of them
+        owner._last = total.copy()
+        assert len(holders()) == 1, owner
+        del owner._last
 
 
 def test_neither_copies_nor_pickles(setting):

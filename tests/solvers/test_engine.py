@@ -152,6 +152,35 @@ def test_every_batch_is_divided_by_its_own_size(key):
     plan = make(key, n=5, rounds=2)
     assert [plan.batch_size(t) for t in (0, 1)] == [3, 2]
     assert plan.batches() == ((0, 3), (3, 5))
+    equal = dataclasses.replace(plan, task=dataclasses.replace(plan.task, n=6))
+    assert equal.batches() == ((0, 3), (3, 6))
+    means = np.array([[0.25, -0.5], [0.5, 0.125]])
+
+    def state(plan, sizes):
+        """Return where a plan's stepper stands after sums of means of so many rows."""
+        stepper = get(key).stepper(plan)
+        for mean, size in zip(means, sizes, strict=True):
+            stepper.update(size * mean)
+        return np.concatenate(list(stepper.state().values()))
+
+    assert state(plan, (3, 2)) == pytest.approx(state(equal, (3, 3)), rel=1e-12)
+    assert state(plan, (3, 3)) != pytest.approx(state(equal, (3, 3)), rel=1e-3)
+
+
+@pytest.mark.parametrize("key", ["dp_sgd_single_epoch", "acc_independent", "acc_srgd", "dp_ftrl"])
+def test_a_run_divides_unequal_batches_by_their_sizes(key):
+    """Seven equal rows without noise: batches of 3, 2 and 2 have one mean, whatever their sizes."""
+    plan = make(key, n=7, budget=GDP(1e12), rounds=3)
+    equal = dataclasses.replace(plan, task=dataclasses.replace(plan.task, n=6))
+    assert [stop - start for start, stop in plan.batches()] == [3, 2, 2]
+    weights = []
+    for each in (plan, equal):
+        run, ledger = begun(each)
+        go(run, opened(each, np.tile(X8[:1], (each.n, 1)), np.ones(each.n)), 3)
+        ledger.close()
+        weights.append(run.output())
+    assert weights[0] == pytest.approx(weights[1], abs=1e-5)
+    assert np.linalg.norm(weights[0]) > 1e-2
 
 
 def begun_ledger(plan):

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco.data import Number, Schema, SignLabel, TableEncoder
 from dpsco.data.source import Source
 from dpsco.errors import (
     BudgetError,
@@ -38,7 +39,7 @@ from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import prefix_sum_sigma
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
 from dpsco.solvers import get, registry
-from dpsco.solvers.engine import Engine
+from dpsco.solvers.engine import Engine, Schedule
 
 N, D, ROUNDS = 240, 3, 6
 RNG = np.random.default_rng(5)
@@ -126,12 +127,13 @@ def ask(path, query):
 
 # -- an interrupted run ends like one that was not -------------------------------------------------
 
+ENGINE = [key for key, entry in registry().items() if entry.stepper is not None]
 PLANS = {
     **{f"dp_ftrl {noise}": (lambda noise=noise: make(noise=noise))
        for noise in ("toeplitz_cn", "toeplitz", "tree", "tree_honaker", "blt")},
     "dp_ftrl banded": banded,
     **{key: (lambda key=key: make(key))
-       for key, entry in registry().items() if entry.stepper is not None and key != "dp_ftrl"},
+       for key in ENGINE if key != "dp_ftrl"},
 }  # fmt: skip
 
 
@@ -163,6 +165,16 @@ def as_parquet(folder):
     if not path.exists():  # a file that is written again is another one
         pq.write_table(pa.table(columns), path, row_group_size=50)
     return dp.data.from_parquet(path, label="y", spill=folder)
+
+
+def as_csv(folder):
+    """The rows through a schema, which divides them by 8."""
+    path = folder / "rows.csv"
+    columns = tuple(Number(f"x{k}", -8.0, 8.0) for k in range(D))
+    if not path.exists():
+        lines = [",".join(map(repr, [*map(float, x), int(y)])) for x, y in zip(X, Y, strict=True)]
+        path.write_text("\n".join([",".join([*(c.name for c in columns), "y"]), *lines, ""]))
+    return dp.data.from_csv(path, encoder=TableEncoder(Schema(columns, SignLabel("y"))))
 
 
 def as_batches(folder):
@@ -197,6 +209,25 @@ def test_rows_may_come_from_anywhere(table, order, tmp_path):
         )
     last = dp.run(plan, table(tmp_path), order=order, checkpoint=path)
     assert last.weights.tobytes() == whole.weights.tobytes()
+
+
+@pytest.mark.parametrize("table", [as_parquet, as_csv])
+@pytest.mark.parametrize("solver", ENGINE)
+def test_rows_of_a_file_in_their_order_end_like_arrays(solver, table, tmp_path):
+    """Over the registry: from a file, interrupted by faults, to the bits of the same rows."""
+    plan, chance = make(solver), random.Random(solver)
+    read = table(tmp_path).bounded(dp.Bounds(1e9, label="sign"), order="given").rows()
+    assert np.allclose(read.rows * (8.0 if table is as_csv else 1.0), X)
+    arrays = (np.array(read.rows), np.array(read.labels))
+    whole = dp.run(plan, arrays, order="given", randomness=dp.Randomness.seeded(3))
+    arguments = {"order": "given", "checkpoint": tmp_path / "run"}
+    for owner, method in ((Source, summing(plan)), (Engine, "step"), (Store, "commit")):
+        left, after = chance.randrange(1, 3), chance.random() < 0.5
+        data = table(tmp_path)
+        assert attempted(plan, owner, method, left, after=after, data=data, **arguments) is None
+    result = dp.run(plan, table(tmp_path), **arguments)
+    assert result.weights.tobytes() == whole.weights.tobytes()
+    assert result.certificate.releases == whole.certificate.releases
 
 
 def test_a_shuffled_order_is_found_again_by_the_same_kind_of_table_only(tmp_path):
@@ -448,7 +479,7 @@ def test_faults_at_any_point_of_a_round(name, tmp_path):
     odometer = dp.Odometer(tmp_path / "odometer", BUDGET)
     arguments = {"checkpoint": path, "odometer": odometer}
     places = [
-        (Source, "sum" if getattr(plan, "sampling", "full") == "full" else "sum_at"),
+        (Source, summing(plan)),
         (Engine, "step"), (Store, "commit"), (dp.Odometer, "commit"), (Checkpoint, "commit"),
         (Ledger, "close"), (Store, "finish"),
     ]  # fmt: skip
@@ -470,7 +501,12 @@ def test_faults_at_any_point_of_a_round(name, tmp_path):
     assert sorted(odometer.committed(run)) == list(range(1, ROUNDS + 1))
 
 
-def attempted(plan, owner, method, left, *, after, **arguments):
+def summing(plan):
+    """Return the method by which a source adds up the rows of a plan's rounds."""
+    return "sum_at" if Schedule(plan.releases())[0].sampled else "sum"
+
+
+def attempted(plan, owner, method, left, *, after, data=(X, Y), **arguments):
     """Run with a method that fails at its call number ``left``, before or after its work."""
     real, calls = getattr(owner, method), []
 
@@ -488,7 +524,7 @@ def attempted(plan, owner, method, left, *, after, **arguments):
         patch.setattr(owner, method, failing)
         try:
             seed = None if arguments["checkpoint"].exists() else dp.Randomness.seeded(3)
-            return dp.run(plan, (X, Y), randomness=seed, **arguments)
+            return dp.run(plan, data, randomness=seed, **arguments)
         except InterruptError:
             return None
 
@@ -515,6 +551,7 @@ KILLS = """
         for key, options in {
             "acc_srgd": {"rounds": rounds},
             "dp_ftrl": {"rounds": rounds},
+            "dp_sgd_single_epoch": {"rounds": rounds},
             "noisy_gd": {"rounds": rounds},
             "dp_sgd_poisson": {"epochs": rounds / 4, "rate": 0.25},
         }.items()
@@ -610,7 +647,7 @@ def test_runs_that_are_killed_again_and_again(tmp_path):
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-    assert len(folders) == 8
+    assert len(folders) == 10
     assert int(finished.stdout) > 3 * len(folders)  # kills
     for folder in folders:
         ended, whole = (np.load(folder / f"{name}.npy") for name in ("run", "whole"))
@@ -1411,8 +1448,8 @@ def test_a_key_in_a_file_of_another_user_is_refused(begun, tmp_path, monkeypatch
         refused(begun, CheckpointError, "belongs to another user", checkpoint=file)
 
 
-def test_a_purse_that_cannot_be_read_is_refused(begun):
-    change(begun[1], "UPDATE purse SET state = 'qaid'")
+def test_a_payment_that_cannot_be_read_is_refused(begun):
+    change(begun[1], "UPDATE payment SET state = 'qaid'")
     refused(begun, CheckpointError, "whether it was paid for cannot be read")
 
 
