@@ -18,8 +18,6 @@ PAGE = SOURCE.parents[1] / "docs" / "architecture.md"
 SPINE = re.findall(r"^\| \d+ \| (`.+?`) \| `(.+?)` \|", PAGE.read_text(), re.MULTILINE)
 PARTICIPLES = {"found", "made", "asked", "given", "kept", "going"}
 ROOMS = sorted({path.relative_to(SOURCE).parts[0] for path in MODULES})
-# Participles that older code still holds, mostly in short loops; the numbers may only fall.
-LEFT = {"federated": 9, "fit": 15}
 
 
 def unnamed(docstring, contents):
@@ -70,7 +68,7 @@ def test_variables_are_nouns(room):
         for line, name in variables(ast.parse(path.read_text(encoding="utf-8")))
         if name in PARTICIPLES
     ]
-    assert len(participles) <= LEFT.get(room, 0), "\n".join(participles)
+    assert not participles, "\n".join(participles)
 
 
 @pytest.mark.parametrize(

@@ -183,15 +183,15 @@ def test_a_pipeline_of_public_steps():
 
 
 def test_an_odometer_pays_and_refuses(tmp_path):
-    purse = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.2, 1e-7))
-    model = quick(delta=1e-7, odometer=purse)
+    odometer = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.2, 1e-7))
+    model = quick(delta=1e-7, odometer=odometer)
     model.fit(X, CLASSES)
     with pytest.raises(BudgetError, match="Nothing was recorded or released"):
         clone(model).fit(X, CLASSES)
-    assert len(purse.entries()) == 1
+    assert len(odometer.entries()) == 1
     by_path = quick(epsilon=0.1, delta=1e-7, odometer=str(tmp_path / "table.odometer"))
     by_path.fit(X, CLASSES)
-    assert len(purse.entries()) == 2
+    assert len(odometer.entries()) == 2
 
 
 @pytest.mark.parametrize(

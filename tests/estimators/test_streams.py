@@ -98,7 +98,7 @@ def test_a_file_in_its_order_or_shuffled(tmp_path):
 
 
 def test_a_checkpoint_brings_a_fit_over_a_crash(tmp_path):
-    purse = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.5, 1e-6))
+    odometer = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.5, 1e-6))
     kept = tmp_path / "fit.checkpoint"
 
     def broken():
@@ -107,17 +107,17 @@ def test_a_checkpoint_brings_a_fit_over_a_crash(tmp_path):
                 raise ConnectionError("the reader went away")
             yield chunk
 
-    model = logistic(**FEW, odometer=purse)
+    model = logistic(**FEW, odometer=odometer)
     with pytest.raises(ConnectionError):
         model.fit(dp.data.from_batches(broken(), n=N, d=3, labels="text"), checkpoint=kept)
     assert not hasattr(model, "coef_")
     model.fit(stream(), checkpoint=kept)  # secure noise, taken from the checkpoint
-    assert len(purse.entries()) == 1
+    assert len(odometer.entries()) == 1
     assert model.certificate_.verify().ok
     with pytest.warns(UserWarning, match=r"is over, since .*its stored result is returned"):
         again = clone(model).fit(stream(), checkpoint=kept)
     assert np.array_equal(again.coef_, model.coef_)
-    assert len(purse.entries()) == 1
+    assert len(odometer.entries()) == 1
 
 
 def test_a_checkpoint_changes_no_bit(tmp_path):
@@ -202,13 +202,13 @@ def test_one_row_has_no_delta_by_default():
 
 
 def test_a_mistake_in_the_first_chunk_costs_a_fit_nothing(tmp_path):
-    purse = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.5, 1e-6))
-    model = logistic(**FEW, odometer=purse)
+    odometer = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(1.5, 1e-6))
+    model = logistic(**FEW, odometer=odometer)
     narrow = dp.data.from_batches([(X[:, :2], CLASSES)], n=N, d=3, labels="text")
     numbers = dp.data.from_batches([(X, CLASSES)], n=N, d=3)
     for table, words in ((narrow, "chunk 0 .*2 columns"), (numbers, r"labels='text'\)")):
         with pytest.raises(DataError, match=words):
             model.fit(table)
-        assert not purse.entries()
+        assert not odometer.entries()
     model.fit(stream())
-    assert len(purse.entries()) == 1
+    assert len(odometer.entries()) == 1

@@ -350,21 +350,21 @@ def test_a_secret_order_without_a_folder_is_refused_before_an_odometer_pays(tmp_
     columns = {"a": np.ones(50), "y": np.ones(50)}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     table = dp.data.from_parquet(tmp_path / "rows.parquet", label="y")
-    purse = dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
+    odometer = dp.Odometer(tmp_path / "odometer", dp.ApproxDP(1.0, 1e-6))
     problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
     with pytest.raises(dp.errors.ParameterError, match="spill"):
-        dp.solve(problem, table, dp.ApproxDP(0.5, 1e-7), solver="noisy_gd", odometer=purse)
-    assert purse.entries() == []
+        dp.solve(problem, table, dp.ApproxDP(0.5, 1e-7), solver="noisy_gd", odometer=odometer)
+    assert odometer.entries() == []
 
 
 def test_an_odometer_that_hides_the_number_of_rows_does_not_pay_for_plans(tmp_path):
     hidden = dp.ApproxDP(1.0, 1e-6, adjacency="add_remove")
-    purse = dp.Odometer(tmp_path / "odometer", hidden)
+    odometer = dp.Odometer(tmp_path / "odometer", hidden)
     problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
     X, y = np.ones((50, 2)), np.ones(50)
     with pytest.raises(dp.errors.AssumptionError, match="add_remove"):
-        dp.solve(problem, (X, y), dp.ApproxDP(0.1, 1e-7), solver="noisy_gd", odometer=purse)
-    assert purse.entries() == []
+        dp.solve(problem, (X, y), dp.ApproxDP(0.1, 1e-7), solver="noisy_gd", odometer=odometer)
+    assert odometer.entries() == []
 
 
 def test_solve_takes_a_solver_of_one_pass_for_rows_that_come_once(tmp_path):

@@ -72,14 +72,14 @@ def test_steps_never_exceed_the_curvature():
     assert made.step == pytest.approx((1 + made.momentum) / made.task.smoothness)
     plain = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6), momentum=0.0)
     assert plain.step == pytest.approx(1 / made.task.smoothness)
-    kink = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
-    assert kink.smoothing == pytest.approx(5.0)
+    nonsmooth = plan(problem(dp.losses.Hinge()), n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
+    assert nonsmooth.smoothing == pytest.approx(5.0)
     assert plan(problem(dp.losses.Hinge()), d=400).smoothing < 1.5  # far to walk: smoother
-    for t, line in enumerate(kink.trace()):
-        assert line.step * kink.smoothing_at(t) <= 1 + 1e-12
-    assert kink.smoothing_at(0) == kink.smoothing
-    assert kink.smoothing_at(kink.rounds - 1) == pytest.approx(
-        kink.smoothing * kink.smoothing_growth
+    for t, line in enumerate(nonsmooth.trace()):
+        assert line.step * nonsmooth.smoothing_at(t) <= 1 + 1e-12
+    assert nonsmooth.smoothing_at(0) == nonsmooth.smoothing
+    assert nonsmooth.smoothing_at(nonsmooth.rounds - 1) == pytest.approx(
+        nonsmooth.smoothing * nonsmooth.smoothing_growth
     )
 
 
@@ -109,7 +109,7 @@ def test_smooth_losses_get_the_rounds_that_cover_their_time():
 
 
 @pytest.mark.parametrize(("adjacency", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
-def test_kinked_losses_get_the_rounds_that_noise_justifies(adjacency, factor):
+def test_nonsmooth_losses_get_the_rounds_that_noise_justifies(adjacency, factor):
     """T = n mu/sqrt(d): envelope, descent and noise then cost the same."""
     budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
     hinge = problem(dp.losses.Hinge())
@@ -126,7 +126,7 @@ def test_kinked_losses_get_the_rounds_that_noise_justifies(adjacency, factor):
     assert plan(hinge, n=4000, budget=dp.ApproxDP(100.0, 1e-6)).rounds == 2000
 
 
-def test_little_noise_sharpens_the_kink():
+def test_little_noise_sharpens_the_envelope():
     """A quarter of L0^2/(2 b) is the noise's R^2/h, unless T rounds cannot follow."""
     made = plan(problem(dp.losses.Absolute(), label=1.0), n=8000)
     R, noise = made.task.initial_distance, made.sigma / math.sqrt(made.rounds) / made.n
@@ -152,7 +152,7 @@ def test_little_noise_sharpens_the_kink():
     ],
     ids=lambda value: value.name,
 )
-def test_kinked_losses_improve_with_the_budget(loss):
+def test_nonsmooth_losses_improve_with_the_budget(loss):
     """Columns that vary little, where 200 rounds stop short of the optimum at any budget."""
     rng = np.random.default_rng(3)
     X = np.column_stack([np.full(4000, 0.9), rng.uniform(-0.05, 0.05, (4000, 3))])
@@ -331,7 +331,7 @@ def test_a_tampered_plan_costs_what_it_releases():
         dp.run(cheaper, rows())
 
 
-def test_kinks_are_smoothed_and_nothing_else_is():
+def test_nonsmooth_losses_are_smoothed_and_nothing_else_is():
     hinge = dp.Task(problem(dp.losses.Hinge()), 100, 3, BUDGET)
     assert nonsmooth(hinge)
     assert moreau_smoothing(hinge) == pytest.approx(5.0)

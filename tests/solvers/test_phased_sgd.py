@@ -1,4 +1,4 @@
-"""Phased SGD: known answers, the loop against a plain twin, sensitivity, sharpness, refusals."""
+"""Phased SGD: known answers, the loop against a reference, sensitivity, sharpness, refusals."""
 
 import dataclasses
 import json
@@ -366,10 +366,10 @@ def test_a_rank_shortens_nothing_but_the_dimension():
     assert low.steps[0] > 2 * full.steps[0]
 
 
-# -- the loop against a plain twin -----------------------------------------------------------------
+# -- the loop against a plain reference ------------------------------------------------------------
 
 
-def twin(key, X, y, slope, sizes, eta, project, noise, ridge=0.0):
+def reference(key, X, y, slope, sizes, eta, project, noise, ridge=0.0):
     """The three algorithms as printed (with the corrections), one row after the other."""
     w, s, kept = project(np.zeros(X.shape[1])), 0, []
     for k, size in enumerate(sizes):
@@ -404,7 +404,9 @@ def test_run_is_the_published_loop(key, ridge):
     tape = Tape(noise)
     found = replay(plan, X, y, tape)
     scaled = [s * z for s, z in zip(plan.sigmas, noise, strict=True)]
-    kept, wanted = twin(key, X, y, slope, plan.sizes, 4 * plan.steps[0], project, scaled, ridge)
+    kept, wanted = reference(
+        key, X, y, slope, plan.sizes, 4 * plan.steps[0], project, scaled, ridge
+    )
     assert np.allclose(tape.exact, kept, atol=1e-12)
     assert np.allclose(found, wanted, atol=1e-12)
     assert np.linalg.norm(found) > 0.01
@@ -429,7 +431,7 @@ def test_other_domains(domain, project):
     def slope(u, label):
         return np.clip(plan.smoothing * (u - label), -1, 1)
 
-    # The box's centre is where the plan starts; the twin starts from the projected origin.
+    # The box's centre is where the plan starts; the reference starts from the projected origin.
     start = domain.centre(4)
 
     def moved(w):
@@ -439,7 +441,7 @@ def test_other_domains(domain, project):
         return slope(u, label)
 
     labels = y - X @ start
-    kept, wanted = twin(GLL, X, labels, shifted, plan.sizes, 4 * plan.steps[0], moved, scaled)
+    kept, wanted = reference(GLL, X, labels, shifted, plan.sizes, 4 * plan.steps[0], moved, scaled)
     assert np.allclose(np.array(tape.exact) - start, kept, atol=1e-12)
     assert np.allclose(found - start, wanted, atol=1e-12)
 

@@ -58,7 +58,7 @@ def test_known_runs_without_noise(key, options, expected):
     assert np.allclose(weights, expected, rtol=0.0, atol=1e-5)
 
 
-def twin(key, plan, X, y, noise):
+def reference(key, plan, X, y, noise):
     """The same run in plain NumPy; ``noise`` has one row a round, in units of sigma."""
     d, start, weights = X.shape[1], np.zeros(X.shape[1]), np.zeros(X.shape[1])
     prefix, kept = np.zeros(d), []
@@ -102,7 +102,7 @@ def test_runs_equal_their_twin(key, n, rounds, tail, clip, step, seed):
     y = rng.choice([-1.0, 1.0], n)
     tail = min(tail, rounds)
     plan = make(key, n=n, d=3, rounds=rounds, clip=clip, step=step, tail=tail)
-    expected = twin(key, plan, X, y, np.zeros((rounds, 3)))
+    expected = reference(key, plan, X, y, np.zeros((rounds, 3)))
     assert np.allclose(fit(plan, (X, y)), expected, rtol=0.0, atol=1e-5)
 
 

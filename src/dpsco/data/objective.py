@@ -207,7 +207,7 @@ def _gradient(loss: Loss, w: Floats, block: Block) -> Floats:
 
 
 def _counted(answer: Floats, block: Block) -> Floats:
-    """Return slopes or gradients, one a row, 0 for null rows and where one is not finite.
+    """Return slopes or gradients, one per row, 0 for null rows and where one is not finite.
 
     So do the clipped sums: it is a rule for the row alone, and no row can spoil the others.
     """

@@ -31,13 +31,13 @@ def checked(plan: Any) -> EnginePlan:
             its budget, or it protects workers by group privacy.
         ParameterError: the solver does not ask for noisy sums, or the plan is not its own.
     """
-    found: EnginePlan = solver_plan(plan)
-    reasons = get(found.solver).refusals(found.task)
+    engine_plan: EnginePlan = solver_plan(plan)
+    reasons = get(engine_plan.solver).refusals(engine_plan.task)
     if reasons:
-        raise AssumptionError(f"{found.solver} does not apply: {'; '.join(reasons)}.")
-    check_cost(found)
-    protected(found)
-    return found
+        raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
+    check_cost(engine_plan)
+    protected(engine_plan)
+    return engine_plan
 
 
 def agreed_encoding(

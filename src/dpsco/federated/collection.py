@@ -41,9 +41,9 @@ def fits_clip(answer: Answer, request: Request) -> bool:
     Raises:
         ParameterError: these are no answer and no request.
     """
-    given: tuple[Any, Any] = (answer, request)
-    if not isinstance(given[0], Answer) or not isinstance(given[1], Request):
-        kinds = " and ".join(type(each).__name__ for each in given)
+    pair: tuple[Any, Any] = (answer, request)
+    if not isinstance(pair[0], Answer) or not isinstance(pair[1], Request):
+        kinds = " and ".join(type(each).__name__ for each in pair)
         raise ParameterError(f"fits_clip takes an Answer and the Request it is of, got {kinds}.")
     if answer.vector.dtype.kind != "f":
         return True
@@ -59,16 +59,16 @@ def listed(things: Any, what: str) -> list[Any]:
     return list(things)
 
 
-def check_somebody(given: Collection[Any], nobody: Any, *, round: int, call: str) -> None:
+def check_somebody(answers: Collection[Any], nobody: Any, *, round: int, call: str) -> None:
     """Refuse to lose a whole round unless that was said, and to lose answers if it was."""
-    if not given and nobody is not True:
+    if not answers and nobody is not True:
         raise ParameterError(
             f"round {round} has no answers: closing it loses the whole round, for good. Collect it "
             f"again with the same request, or say {call}."
         )
-    if given and nobody is not False:
+    if answers and nobody is not False:
         raise ParameterError(
-            f"nobody=True goes with no answers, got {len(given)}. Leave nobody out."
+            f"nobody=True goes with no answers, got {len(answers)}. Leave nobody out."
         )
 
 

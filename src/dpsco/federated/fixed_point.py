@@ -110,10 +110,10 @@ class FixedPoint:
                 f"the helpers' noise is a multiple of {finest!r}, so the sums must be multiples of "
                 f"that; got a step of {self.step!r}. Pass FixedPoint.choose(plan, helpers=...)."
             )
-        wanted = needed_bits(plan, self.step, helpers)
-        if self.bits < wanted:
+        bits = needed_bits(plan, self.step, helpers)
+        if self.bits < bits:
             raise ParameterError(
-                f"sums of this plan need {wanted} bits at a step of {self.step!r}, got "
+                f"sums of this plan need {bits} bits at a step of {self.step!r}, got "
                 f"{self.bits}. Pass FixedPoint.choose(plan, helpers={helpers})."
             )
         return self
@@ -144,10 +144,10 @@ class FixedPoint:
             ParameterError: a vector does not consist of ``size`` uint64 numbers.
         """
         total = np.zeros(_validate.integer("size", size), dtype=np.uint64)
-        given: Any = vectors
-        if not isinstance(given, Iterable):
-            raise ParameterError(f"add takes a list of vectors, got {type(given).__name__}.")
-        for vector in given:
+        words: Any = vectors
+        if not isinstance(words, Iterable):
+            raise ParameterError(f"add takes a list of vectors, got {type(words).__name__}.")
+        for vector in words:
             total += _words(vector, len(total))
         return np.asarray(total & self._mask)
 

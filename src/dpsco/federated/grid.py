@@ -92,14 +92,14 @@ class Grid:
     def _rows(self, rows: ArrayLike) -> NDArray[Any]:
         """Return rows as a real matrix of the right width."""
         try:
-            given = np.asarray(rows)
+            matrix = np.asarray(rows)
         except ValueError:  # ragged lists
-            given = np.empty(0, dtype=object)
-        if given.dtype.kind not in "biuf" or given.shape[1:] != (self.dimension,):
+            matrix = np.empty(0, dtype=object)
+        if matrix.dtype.kind not in "biuf" or matrix.shape[1:] != (self.dimension,):
             raise ParameterError(
-                f"rows must be real numbers of shape (n, {self.dimension}), got {_kind(given)}."
+                f"rows must be real numbers of shape (n, {self.dimension}), got {_kind(matrix)}."
             )
-        return given
+        return matrix
 
     def _round(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Clip rows and round them to grid points; here float rounding may exceed the bound."""

@@ -38,20 +38,21 @@ def masked(
         ParameterError: there are fewer than two answers, which no mask can hide, or they are not
             integers of one length within the encoding.
     """
-    given = _together(answers, encoding)
+    members = _together(answers, encoding)
     if randomness is not None and not isinstance(randomness, Randomness):
         raise ParameterError(
             f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."
         )
-    root, size = randomness or Randomness.secure(), len(given[0].vector)
-    hidden = [np.array(answer.vector, dtype=np.uint64) for answer in given]
-    for first, second in combinations(range(len(given)), 2):
-        mask = root.child(f"mask of {given[first].worker} and {given[second].worker}").words(size)
+    root, size = randomness or Randomness.secure(), len(members[0].vector)
+    hidden = [np.array(answer.vector, dtype=np.uint64) for answer in members]
+    for first, second in combinations(range(len(members)), 2):
+        names = f"{members[first].worker} and {members[second].worker}"
+        mask = root.child(f"mask of {names}").words(size)
         hidden[first] += mask
         hidden[second] -= mask
     return [
         dataclasses.replace(answer, vector=encoding.add([vector], size))
-        for answer, vector in zip(given, hidden, strict=True)
+        for answer, vector in zip(members, hidden, strict=True)
     ]
 
 
@@ -59,21 +60,21 @@ def _together(answers: Any, encoding: Any) -> list[Answer]:
     """Return the answers of one round; refuse those whose sum would be no round's."""
     if not isinstance(encoding, FixedPoint):
         raise ParameterError(f"encoding must be the run's FixedPoint, got {shown(encoding)}.")
-    given = list(answers) if isinstance(answers, Iterable) else [answers]
-    wrong = [type(each).__name__ for each in given if not isinstance(each, Answer)]
+    members = list(answers) if isinstance(answers, Iterable) else [answers]
+    wrong = [type(each).__name__ for each in members if not isinstance(each, Answer)]
     if wrong:
         raise ParameterError(f"masks are for a list of Answers, got {wrong[0]}.")
-    if len(given) < 2:
-        raise ParameterError(f"masks hide an answer among others: got {len(given)} answers.")
-    if len({(answer.run, answer.round) for answer in given}) > 1:
+    if len(members) < 2:
+        raise ParameterError(f"masks hide an answer among others: got {len(members)} answers.")
+    if len({(answer.run, answer.round) for answer in members}) > 1:
         raise LedgerError("these answers are of several runs or rounds: mask one round's alone.")
-    if len({answer.worker for answer in given}) < len(given):
+    if len({answer.worker for answer in members}) < len(members):
         raise LedgerError("a worker would count twice in this sum: leave its second answer out.")
-    lengths = {len(answer.vector) for answer in given}
-    if len(lengths) > 1 or any(answer.vector.dtype != np.uint64 for answer in given):
+    lengths = {len(answer.vector) for answer in members}
+    if len(lengths) > 1 or any(answer.vector.dtype != np.uint64 for answer in members):
         raise ParameterError("masks are for answers of integers, uint64, of one length.")
-    if not all(encoding.holds(cast(Words, answer.vector)) for answer in given):
+    if not all(encoding.holds(cast(Words, answer.vector)) for answer in members):
         raise ParameterError(
             f"an answer has numbers of more than {encoding.bits} bits: pass the run's encoding."
         )
-    return given
+    return members

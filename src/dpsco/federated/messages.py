@@ -222,8 +222,8 @@ def _unpacked(record: Any, kinds: tuple[str, ...]) -> Vector:
         if kind not in kinds or set(record) != {"type", "base64"}:
             raise ValueError(f"a vector of {' or '.join(kinds)} was expected")
         raw = base64.b64decode(text, validate=True)
-        found: Vector = np.frombuffer(raw, dtype=_KINDS[kind]).astype(kind)
-        return found
+        vector: Vector = np.frombuffer(raw, dtype=_KINDS[kind]).astype(kind)
+        return vector
     except (TypeError, KeyError, ValueError) as problem:
         raise ParameterError(f"a message's vector cannot be read: {problem}.") from None
 
@@ -232,8 +232,8 @@ def _fields(kind: type, text: str | bytes) -> dict[str, Any]:
     """Return the fields of a message; refuse missing, unknown and repeated ones."""
     name = kind.__name__.lower()
     record = parse_json(text, what="this message", limits=_limits.MESSAGE, error=ParameterError)
-    wanted = {item.name for item in dataclasses.fields(kind)}
-    if not isinstance(record, dict) or set(record) != wanted:
+    names = {item.name for item in dataclasses.fields(kind)}
+    if not isinstance(record, dict) or set(record) != names:
         raise ParameterError(f"this is not the {name} of a round: its fields are others.")
     return record
 

@@ -213,10 +213,10 @@ def solve(
         from .choose import choose
 
         solver = choose(task, single_epoch=True, options=options)
-    made = plan(task, solver=solver, options=options)
-    emit_warnings(made, stacklevel=2)
+    fit_plan = plan(task, solver=solver, options=options)
+    emit_warnings(fit_plan, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
-    return run(made, table, order=order, checkpoint=checkpoint, **helpers)
+    return run(fit_plan, table, order=order, checkpoint=checkpoint, **helpers)
 
 
 def load_plan(text: str | bytes) -> BasePlan:
@@ -231,11 +231,11 @@ def load_plan(text: str | bytes) -> BasePlan:
 
     try:
         record = parse_json(text, what="it", limits=_limits.PLAN, error=ParameterError)
-        made = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
-        check_types(made)
-        _check_plan(made)
-        _ = made.risk, made.warnings  # numbers that no forecast can be made of are refused here
-        return check_cost(made)
+        plan = get(record["solver"]).plan_type(**{k: decode(v) for k, v in record.items()})
+        check_types(plan)
+        _check_plan(plan)
+        _ = plan.risk, plan.warnings  # numbers that no forecast can be made of are refused here
+        return check_cost(plan)
     except AssumptionError as problem:
         raise AssumptionError(_validate.reason(problem, longest=1000)) from None
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as problem:

@@ -79,7 +79,7 @@ def lp_ball_width(d: int, p: float, radius: float = 1.0) -> Width:
 
 
 def box_width(half_sides: ArrayLike) -> Width:
-    """Return sqrt(2 / pi) times the sum of the half sides, one a coordinate, of a box."""
+    """Return sqrt(2 / pi) times the sum of the half sides of a box, one per coordinate."""
     sides = np.asarray(half_sides, dtype=float)
     if sides.ndim != 1 or not np.all((sides >= 0.0) & np.isfinite(sides)):
         raise ParameterError("half_sides must be a vector of finite numbers, zero or above.")

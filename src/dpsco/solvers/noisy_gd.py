@@ -35,7 +35,7 @@ ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
 LONG_FLOPS = 1e10  # products that these may take: a few seconds
-NONSMOOTH_ROUNDS = 2000  # full passes by default where a kink can usefully be sharp
+NONSMOOTH_ROUNDS = 2000  # full passes by default where a nonsmooth loss is worth following closely
 NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
 ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
 SMOOTHING_GROWTH = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
@@ -104,7 +104,7 @@ def plan(
         step: step size for the mean gradient.
         momentum: heavy-ball coefficient, at least 0 and below 1.
         tail: how many of the last iterates are averaged.
-        smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
+        smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
     """
     bound = descent_clip(task, clip)
@@ -116,12 +116,12 @@ def plan(
     if momentum is None:
         momentum = _default_momentum(rounds, time * curvature / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
-    wanted = time * (1 - momentum) / rounds
+    ideal = time * (1 - momentum) / rounds
     longest = task.initial_distance / bound
     if math.isfinite(curvature):
         longest = _stretch(smooth, momentum) / curvature
     if step is None:
-        step = min(wanted, longest)
+        step = min(ideal, longest)
     return Plan(
         solver="noisy_gd",
         task=task,
@@ -130,7 +130,7 @@ def plan(
         sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds),
         step=_validate.positive("step", step),
         momentum=momentum,
-        tail=_tail(rounds, smooth > 0.0 or wanted > longest, tail),
+        tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
         smoothing=smooth,
         smoothing_growth=_default_growth(task, rounds, smooth, time)
         if smoothing_growth is None
@@ -189,7 +189,7 @@ def descent_smoothing(task: Task, rounds: int, smoothing: float | None) -> float
 
 
 def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
-    """Return by how much the kink is sharpened: as far as noise R^2/h makes that worthwhile."""
+    """Return how much sharper the envelope becomes: as far as noise R^2/h makes worthwhile."""
     least = min(max(1.0, rounds / 25), SMOOTHING_GROWTH)
     if smooth == 0.0:
         return least
@@ -233,8 +233,8 @@ def _default_rounds(task: Task, time: float) -> int:
     """Return how many full passes: many where they are cheap, for their noise averages out.
 
     A smooth loss gets as many as it takes to cover the integrated time with the most momentum that
-    so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable. One with a
-    kink gets as many as its final_smoothing useful envelope takes.
+    so many rounds allow, rounds^2/WARM_UP steps of full length, if that is affordable. A nonsmooth
+    loss gets as many as the sharpest envelope of any use takes.
     """
     work = task.n * task.n_weights
     few = round(min(max(MAX_FLOPS / work, ROUNDS[0]), ROUNDS[1]))

@@ -159,7 +159,7 @@ def test_subspace_counts_its_dimensions():
 
 
 def ramps(labels, clip, ridge):
-    """The gradient of J for one row x = 1 and a clipped squared loss, as its own NumPy twin."""
+    """The gradient of J for one row x = 1 and a clipped squared loss, in plain NumPy."""
     return [
         lambda w, y=y: np.clip(w - y, -clip, clip) + ridge * w  # n = 1
         for y in labels
@@ -173,25 +173,27 @@ def test_privacy_loss_of_real_rows(labels, sharp):
     problem = dp.Problem(loss=losses.Squared(), bounds=bounds)
     budget = ApproxDP(1.0, 1e-3)
     plan = make(problem, n=1, d=1, budget=budget, clip=1.0, ridge="c_frac")
-    twins = ramps(labels, 1.0, plan.ridge)
-    for label, twin in zip(labels, twins, strict=True):  # the twin is what a run minimises
+    references = ramps(labels, 1.0, plan.ridge)
+    for label, reference in zip(
+        labels, references, strict=True
+    ):  # the reference is what a run minimises
         source = from_arrays([[1.0]], [label]).bounded(bounds, order="given")
         objective = module._objective(plan, source, np.zeros(1))
         for w in (-3.0, 0.4, 50.0):
-            assert objective.gradient(np.array([w]))[0] == pytest.approx(twin(w), abs=1e-9)
-    vector = [np.vectorize(twin) for twin in twins]
+            assert objective.gradient(np.array([w]))[0] == pytest.approx(reference(w), abs=1e-9)
+    vector = [np.vectorize(reference) for reference in references]
     found = hockey_stick(vector, plan.sigma, 1.0)
     assert sharp * 1e-3 <= found <= 1e-3
     if sharp:  # half the noise would be noticed
         assert hockey_stick(vector, plan.sigma / 2, 1.0) > 1e-2
 
 
-def hockey_stick(twins, sigma, epsilon):
+def hockey_stick(references, sigma, epsilon):
     """delta between the laws of two minimisers: densities N(b(w)) |b'(w)| on a grid, n = 1."""
     w = np.linspace(-12.0, 12.0, 100_001) * sigma / 0.5
     logs = []
-    for twin in twins:
-        b = -twin(w)
+    for reference in references:
+        b = -reference(w)
         logs.append(-0.5 * (b / sigma) ** 2 + np.log(np.abs(np.gradient(b, w))) - math.log(sigma))
     p, q = (np.exp(log) / math.sqrt(2 * math.pi) for log in logs)
     assert np.sum(p) * (w[1] - w[0]) == pytest.approx(1.0, abs=1e-6)

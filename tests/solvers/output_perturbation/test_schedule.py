@@ -1,4 +1,4 @@
-"""Output-perturbed SGD: known answers, the walk against a plain twin, sensitivity, refusals."""
+"""Output-perturbed SGD: known answers, the walk against a reference, sensitivity, refusals."""
 
 import dataclasses
 import json
@@ -405,7 +405,7 @@ def test_schedules_without_a_theorem_have_no_release():
     X, y = table(20, 4)
     assert plan.sensitivity == planned(BALL, problem(Huber(1.0)), 20, 4, passes=2,
                                        step=plan.step).sensitivity  # fmt: skip
-    assert np.allclose(exact(plan, X, y), twin(plan, X, y)[0], rtol=1e-12)
+    assert np.allclose(exact(plan, X, y), reference(plan, X, y)[0], rtol=1e-12)
 
 
 def test_files_cannot_hold_steps_uphill():
@@ -432,7 +432,7 @@ def test_files_cannot_hold_problems_without_a_theorem():
     y, X = np.tile([0.7, -0.7], 50), np.column_stack([np.ones(100), np.zeros(100)])
     one, other = (np.concatenate([[label], y[1:]]) for label in (0.45, -0.45))
     bent = dataclasses.replace(bent, steps=2000, step=0.02)
-    moved = np.linalg.norm(twin(bent, X, one)[0] - twin(bent, X, other)[0])
+    moved = np.linalg.norm(reference(bent, X, one)[0] - reference(bent, X, other)[0])
     assert moved > 2 * bent.sensitivity
 
 
@@ -491,7 +491,7 @@ def exact(plan, X, y, indices=None):
     return ledger.seen
 
 
-def twin(plan, X, y, order=None, *, project=None):
+def reference(plan, X, y, order=None, *, project=None):
     """Return the average of the iterates before each step, and the last, written plainly."""
     loss, ridge, clip = plan.problem.loss, plan.task.ridge, plan.clip
     loss = dp.losses.Smoothed(loss, plan.smoothing, label=1.3) if plan.smoothing else loss
@@ -551,7 +551,7 @@ def test_walk_is_the_recursion(name):
     X, y = table(20, 4, seed=len(name))
     X[3] = 0.0
     y = labelled(plan, y)
-    average, last = twin(plan, X, y)
+    average, last = reference(plan, X, y)
     found = exact(plan, X, y)
     assert np.allclose(found, last if plan.output == "last" else average, rtol=1e-10, atol=1e-14)
     assert np.linalg.norm(found) > 1e-3
@@ -633,7 +633,7 @@ def test_the_wide_ball_never_acts(loss, clip):
     plan = planned(FREE, problem(loss, WHOLE, label=1.0), 60, 3, passes=4, step=0.21, **options)
     X, y = np.tile(np.eye(3)[0], (60, 1)), np.ones(60)  # all pull the same way
     for rows in (X, table(60, 3, seed=1)[0]):
-        free, last = twin(plan, rows, y, project=lambda w: w)
+        free, last = reference(plan, rows, y, project=lambda w: w)
         reach = rates.ball(plan.task, steps=plan.steps, step=plan.step, clip=plan.clip)
         assert np.linalg.norm(last) < reach
         assert np.allclose(exact(plan, rows, y), free, rtol=1e-10)
@@ -657,7 +657,7 @@ def test_rows_drawn_with_replacement():
     for _ in range(20):
         drawn = rng.integers(0, n, 90)
         found = exact(plan, X, y, drawn)
-        assert np.allclose(found, twin(plan, X, y, drawn[:, None])[0], rtol=1e-10)
+        assert np.allclose(found, reference(plan, X, y, drawn[:, None])[0], rtol=1e-10)
         apart = np.linalg.norm(found - exact(plan, X, other, drawn))
         hits = sum((90 - 1 - t) / 90 for t in np.flatnonzero(drawn == 7))
         limit = release.hit * hits + (2 / 3) * release.drift * math.sqrt(90) * (hits > 0)
@@ -682,7 +682,7 @@ def test_roundings_are_part_of_the_sensitivity():
     slack = rates.rounding(made.task, steps=100, step=made.step, clip=1.0)
     assert slack == pytest.approx(2 * 100 * 1e-9, rel=1e-3)
     X, y = table(50, 3)
-    assert np.linalg.norm(exact(made, X, y) - twin(made, X, y)[0]) < 1e-10
+    assert np.linalg.norm(exact(made, X, y) - reference(made, X, y)[0]) < 1e-10
 
 
 def test_the_error_of_bisected_slopes_is_part_of_the_sensitivity():

@@ -232,7 +232,7 @@ def test_ridges_shorten_steps():
         assert ridged.beta == pytest.approx(alone.beta + 0.5)
 
 
-def test_kinks_are_smoothed_and_bounds_kept():
+def test_nonsmooth_losses_are_smoothed_and_bounds_kept():
     hinge = dp.Problem(loss=Hinge(), bounds=SIGN, domain=dp.domains.L2Ball(5.0))
     plan = make("acc_srgd", hinge, n=10_000, d=10)
     assert plan.smoothing > 0.0
@@ -642,21 +642,21 @@ def test_clips_are_wider_where_noise_is_faint():
     assert clip(10**4, 48, 10.0) == pytest.approx(0.5 * faint)  # times what is cut by default
 
 
-def test_bends_as_sharp_as_kinks_are_smoothed():
-    """A Huber loss with a small threshold turns as fast as a kink; clipping would lose the turn."""
+def test_losses_that_bend_sharply_are_smoothed():
+    """A Huber loss with a small threshold turns almost at once; clipping would lose the turn."""
 
     def smoothed(threshold):
         problem = dp.Problem(loss=dp.losses.Huber(threshold), bounds=dp.Bounds(1.0, label=1.0))
         return dp.plan(problem, n=9000, d=5, budget=dp.ApproxDP(1.0, 1e-6), solver="acc_srgd")
 
     assert smoothed(0.2).smoothing == smoothed(1.0).smoothing == 0.0
-    kink = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0))
+    nonsmooth = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0))
     for n in (300, 9000):  # with few rows both are rounder than a fifth of the labels' scale
-        fine = dataclasses.replace(kink, loss=dp.losses.Huber(1e-4))
+        fine = dataclasses.replace(nonsmooth, loss=dp.losses.Huber(1e-4))
         for key in KEYS:
-            first, second = (make(key, each, n=n, d=5) for each in (kink, fine))
+            first, second = (make(key, each, n=n, d=5) for each in (nonsmooth, fine))
             assert first.population_smoothness * 1e-4 == pytest.approx(second.population_smoothness)
-    plan = smoothed(0.1)  # curvature 1, where a kink of that slope would get 0.1/0.2
+    plan = smoothed(0.1)  # curvature 1, where a nonsmooth loss of that slope would get 0.1/0.2
     assert plan.smoothing == pytest.approx(1.0)
     assert plan.population_smoothness == pytest.approx(0.5)
     margins = np.linspace(-2, 2, 4001)

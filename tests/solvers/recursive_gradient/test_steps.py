@@ -414,7 +414,7 @@ def test_certified_moves_never_meet_the_clip(key, scale):
 @pytest.mark.parametrize("key", RECURSIVE)
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
 def test_certified_moves_of_longer_rows(key, loss):
-    """Rows of length 3, and a kink that is smoothed: the constants of both count."""
+    """Rows of length 3, and a nonsmooth loss that is smoothed: the constants of both count."""
     bounds, domain = dp.Bounds(3.0, label="sign"), dp.domains.L2Ball(2.0)
     problem = dp.Problem(loss=loss, bounds=bounds, domain=domain)
     n = 21_000  # enough for an envelope that is sharp

@@ -19,7 +19,7 @@ from dpsco.solvers.sampled_sgd.beta_search import (
 )
 
 
-def twin(beta, n, rounds, epsilon, delta):
+def reference(beta, n, rounds, epsilon, delta):
     """Return sigma / G, or None: written out from Thm 11 a second time."""
     order = math.log(1 / delta) / ((1 - beta) * epsilon) + 1
     r = 3.5 * rounds * order / (beta * n * n * epsilon)
@@ -83,7 +83,7 @@ def test_lemma_is_false_for_few_rows(n, holds):
 def test_feasible_set_of_two_intervals():
     n, rounds, epsilon, delta = 10**5, 10**10, 30.0, 1e-10
     grid = np.linspace(1e-4, 1 - 1e-4, 5001)
-    holds = np.array([twin(b, n, rounds, epsilon, delta) is not None for b in grid])
+    holds = np.array([reference(b, n, rounds, epsilon, delta) is not None for b in grid])
     assert np.count_nonzero(np.diff(holds.astype(int)) == 1) + holds[0] == 2
     found = search(n, rounds, epsilon, delta)
     nearest = grid[holds][np.argmin(np.abs(grid[holds] - 0.5))]
@@ -103,12 +103,14 @@ def test_what_is_found_is_feasible_and_the_closest(n, power, epsilon, exponent):
     found = search(n, rounds, epsilon, delta)
     if found is None:
         grid = np.concatenate([np.geomspace(1e-9, 0.5, 400), np.linspace(0.5, 0.999, 200)])
-        assert all(twin(b, n, rounds, epsilon, delta) is None for b in grid)
+        assert all(reference(b, n, rounds, epsilon, delta) is None for b in grid)
         return
-    assert twin(found.beta, n, rounds, epsilon, delta) == pytest.approx(found.multiplier, rel=1e-9)
+    assert reference(found.beta, n, rounds, epsilon, delta) == pytest.approx(
+        found.multiplier, rel=1e-9
+    )
     if found.beta != 0.5:  # a little closer to 1/2 the conditions fail
         closer = found.beta + 1e-6 * (0.5 - found.beta)
-        assert twin(closer, n, rounds, epsilon, delta) is None
+        assert reference(closer, n, rounds, epsilon, delta) is None
     least = search(n, rounds, epsilon, delta, rule="least")
     assert least.multiplier <= found.multiplier * (1 + 1e-9)
     # (33) alone forces r >= 1.5 log(1/delta) / (epsilon log n), and (32) r >= 0.67
@@ -142,7 +144,7 @@ def test_half_is_a_violation_outside_the_region():
     lam = math.log(1e6) / 0.5 + 1
     sigma = 2 * math.sqrt(3.5 * 1000 * lam / (0.5 * 1000**2))
     assert sigma == pytest.approx(0.895, abs=1e-3)
-    assert twin(0.5, 1000, 1000, 1.0, 1e-6) is None
+    assert reference(0.5, 1000, 1000, 1.0, 1e-6) is None
     assert search(1000, 1000, 1.0, 1e-6).multiplier > 8 * sigma
 
 

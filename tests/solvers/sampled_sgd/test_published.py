@@ -114,7 +114,7 @@ def test_too_many_rounds():
         make(key="noisy_sgd_2020", n=10_000, calibration="paper")
 
 
-def test_kinks_are_smoothed():
+def test_nonsmooth_losses_are_smoothed():
     plan = make(HINGE, n=400)
     rate = min(math.sqrt(400) / 4, 400 / (8 * math.sqrt(10 * math.log(1e6))))
     curvature = 2.0 / 3.0 * rate  # b = (G/R) rate, in w

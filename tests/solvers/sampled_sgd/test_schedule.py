@@ -1,4 +1,4 @@
-"""Noisy SGD on secret samples: schedules, the loop against a twin, neighbours, refusals, risk."""
+"""Noisy SGD on secret samples: schedules, the loop and a reference, neighbours, refusals, risk."""
 
 import dataclasses
 import math
@@ -70,7 +70,7 @@ def execute(plan, X, y, ledger):
     return carry_out(get(plan.solver), plan, source, ledger, lambda done, total: None)
 
 
-def twin(plan, X, y, samples, noisy):
+def reference(plan, X, y, samples, noisy):
     """Repeat the run in plain NumPy, from the samples and the noisy sums."""
     w = v = np.zeros(X.shape[1])
     iterates = [w]
@@ -102,7 +102,7 @@ def test_run_equals_its_twin(key, problem):
     plan = small(key, problem=problem, clip=0.3)
     ledger = Recorder(200, scale=20.0)
     weights = execute(plan, X, y, ledger)
-    *sums, expected = twin(plan, X, y, ledger.samples, ledger.noisy)
+    *sums, expected = reference(plan, X, y, ledger.samples, ledger.noisy)
     assert len(sums) == plan.rounds
     np.testing.assert_allclose(ledger.sums, sums, atol=1e-12)
     np.testing.assert_allclose(weights, expected, rtol=1e-11, atol=1e-14)
@@ -113,7 +113,7 @@ def test_twin_of_momentum_and_a_short_tail():
     plan = small("dp_sgd_poisson", momentum=0.7, tail=5, problem=FREE)
     ledger = Recorder(200)
     weights = execute(plan, X, y, ledger)
-    *_, expected = twin(plan, X, y, ledger.samples, ledger.noisy)
+    *_, expected = reference(plan, X, y, ledger.samples, ledger.noisy)
     np.testing.assert_allclose(weights, expected, rtol=1e-11, atol=1e-14)
 
 
@@ -291,7 +291,7 @@ def test_poisson_scales_with_the_units():
     assert ten.step == pytest.approx(one.step / 100)
 
 
-def test_poisson_smooths_a_kink():
+def test_poisson_smooths_a_nonsmooth_loss():
     plan = small("dp_sgd_poisson", problem=ABSOLUTE)
     assert plan.smoothing > 0
     assert plan.loss.name == "Smoothed(Absolute)"

@@ -99,22 +99,22 @@ class Checkpoint(NonCopyable):
                 self._store.check_private()
                 self._new = True
                 root = Randomness.secure() if randomness is None else randomness
-                purse = NONE if odometer is None else PENDING
-                self._store.begin(facts, root.stored(), purse)
+                payment = NONE if odometer is None else PENDING
+                self._store.begin(facts, root.stored(), payment)
             self.run = self._store.check(facts)
             self.round, self._state = self._store.progress(self.run, _longest(plan))
             ending = self._store.ending()
             self.ended = None if ending is None else ending.time
-            given = None if self._new else randomness  # of a new run it is in the file by now
+            caller_root = None if self._new else randomness  # of a new run it is in the file by now
             if ending is None:
                 self.result, secret = None, self._store.root()
-                self.randomness = _root(secret, given, self.path)
+                self.randomness = _root(secret, caller_root, self.path)
                 self._key_digest = (
                     _key_digest(self.run, secret) if self.randomness.reproducible else None
                 )
             else:
                 self.result = self._finished(ending.certificate)
-                self._check_key_digest(ending.key_digest, given)
+                self._check_key_digest(ending.key_digest, caller_root)
         except BaseException:
             self._store.remove() if self._new else self._store.close()
             raise
@@ -146,8 +146,8 @@ class Checkpoint(NonCopyable):
             CheckpointError: the run has an odometer, and this is not it.
             LedgerError: it was opened before: a second one would draw the same noise.
         """
-        plan, purse = self._plan, self._store.purse()
-        self._check_same_odometer(purse)
+        plan, payment = self._plan, self._store.payment()
+        self._check_same_odometer(payment)
         if self._opened:
             raise LedgerError(
                 f"the ledger of {self.path} was opened before, and another one would draw its "
@@ -171,7 +171,7 @@ class Checkpoint(NonCopyable):
             raise
         if self._odometer is not None:
             self._used = self._odometer.committed(self.run)
-            if purse == PAID:
+            if payment == PAID:
                 self._check_newest(max(self._used, default=0))
             else:
                 self._store.note_paid()
@@ -210,10 +210,10 @@ class Checkpoint(NonCopyable):
     def finish(self, weights: Floats, ledger: Ledger) -> Result:
         """Close the ledger, keep the result, erase the key; return the result."""
         certificate = ledger.close()
-        kept = {"weights": weights}
+        vectors = {"weights": weights}
         self.ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
         ending = Completion(json.dumps(certificate.to_json()), self.ended, self._key_digest)
-        self._store.finish(kept, digest_of(self.run, self.round, kept), ending)
+        self._store.finish(vectors, digest_of(self.run, self.round, vectors), ending)
         self.result = Result(weights, certificate, self._plan, self._plan.trace())
         return self.result
 
@@ -227,15 +227,15 @@ class Checkpoint(NonCopyable):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_same_odometer(self, purse: str) -> None:
+    def _check_same_odometer(self, payment: str) -> None:
         """Refuse to go on behind the back of the odometer that knows the rounds of this run."""
-        if purse != NONE and self._odometer is None:
+        if payment != NONE and self._odometer is None:
             raise CheckpointError(
                 f"the run of {self.path} has an odometer, which sees to it that it is "
                 "paid for and that no noise is used twice. Pass that odometer to go on (on the "
                 "command line --odometer)."
             )
-        if purse == PAID and self._odometer is not None and not self._odometer.paid(self.run):
+        if payment == PAID and self._odometer is not None and not self._odometer.paid(self.run):
             raise CheckpointError(
                 f"the odometer does not know the run of {self.path}, which another one has paid "
                 "for: only that one can tell whether its noise was used. Pass it to go on."
@@ -253,14 +253,14 @@ class Checkpoint(NonCopyable):
         if self._odometer is not None:
             self._odometer.commit(self.run, self.round, digest)
 
-    def _check_key_digest(self, key_digest: str | None, given: Randomness | None) -> None:
+    def _check_key_digest(self, key_digest: str | None, randomness: Randomness | None) -> None:
         """Refuse a root that is not that of a run that is over: its result is not the stored."""
-        if given is None:
+        if randomness is None:
             return
         if (
             key_digest is None
-            or not given.reproducible
-            or key_digest != _key_digest(self.run, given.stored())
+            or not randomness.reproducible
+            or key_digest != _key_digest(self.run, randomness.stored())
         ):
             raise CheckpointError(
                 f"mismatched noise state: the run of {self.path} is over, and was not made with "
@@ -394,8 +394,8 @@ def _written(part: Any) -> Any:
 
 def _check_odometer(odometer: Any) -> None:
     """Refuse an odometer that does not know runs by name."""
-    wanted = ("spend", "paid", "commit", "committed")
-    if odometer is None or all(callable(getattr(odometer, name, None)) for name in wanted):
+    methods = ("spend", "paid", "commit", "committed")
+    if odometer is None or all(callable(getattr(odometer, name, None)) for name in methods):
         return
     raise ParameterError(
         "a run with a checkpoint needs an odometer that knows runs by name, such as "
@@ -403,9 +403,9 @@ def _check_odometer(odometer: Any) -> None:
     )
 
 
-def _root(secret: bytes, given: Randomness | None, path: Path) -> Randomness:
+def _root(secret: bytes, randomness: Randomness | None, path: Path) -> Randomness:
     """Return the file's root; one that the caller gives must be the same, and is used up."""
-    if given is not None and not hmac.compare_digest(secret, given.stored()):
+    if randomness is not None and not hmac.compare_digest(secret, randomness.stored()):
         raise CheckpointError(
             f"mismatched noise state: {path} was begun with another randomness than the one given. "
             "Leave randomness out (on the command line --seed): a run that goes on takes its own "

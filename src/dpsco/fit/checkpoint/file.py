@@ -44,7 +44,7 @@ _MOST_WORDS = 200  # characters of a vector's name and shape
 _TABLES = (
     "CREATE TABLE about (schema TEXT, version TEXT, run TEXT, plan TEXT, rows INTEGER, "
     "sequence TEXT, origin TEXT)",
-    "CREATE TABLE purse (state TEXT)",  # of the odometer: NONE, PENDING or PAID
+    "CREATE TABLE payment (state TEXT)",  # of the odometer: NONE, PENDING or PAID
     "CREATE TABLE root (secret BLOB)",  # a page of its own, written once and erased once
     "CREATE TABLE secrets (name TEXT PRIMARY KEY, numbers BLOB, digest TEXT)",  # erased with it
     "CREATE TABLE progress (round INTEGER, digest TEXT)",
@@ -130,15 +130,15 @@ class Store:
     def is_new(self) -> bool:
         """Whether nothing was ever written: whoever made the file died before it had a name."""
         with self._explained():
-            found = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return bool(found == (0,))
+            tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return bool(tables == (0,))
 
     def check_private(self) -> None:
         """Refuse a key in a file that others may read."""
         check_private(self._path)
 
-    def begin(self, facts: Facts, secret: bytes, purse: str) -> None:
-        """Write all that a run begins with; ``purse`` is NONE or PENDING."""
+    def begin(self, facts: Facts, secret: bytes, payment: str) -> None:
+        """Write all that a run begins with; ``payment`` is NONE or PENDING."""
         with self._transaction() as database:
             for table in _TABLES:
                 database.execute(table)
@@ -148,7 +148,7 @@ class Store:
                 (SCHEMA, __version__, run, facts.plan, facts.rows, facts.order, facts.origin),
             )
             database.execute("INSERT INTO root VALUES (?)", (secret,))
-            database.execute("INSERT INTO purse VALUES (?)", (purse,))
+            database.execute("INSERT INTO payment VALUES (?)", (payment,))
             database.execute("INSERT INTO progress VALUES (0, ?)", (digest_of(run, 0, {}),))
 
     def check(self, facts: Facts) -> str:
@@ -178,9 +178,9 @@ class Store:
     def _check_schema(self) -> None:
         """Refuse a file that another version of dpsco wrote in another way."""
         with self._explained():
-            found = foreign_part(self._database, _TABLES)
-        if found is not None:
-            raise self.damaged(found)
+            part = foreign_part(self._database, _TABLES)
+        if part is not None:
+            raise self.damaged(part)
         (schema,) = self._row("SELECT schema FROM about")
         if schema != SCHEMA:
             raise CheckpointError(
@@ -188,14 +188,14 @@ class Store:
                 "Resume it with the version that wrote it."
             )
 
-    def _check_origin(self, given: str | None, over: bool) -> None:
+    def _check_origin(self, origin: str | None, over: bool) -> None:
         """Refuse rows of other files: the noise that is left was to hide the rows of these."""
         (known,) = self._row("SELECT origin FROM about")
-        given = shareable(given) if over else given
-        if known == given:
+        origin = shareable(origin) if over else origin
+        if known == origin:
             return
         try:
-            words = difference(known, given)
+            words = difference(known, origin)
         except (DpscoError, ValueError, TypeError, LookupError, ArithmeticError):
             raise self.damaged("where its rows lie cannot be read") from None
         why = "its result is about other rows" if over else "its noise would be used on other rows"
@@ -249,17 +249,17 @@ class Store:
         with self._explained():
             rows = self._database.execute("SELECT name, numbers, digest FROM secrets").fetchall()
         try:
-            found = {str(name): from_bytes(numbers) for name, numbers, _ in rows}
+            secrets = {str(name): from_bytes(numbers) for name, numbers, _ in rows}
             for name, _, digest in rows:
-                if digest != digest_of(run, 0, {name: found[name]}):
+                if digest != digest_of(run, 0, {name: secrets[name]}):
                     raise ValueError("a digest does not match")
         except (ValueError, TypeError) as problem:
             raise self.damaged(f"what its rounds left cannot be read ({problem})") from None
-        return found
+        return secrets
 
-    def purse(self) -> str:
+    def payment(self) -> str:
         """Return whether an odometer watches over the run, and has paid."""
-        (state,) = self._row("SELECT state FROM purse")
+        (state,) = self._row("SELECT state FROM payment")
         if state not in (NONE, PENDING, PAID):
             raise self.damaged("whether it was paid for cannot be read")
         return str(state)
@@ -267,19 +267,19 @@ class Store:
     def note_paid(self) -> None:
         """Write down that an odometer has paid, and knows the rounds from now on."""
         with self._transaction() as database:
-            database.execute("UPDATE purse SET state = ?", (PAID,))
+            database.execute("UPDATE payment SET state = ?", (PAID,))
 
     def ending(self) -> Completion | None:
         """Return what is kept of a run that is over, besides its weights."""
         with self._explained():
-            found = self._database.execute(
+            row = self._database.execute(
                 "SELECT record, ended, key_digest FROM certificate"
             ).fetchone()
-        if found is None:
+        if row is None:
             return None
-        if not all(isinstance(each, str) for each in found[:2]):
+        if not all(isinstance(each, str) for each in row[:2]):
             raise self.damaged("its result cannot be read")
-        return Completion(*found)
+        return Completion(*row)
 
     def commit(
         self, round: int, state: Mapping[str, Floats], digest: str, secrets: Mapping[str, Floats]
@@ -308,13 +308,13 @@ class Store:
                     "the run from the file."
                 )
 
-    def finish(self, kept: Mapping[str, Floats], digest: str, ending: Completion) -> None:
+    def finish(self, vectors: Mapping[str, Floats], digest: str, ending: Completion) -> None:
         """Put the result in the place of the state; erase the key, and how large the files are."""
         (origin,) = self._row("SELECT origin FROM about")
         with self._transaction() as database:
             for table in ("root", "secrets", "vectors"):
                 database.execute(f"DELETE FROM {table}")
-            write(database, kept)
+            write(database, vectors)
             database.execute("UPDATE progress SET digest = ?", (digest,))
             database.execute("UPDATE about SET origin = ?", (shareable(origin),))
             database.execute(

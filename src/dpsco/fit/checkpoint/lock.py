@@ -154,17 +154,17 @@ def check_private(path: Path) -> None:
     """
     if os.name != "posix":
         return
-    found = os.stat(path)
-    mode = found.st_mode & 0o777
+    status = os.stat(path)
+    mode = status.st_mode & 0o777
     if mode & 0o077:
         raise CheckpointError(
             f"{path} holds the key of the noise, and others may read it (mode {mode:o}). If nobody "
             "has, make it private (chmod 600) and resume."
         )
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise CheckpointError(
             f"{path} holds the key of the noise, and belongs to another user (number "
-            f"{found.st_uid}), who may read it. Resume as that user, or choose another file for a "
+            f"{status.st_uid}), who may read it. Resume as that user, or choose another file for a "
             "new run."
         )
 
@@ -172,10 +172,10 @@ def check_private(path: Path) -> None:
 def place(path: Path | int) -> tuple[int, int] | None:
     """Return what tells the file at a path, or an open one, from any other; None without one."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def in_use(path: Path) -> CheckpointError:

@@ -36,7 +36,7 @@ class Polytope(Domain):
     """The convex hull of the rows of a matrix. It may be flat, but not a single point.
 
     Args:
-        vertices: one a row, at most `MAX_VERTEX_ENTRIES` numbers together; repeated rows and rows
+        vertices: one per row, at most `MAX_VERTEX_ENTRIES` numbers together; repeated rows and rows
             inside the hull of others are allowed.
 
     >>> Polytope([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).project([1.0, 1.0]).tolist()

@@ -51,10 +51,10 @@ class Scales:
 
 def best_rounds(scales: Scales) -> int:
     """Return the least T at which acceleration gets below what sampling and noise cost."""
-    wanted = ROUNDS * math.sqrt(
+    rounds = ROUNDS * math.sqrt(
         scales.smoothness * scales.distance / (scales.gradient * scales.alpha)
     )
-    return within(wanted, scales.n)
+    return within(rounds, scales.n)
 
 
 def within(rounds: float, n: int) -> int:

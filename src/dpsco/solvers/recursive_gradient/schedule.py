@@ -141,12 +141,12 @@ def public_scales(task: Task, clip: float | None, population_smoothness: float |
 
 
 def default_smoothing(task: Task, alpha: float) -> float:
-    """Return how much a kink is smoothed, or a bend that is as sharp as one; 0 without either.
+    """Return how much a nonsmooth loss is smoothed, or one that bends as sharply; else 0.
 
     A row that turns from one slope to the other within few rounds is cut, t times over, and the
-    sums do not recover what was cut. So a bend sharper than a fifth of the labels' scale counts as
-    a kink. No kink stays sharper than that, and its envelope is to cost no more than sampling and
-    noise, L R alpha, in practice.
+    sums do not recover what was cut. So a loss that bends within a fifth of the labels' scale
+    counts as nonsmooth. No envelope bends more sharply than that, and it is to cost no more than
+    sampling and noise, L R alpha, in practice.
     """
     slope, loss = task.lipschitz / task.feature_bound, task.problem.loss
     if not isinstance(loss, MarginLoss) or not task.constants.convex:
@@ -159,7 +159,7 @@ def default_smoothing(task: Task, alpha: float) -> float:
     if not bounded or sharp <= gentle * (1 + 1e-9):
         return 0.0
     worthwhile = TOUCHED * slope * slope / (2.0 * task.lipschitz * task.initial_distance * alpha)
-    # Curvatures of an envelope add up like resistances; a kink's is infinite.
+    # Curvatures of an envelope add up like resistances; that of a nonsmooth loss is infinite.
     return 1.0 / (1.0 / min(gentle, worthwhile) - 1.0 / sharp)
 
 

@@ -59,8 +59,8 @@ def search(
 
     None where no beta is feasible. An end of the feasible set is closed in upon from the inside.
 
-    >>> found = search(1000, 1000, 1.0, 1e-6)
-    >>> round(found.beta, 5), round(found.order, 3), round(found.multiplier, 3)
+    >>> result = search(1000, 1000, 1.0, 1e-6)
+    >>> round(result.beta, 5), round(result.order, 3), round(result.multiplier, 3)
     (0.00381, 14.868, 7.389)
     >>> search(1000, 1000, 0.5, 1e-6) is None
     True

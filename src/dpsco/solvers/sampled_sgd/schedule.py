@@ -179,7 +179,7 @@ def plan_poisson(
         step: step size for the mean gradient.
         momentum: share of the last direction in the next one, at least 0 and below 1.
         tail: how many of the last iterates are averaged.
-        smoothing: of the Moreau envelope of a loss with a kink; 0 descends the loss itself.
+        smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
     """
     bound = descent_clip(task, clip)
     passes = EPOCHS if epochs is None else _validate.positive("epochs", epochs)

@@ -244,7 +244,7 @@ def tree_encoder(rounds: int, levels: int, *, every: bool) -> Array:
 
 
 def tree_decoder(rounds: int, levels: int, *, every: bool) -> Array:
-    """Return the weights of the nodes in each prefix: one a block, or all nodes below the blocks.
+    """Return the weights of the nodes in each prefix: one per block, or all nodes below the blocks.
 
     With ``every``, a node of level l below a block of level k weighs 2^l / (2^(k+1) - 1): the
     product of the weights w_l (1 - w_{l+1}) ... (1 - w_k), w_j = 2^j / (2^(j+1) - 1), telescopes.
