@@ -99,6 +99,21 @@ def test_coins_are_fair_and_fresh(setting):
     assert counts.max() < 80
 
 
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("solver", ["noisy_gd", "dp_sgd_poisson"])
+def test_workers_that_share_rows_answer_with_their_own(setting, solver, coded, monkeypatch):
+    """A row of somebody else's range would count twice."""
+    plan = planned(setting, solver)
+    monkeypatch.setattr(Stream, "poisson_sample", lambda _, n, rate: np.arange(0, n, 2))
+    encoding = FixedPoint.choose(plan) if coded else None
+    request = Coordinator(plan, encoding=encoding).request()
+    for start, stop in ((0, 50), (50, N)):
+        agreed = {"name": f"w{start}", "encoding": encoding}
+        shared = Worker((setting.X, setting.y), plan, rows=(start, stop), **agreed)
+        alone = Worker(setting.rows(start, stop), plan, **agreed)
+        assert shared.answer(request).to_json() == alone.answer(request).to_json()
+
+
 @pytest.mark.parametrize("solver", ["noisy_gd", "dp_sgd_poisson"])
 def test_integers_give_the_same_run(setting, solver, monkeypatch):
     plan = planned(setting, solver)
