@@ -1,5 +1,7 @@
 """Fixed point: the modulus that is needed, sums that are exact, signs that come back."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -168,3 +170,11 @@ def test_plans_that_ask_for_other_sums_are_refused(setting):
     for call in (FixedPoint.choose, FixedPoint(1.0, 20).check):
         with pytest.raises(ParameterError, match="round by round, got phased_erm"):
             call(other)
+
+
+@pytest.mark.parametrize("solver", ["acc_srgd", "acc_independent"])
+def test_bits_hold_the_largest_of_uneven_batches(setting, solver):
+    """Of 119 rows in 60 batches most batches have two rows, and the mean of them is less."""
+    plan, step = setting.plan(solver, n=119, rounds=60), 2.0**-20
+    assert {plan.batch_size(t) for t in range(60)} == {1, 2}
+    assert 2 ** (needed_bits(plan, step) - 2) > 2 * Fraction(plan.clip) / Fraction(step) + 1
