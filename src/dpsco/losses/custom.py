@@ -12,8 +12,6 @@ A loss that is no function of a margin is a `PerRowLoss`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,29 +21,11 @@ from .._validate import choice, real, refusal
 from ..errors import ParameterError
 from ..kernels.slope import Slope, two_argument
 from .base import Floats, Hoelder, LabelKind, MarginLoss, as_floats
-from .grid_checks import GRID_LABELS, check_claims
+from .claims import GRID_LABELS, Claims, LabelBound, Scalar, check_claims
 from .guarded import Guarded
 from .per_row import PerRowLoss
 
-Scalar = Callable[[Any, Any], Any]
-LabelBound = Callable[[float], float]
-
 __all__ = ["CustomLoss", "PerRowLoss"]
-
-
-@dataclass(frozen=True)
-class Claims:
-    """What a user says of a loss."""
-
-    value: Scalar
-    slope: Scalar
-    slope_bound: float
-    curvature_bound: float
-    hoelder: Hoelder
-    convex: bool
-    labels: LabelKind
-    value_at_zero: float | LabelBound | None
-    name: str
 
 
 class CustomLoss(MarginLoss):

@@ -1,17 +1,19 @@
-"""Compares a user's loss with what is claimed of it, on a public grid of margins and labels."""
+"""What a user says of a loss, compared with the loss on a public grid of margins and labels."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..errors import ParameterError
-from .base import Floats
+from .base import Floats, Hoelder, LabelKind
 
-if TYPE_CHECKING:
-    from .custom import Claims
+Scalar = Callable[[Any, Any], Any]
+LabelBound = Callable[[float], float]
 
 GRID_LABELS: dict[str, tuple[float, ...]] = {
     "sign": (-1.0, 1.0),
@@ -25,6 +27,21 @@ _FAR = np.array([30.0, 100.0, 800.0, 1e4, 1e8, 1e16, 1e100])
 _EVERYWHERE = (
     "It must be defined for every finite margin: np.exp(np.minimum(u, 700.0)) rather than exp(u)."
 )
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a user says of a loss."""
+
+    value: Scalar
+    slope: Scalar
+    slope_bound: float
+    curvature_bound: float
+    hoelder: Hoelder
+    convex: bool
+    labels: LabelKind
+    value_at_zero: float | LabelBound | None
+    name: str
 
 
 def grid_margins() -> Floats:
