@@ -106,8 +106,7 @@ def recursion(X, y, slope, w, steps, **options):
         if options.get("clip", math.inf) < math.inf:
             bound = options["clip"] / options["norms"][i] if options["norms"][i] else math.inf
             g = min(max(g, -bound), bound)
-        noise = options["noise"][t] if "noise" in options else 0.0
-        w = (1.0 - steps[t] * options.get("ridge", 0.0)) * w - steps[t] * (g * x + noise)
+        w = (1.0 - steps[t] * options.get("ridge", 0.0)) * w - steps[t] * (g * x)
         distance = np.linalg.norm(w - centre)
         if distance > radius:
             w = centre + (w - centre) * (radius / distance)
@@ -126,7 +125,6 @@ def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
     return {
         "plain": {},
         "order": {"order": rng.integers(0, n, 2 * n)},  # repeats, and rows left out
-        "noise": {"noise": rng.standard_normal((n, d)), "radius": 3.0},
         "ridge": {"ridge": 0.3},
         "ball": {"radius": 0.4},
         "centre": {"radius": 0.5, "centre": centre, "ridge": 0.2},
@@ -134,7 +132,6 @@ def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
         "clip": {"clip": 0.3, "norms": norms},
         "all": {
             "order": rng.integers(0, n, n),
-            "noise": 0.1 * rng.standard_normal((n, d)),
             "ridge": 0.1,
             "radius": 0.9,
             "centre": 0.3 * centre,
@@ -144,7 +141,7 @@ def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
     }[name]
 
 
-NAMES = ["plain", "order", "noise", "ridge", "ball", "centre", "far centre", "clip", "all"]
+NAMES = ["plain", "order", "ridge", "ball", "centre", "far centre", "clip", "all"]
 
 
 @pytest.mark.slow
@@ -372,7 +369,6 @@ def test_without_numba_the_reference_serves(monkeypatch):
         ({"order": np.array([0, 4])}, "rows 0 to 3"),
         ({"order": np.array([-1])}, "rows 0 to 3"),
         ({"order": np.array([0.5])}, "integers"),
-        ({"noise": np.zeros((4, 3))}, "noise must have shape"),
         ({"clip": 1.0}, "needs norms"),
         ({"clip": -1.0, "norms": np.ones(4)}, "clip must be zero or positive"),
         ({"clip": 1.0, "norms": np.ones(2)}, "norms must be a vector of length 4"),

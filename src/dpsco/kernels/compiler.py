@@ -212,7 +212,6 @@ def _types() -> dict[str, Any]:
         "words": array(types.uint64, 1),
         "out": array(f8, 1, readonly=False),
         "flags": array(types.uint8, 1, readonly=False),
-        "table": array(f8, 2),
         "float32 rows": array(types.float32, 2),
         "float64 rows": array(f8, 2),
         "float32 out": array(types.float32, 2, readonly=False),

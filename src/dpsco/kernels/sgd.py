@@ -1,11 +1,11 @@
 """Sequential projected gradient steps over rows, with the sum of the iterates.
 
-    w_{t+1} = project((1 - step_t ridge) w_t - step_t (c_t x_t + noise_t)),   t = 1..T,
+    w_{t+1} = project((1 - step_t ridge) w_t - step_t c_t x_t),   t = 1..T,
 
 with c_t the slope of the loss at <w_t, x_t>, cut to the row's limit, and the projection onto a
 Euclidean ball. One call is one pass. Dense rows cost O(d) a step. Sparse rows cost O(non-zeros):
 the iterate is held as ``centre + scale * v + shift * centre``, so that shrinking and projecting
-change two numbers (`sparse`); noise, if given, makes every step O(d) again.
+change two numbers (`sparse`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def sgd_pass(
     norms: Floats | None = None,
     clip: float = math.inf,
     order: Integers | None = None,
-    noise: Floats | None = None,
     ridge: float = 0.0,
     radius: float = math.inf,
     centre: Floats | None = None,
@@ -50,7 +49,6 @@ def sgd_pass(
         norms: upper bounds on the rows' norms; needed if there is a clip.
         clip: bound on ``|c_t| * norm``, enforced in exact arithmetic.
         order: which row each step reads (repeats allowed); all in their order if absent.
-        noise: one row for each step, added to the gradient.
         ridge: strength of ``ridge / 2 ||w||^2`` added to the loss.
         radius: of the ball that every step is projected onto.
         centre: of that ball; the origin if absent.
@@ -65,7 +63,7 @@ def sgd_pass(
         >>> sgd_pass(X, y, half_square, np.zeros(2), 0.5)
         (array([0.5, 1. ]), array([0.5, 0. ]))
     """
-    job = Job(rows, labels, slope, weights, steps, norms, clip, order, noise, ridge, radius, centre)
+    job = Job(rows, labels, slope, weights, steps, norms, clip, order, ridge, radius, centre)
     if compiler.use_compiled(job.reference_seconds()):
         function = compiler.scalar_function(slope.function)
         if function is not None:
@@ -84,11 +82,8 @@ def _run_compiled(job: Job, function: Any) -> tuple[Floats, Floats]:
     tail = (job.labels, job.limits, job.order, job.steps)
     ball = (job.ridge, job.radius, job.centre, last, total)
     if not isinstance(rows, SparseRows):
-        dense_loop(kind(rows))(*head, rows, *tail, job.noise, *ball)
+        dense_loop(kind(rows))(*head, rows, *tail, *ball)
         return last, total
     body = (rows.values, rows.columns, rows.offsets)
-    if job.noisy:
-        sparse.noisy_loop(kind(rows))(*head, *body, *tail, job.noise, *ball)
-    else:
-        sparse.lazy_loop(kind(rows))(*head, *body, *tail, *ball)
+    sparse.lazy_loop(kind(rows))(*head, *body, *tail, *ball)
     return last, total

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from . import compiler
 from .slope import Floats
-from .steps import Job, coefficient, dense_pass, general_step, pull
+from .steps import Job, coefficient
 
 Integers = NDArray[np.int64]
 
@@ -40,8 +40,6 @@ def interval(d: int) -> int:
 
 def reference(job: Job) -> tuple[Floats, Floats]:
     """Take the steps of a job over sparse rows with NumPy."""
-    if job.noisy:
-        return job.dense_reference()
     rows: Any = job.rows
     state = _State(job.weights, job.centre, rows.width)
     for t in range(job.count):
@@ -263,76 +261,13 @@ def products(
     return along, across, length
 
 
-def _noisy_pass(
-    function: Any,
-    first: float,
-    second: float,
-    smoothing: float,
-    bound: float,
-    values: Any,
-    columns: NDArray[np.int32],
-    offsets: Integers,
-    labels: Floats,
-    limits: Floats,
-    order: Integers,
-    steps: Floats,
-    noise: Floats,
-    ridge: float,
-    radius: float,
-    centre: Floats,
-    weights: Floats,
-    total: Floats,
-) -> None:
-    """Spread each row over a dense one and take the dense step; compiled, never run as Python."""
-    count = order.size if order.size > 0 else offsets.size - 1
-    row = np.zeros((1, weights.size))
-    only = np.zeros(1, dtype=np.int64)
-    for t in range(count):
-        i = order[t] if order.size > 0 else t
-        for k in range(offsets[i], offsets[i + 1]):
-            row[0, columns[k]] = values[k]
-        s = t if steps.size > 1 else 0
-        dense_pass(
-            function,
-            first,
-            second,
-            smoothing,
-            bound,
-            row,
-            labels[i : i + 1],
-            limits[i : i + 1],
-            only,
-            steps[s : s + 1],
-            noise[t : t + 1],
-            ridge,
-            radius,
-            centre,
-            weights,
-            total,
-        )
-        for k in range(offsets[i], offsets[i + 1]):
-            row[0, columns[k]] = 0.0
-
-
 @lru_cache(maxsize=2)
 def lazy_loop(dtype: str) -> compiler.Loop:
-    """Return the loop without noise for one type of values."""
+    """Return the loop for one type of values."""
     return compiler.compile_loop(
         _lazy_pass,
         f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
         "floats, integers, floats, float, float, floats, out, out)",
         flags=compiler.CONTRACT,
         helpers=(coefficient, interval, begin, restart, settle, shrink, due, project, products),
-    )
-
-
-@lru_cache(maxsize=2)
-def noisy_loop(dtype: str) -> compiler.Loop:
-    """Return the loop with noise for one type of values; its work is that over dense rows."""
-    return compiler.compile_loop(
-        _noisy_pass,
-        f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
-        "floats, integers, floats, table, float, float, floats, out, out)",
-        flags=compiler.REASSOCIATE,
-        helpers=(coefficient, general_step, pull, dense_pass),
     )

@@ -21,7 +21,6 @@ Integers = NDArray[np.int64]
 LONG_ROW = 256  # entries; the processor fetches the rest of longer rows in time by itself
 
 _NONE = np.empty(0)
-_NO_TABLE = np.empty((0, 0))
 _NO_ORDER = np.empty(0, dtype=np.int64)
 
 
@@ -38,7 +37,6 @@ class Job:
         norms: Floats | None,
         clip: float,
         order: Integers | None,
-        noise: Floats | None,
         ridge: float,
         radius: float,
         centre: Floats | None,
@@ -57,8 +55,6 @@ class Job:
         if not np.all(np.isfinite(self.steps)):
             raise ParameterError("steps must be finite.")
         self.limits = _limits(norms, clip, n)
-        self.noise = _NO_TABLE if noise is None else _table("noise", noise, self.count, self.d)
-        self.noisy = noise is not None
         self.ridge = non_negative("ridge", ridge)
         self.radius = real("radius", radius)
         if self.radius < 0.0:
@@ -74,8 +70,6 @@ class Job:
         step = 2e-5 if isinstance(self.rows, SparseRows) else 5e-6 + 5e-9 * self.d
         if self.radius < math.inf:
             step += 2e-6
-        if self.noisy:
-            step += 1e-6 + 5e-9 * self.d
         if self.slope.smoothing > 0.0:
             step += BISECTIONS * 5e-6
         return self.count * step
@@ -103,16 +97,15 @@ class Job:
         return offset + self.centre if len(self.centre) else offset
 
     def dense_reference(self) -> tuple[Floats, Floats]:
-        """Take the steps over dense rows, or sparse ones with noise, in O(d) each."""
+        """Take the steps over dense rows with NumPy."""
         last, total = self.weights.copy(), np.zeros(self.d)
         centre = self.centre if len(self.centre) else np.zeros(self.d)
+        rows: Any = self.rows
         for t in range(self.count):
             total += last
             row, step = self.step(t)
-            x = dense_row(self.rows, row)
+            x = np.asarray(rows[row], dtype=np.float64)
             change = self.cut(float(x @ last), row) * x
-            if self.noisy:
-                change += self.noise[t]
             change *= step
             last *= 1.0 - step * self.ridge
             last -= change
@@ -123,16 +116,6 @@ class Job:
                     last *= self.radius / distance
                 last += centre
         return last, total
-
-
-def dense_row(rows: Rows, row: int) -> Floats:
-    """Return one row as float64."""
-    if isinstance(rows, SparseRows):
-        entries = slice(rows.offsets[row], rows.offsets[row + 1])
-        dense = np.zeros(rows.width)
-        dense[rows.columns[entries]] = rows.values[entries]
-        return dense
-    return np.asarray(rows[row], dtype=np.float64)
 
 
 # -- the compiled loop over dense rows -------------------------------------------------------------
@@ -164,26 +147,13 @@ def coefficient(
     return min(max(result, -limit), limit)
 
 
-def general_step(
-    w: Floats,
-    shrink: float,
-    g: float,
-    rows: Any,
-    i: int,
-    step: float,
-    noise: Floats,
-    t: int,
-    centre: Floats,
-) -> float:
-    """Step with noise or about a centre; return the squared distance; compiled into the loop."""
+def centred_step(w: Floats, shrink: float, g: float, rows: Any, i: int, centre: Floats) -> float:
+    """Step, and return the squared distance from the centre; compiled into the loop."""
     square = 0.0
     for j in range(w.size):
         v = shrink * w[j] - g * rows[i, j]
-        if noise.shape[0] > 0:
-            v -= step * noise[t, j]
         w[j] = v
-        if centre.size > 0:
-            v -= centre[j]
+        v -= centre[j]
         square += v * v
     return square
 
@@ -206,7 +176,6 @@ def dense_pass(
     limits: Floats,
     order: Integers,
     steps: Floats,
-    noise: Floats,
     ridge: float,
     radius: float,
     centre: Floats,
@@ -220,7 +189,6 @@ def dense_pass(
     sums = np.zeros(d)
     # A word of each cache line of the next row is read early, so that the line is there in time.
     seen = np.empty(d)
-    plain = noise.shape[0] == 0 and centre.size == 0
     for t in range(count):
         i = order[t] if order.size > 0 else t
         margin = 0.0
@@ -238,13 +206,13 @@ def dense_pass(
         shrink = 1.0 - step * ridge
         g *= step
         square = 0.0
-        if plain:
+        if centre.size == 0:
             for j in range(d):
                 v = shrink * w[j] - g * rows[i, j]
                 w[j] = v
                 square += v * v
         else:
-            square = general_step(w, shrink, g, rows, i, step, noise, t, centre)
+            square = centred_step(w, shrink, g, rows, i, centre)
         if square > radius * radius:
             pull(w, centre, radius / math.sqrt(square))
     for j in range(d):
@@ -258,9 +226,9 @@ def dense_loop(dtype: str) -> compiler.Loop:
     return compiler.compile_loop(
         dense_pass,
         f"none(slope, float, float, float, float, {dtype} rows, floats, floats, integers, floats, "
-        "table, float, float, floats, out, out)",
+        "float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
-        helpers=(coefficient, general_step, pull),
+        helpers=(coefficient, centred_step, pull),
     )
 
 
@@ -292,13 +260,6 @@ def vector(name: str, values: Any, size: int) -> Floats:
     array = np.ascontiguousarray(values, dtype=np.float64)
     if np.ndim(values) != 1 or len(array) != size:
         raise refusal(name, f"must be a vector of length {size}, got shape {np.shape(values)}.")
-    return array
-
-
-def _table(name: str, values: Any, count: int, d: int) -> Floats:
-    array = np.ascontiguousarray(values, dtype=np.float64)
-    if array.shape != (count, d):
-        raise refusal(name, f"must have shape {(count, d)}, got {array.shape}.")
     return array
 
 
