@@ -43,7 +43,9 @@ EVERY = {
     ShuffledRelease: {"bound": 0.1, "sigma": 2.0},
     StableGaussianRelease: {"sensitivity": 0.1, "sigma": 2.0, **STABLE},
     StableGammaRelease: {"sensitivity": 0.1, "scale": 2.0, **STABLE},
-    WithReplacementRelease: {"hit": 0.1, "drift": 0.01, "steps": 30, "sigma": 2.0, **STABLE},
+    WithReplacementRelease: {
+        "participation_shift": 0.1, "drift": 0.01, "steps": 30, "sigma": 2.0, **STABLE
+    },
     ObjectivePerturbationRelease: {
         "bound": 0.1, "sigma": 2.0, "curvature": 0.25, "floor": 3.0, "rank": 2,
         "directions": "subspace", "distance": 1e-9, "output_sigma": 1e-7, "span": 4,
@@ -69,7 +71,17 @@ def test_every_class_is_listed():
 @every
 @pytest.mark.parametrize("wrong", WRONG_NUMBERS, ids=repr)
 def test_every_amount_is_checked(kind, values, wrong):
-    amounts = {"bound", "sigma", "scale", "step", "norm", "rate", "sensitivity", "hit", "floor"}
+    amounts = {
+        "bound",
+        "sigma",
+        "scale",
+        "step",
+        "norm",
+        "rate",
+        "sensitivity",
+        "participation_shift",
+        "floor",
+    }
     for name in (amounts | {"distance", "output_sigma"}) & set(values):
         with pytest.raises(ParameterError, match=name):
             kind(**{**values, name: wrong}, rows=ROWS)

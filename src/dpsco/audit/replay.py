@@ -174,7 +174,7 @@ def _drawn_sensitivity(
     left = (release.steps - 1.0 - np.arange(len(drawn))) / release.steps  # of the steps, after it
     most = max(float(left[drawn == r].sum()) for r in rows)
     drift = (2 / 3) * release.drift * math.sqrt(release.steps)
-    return release.hit * most + (drift if most > 0.0 else 0.0)
+    return release.participation_shift * most + (drift if most > 0.0 else 0.0)
 
 
 def _standard(event: Event) -> Iterator[Floats]:

@@ -506,9 +506,9 @@ def test_rounding_of_a_jump_is_a_drift():
     assert least < found < 2 * least
 
 
-def test_hit_size():
-    assert math.isclose(stability.hit_size(0.1, 3.0, "replace_one"), 0.6, rel_tol=1e-9)
-    assert math.isclose(stability.hit_size(0.1, 3.0, "zero_out"), 0.3, rel_tol=1e-9)
+def test_participation_shift():
+    assert math.isclose(stability.participation_shift(0.1, 3.0, "replace_one"), 0.6, rel_tol=1e-9)
+    assert math.isclose(stability.participation_shift(0.1, 3.0, "zero_out"), 0.3, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize("step", [1e-165, 1e-250, 1e160])

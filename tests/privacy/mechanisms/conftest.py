@@ -30,7 +30,13 @@ def gamma(sensitivity=0.5, scale=4.0, adjacency="zero_out", **change):
 
 
 def drawn(sigma=2.0, adjacency="zero_out", **change):
-    facts = {"hit": 0.1, "drift": 0.01, "steps": 40, "theorem": "First, of 2022", "rows": ROWS}
+    facts = {
+        "participation_shift": 0.1,
+        "drift": 0.01,
+        "steps": 40,
+        "theorem": "First, of 2022",
+        "rows": ROWS,
+    }
     return WithReplacementRelease(**{**facts, **change}, sigma=sigma, adjacency=adjacency)
 
 

@@ -23,9 +23,11 @@ from dpsco.privacy.randomness import Randomness
 from .conftest import FALSE_ALARM, ROWS, ZERO, accepts, composed_delta, drawn, gamma, stable
 
 
-def noise(n, steps, epsilon, *, hit=2.0, drift=0.0, delta=1e-6):
+def noise(n, steps, epsilon, *, shift=2.0, drift=0.0, delta=1e-6):
     return calibrate(
-        lambda s: WithReplacementRelease(hit, drift, steps, s, "replace_one", "test", rows=(0, n)),
+        lambda s: WithReplacementRelease(
+            shift, drift, steps, s, "replace_one", "test", rows=(0, n)
+        ),
         ApproxDP(epsilon, delta),
     )
 
@@ -54,7 +56,7 @@ def test_printed_noise_with_drift():
     assert 7082 < noise(1000, 10**6, 1.0, drift=1.0) < 7082 * 1.01
 
 
-def exact_delta(epsilon, *, hit, drift, steps, rows, sigma):
+def exact_delta(epsilon, *, participation_shift, drift, steps, rows, sigma):
     """The expectation over all 2^steps patterns of participation."""
     total = 0.0
     for pattern in itertools.product((0, 1), repeat=steps):
@@ -62,7 +64,7 @@ def exact_delta(epsilon, *, hit, drift, steps, rows, sigma):
         weight = sum((steps - s) / steps for s, drawn in enumerate(pattern, 1) if drawn)
         chance = (1 / rows) ** k * (1 - 1 / rows) ** (steps - k)
         if weight > 0:
-            moved = hit * weight + 2 / 3 * drift * math.sqrt(steps)
+            moved = participation_shift * weight + 2 / 3 * drift * math.sqrt(steps)
             total += chance * gaussian.delta(epsilon, moved / sigma)
     return total
 
@@ -74,7 +76,13 @@ def exact_delta(epsilon, *, hit, drift, steps, rows, sigma):
 @settings(max_examples=50, deadline=None)
 def test_small_cases_are_exact(steps, rows, epsilon, sigma, drift):
     """Few steps have a bucket each, so nothing is rounded."""
-    facts = {"hit": 1.3, "drift": drift, "steps": steps, "rows": rows, "sigma": sigma}
+    facts = {
+        "participation_shift": 1.3,
+        "drift": drift,
+        "steps": steps,
+        "rows": rows,
+        "sigma": sigma,
+    }
     exact = exact_delta(epsilon, **facts)
     found = with_replacement.delta(epsilon, **facts)
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-6) + 1e-12
@@ -98,7 +106,7 @@ def test_law_agrees_with_a_transform(rows, steps):
 
 def test_tiny_deltas_are_not_lost():
     """Deep in the tail the mixture still bounds any single pattern that it contains."""
-    a = {"hit": 1.0, "drift": 0.0, "steps": 100, "rows": 100, "sigma": 5.0}
+    a = {"participation_shift": 1.0, "drift": 0.0, "steps": 100, "rows": 100, "sigma": 5.0}
     for epsilon in (3.0, 6.0, 9.0, 12.0):
         single = 1 / 100 * (1 - 1 / 100) ** 99 * gaussian.delta(epsilon, 0.99 / 2)
         found = with_replacement.delta(epsilon, **a)
@@ -109,18 +117,18 @@ def test_tiny_deltas_are_not_lost():
 @given(st.floats(0.5, 20.0), st.floats(0.0, 4.0))
 @settings(max_examples=60, deadline=None)
 def test_more_noise_and_more_epsilon_cost_less(sigma, epsilon):
-    a = {"hit": 1.0, "drift": 0.01, "steps": 60, "rows": 30}
+    a = {"participation_shift": 1.0, "drift": 0.01, "steps": 60, "rows": 30}
     one = with_replacement.delta(epsilon, **a, sigma=sigma)
     assert with_replacement.delta(epsilon, **a, sigma=1.01 * sigma) < one
     assert with_replacement.delta(epsilon + 0.01, **a, sigma=sigma) < one
-    assert with_replacement.delta(epsilon, **{**a, "hit": 1.01}, sigma=sigma) > one
+    assert with_replacement.delta(epsilon, **{**a, "participation_shift": 1.01}, sigma=sigma) > one
     assert with_replacement.delta(epsilon, **{**a, "drift": 0.02}, sigma=sigma) > one
     assert with_replacement.delta(epsilon, **{**a, "steps": 66}, sigma=sigma) > one
 
 
 @pytest.mark.parametrize("buckets", [16, 57, 200])
 def test_fewer_buckets_cost_more(buckets, monkeypatch):
-    a = {"hit": 1.0, "drift": 0.0, "steps": 1000, "rows": 300, "sigma": 6.0}
+    a = {"participation_shift": 1.0, "drift": 0.0, "steps": 1000, "rows": 300, "sigma": 6.0}
     fine = with_replacement.delta(1.0, **a)
     monkeypatch.setattr(with_replacement, "_MOST_BUCKETS", buckets)
     monkeypatch.setattr(
@@ -130,7 +138,7 @@ def test_fewer_buckets_cost_more(buckets, monkeypatch):
 
 
 def test_merged_values_cost_more(monkeypatch):
-    a = {"hit": 1.0, "drift": 0.0, "steps": 500, "rows": 300, "sigma": 6.0}
+    a = {"participation_shift": 1.0, "drift": 0.0, "steps": 500, "rows": 300, "sigma": 6.0}
     fine = with_replacement.delta(1.0, **a)
     monkeypatch.setattr(with_replacement, "_FINEST", 20)
     monkeypatch.setattr(
@@ -157,7 +165,7 @@ def test_it_happens_once_and_goes_with_gaussian_releases_only():
     for plan in ([drawn(count=2)], [drawn(), gamma()], [drawn(), drawn(sigma=3.0)]):
         with pytest.raises(AssumptionError, match="goes with Gaussian releases, once"):
             cost(plan, adjacency="zero_out").epsilon(1e-6)
-    half = cost(drawn(hit=0.2, drift=0.02, sigma=4.0), adjacency="zero_out")
+    half = cost(drawn(participation_shift=0.2, drift=0.02, sigma=4.0), adjacency="zero_out")
     assert math.isclose(half.epsilon(1e-6), single.epsilon(1e-6), rel_tol=1e-9)
     # Not drawn in one step of two, so the privacy is better than that of the worst pattern.
     worst = 0.1 * sum(range(40)) / 40 + 2 / 3 * 0.01 * math.sqrt(40)
@@ -172,7 +180,9 @@ def test_gaussian_releases_compose_with_it():
         assert max(alone.delta(epsilon), gaussian.delta(epsilon, mu)) <= both.delta(epsilon)
         most = composed_delta(alone.delta, epsilon, mu) + gaussian.delta(epsilon, mu)
         assert both.delta(epsilon) <= most * 1.001
-    never = drawn(steps=2, rows=(0, 10**6), hit=1e-9, drift=1e-9)  # a row is hardly ever drawn
+    never = drawn(
+        steps=2, rows=(0, 10**6), participation_shift=1e-9, drift=1e-9
+    )  # a row is hardly ever drawn
     seldom = cost([never, stable(0.3, 1.0, rows=(0, 10**6))], adjacency="zero_out")
     assert seldom.delta(0.5) >= gaussian.delta(0.5, 0.3)
 

@@ -589,12 +589,12 @@ def test_neighbours_stay_within_the_sensitivity(name, seed, place, adjacency, sp
 @pytest.mark.parametrize("adjacency", [REPLACE, ZERO])
 @pytest.mark.parametrize("name", ["smooth", "decreasing", "batches", "last"])
 def test_sensitivity_is_attained_on_smooth_losses(name, adjacency):
-    # All other rows are null and the row's own slope stays at the clip: every hit counts in full.
+    # All other rows are null and the own slope stays at the clip: every participation counts fully.
     key, _, _, ridge, options = WALKS[name]
     penalty = {"penalty": L2Penalty(ridge)} if ridge else {}
     wide = problem(Huber(1e-3), dp.domains.L2Ball(10.0), **penalty)
     plan = planned(key, wide, 21, 4, ApproxDP(1.0, 1e-6, adjacency=adjacency), **options)
-    place = 20 if name == "decreasing" else 0  # before the steps decrease a hit counts less
+    place = 20 if name == "decreasing" else 0  # before the steps decrease it counts less
     X, y = np.full((21, 4), np.nan), np.full(21, 5.0)
     X[place] = [1.0, 0.0, 0.0, 0.0]
     other_X, other_y = X.copy(), -y
@@ -648,7 +648,7 @@ def test_rows_drawn_with_replacement():
     (release,) = plan.releases()
     assert isinstance(release, WithReplacementRelease)
     assert release.steps == 90
-    assert release.hit == pytest.approx(2 * plan.step, rel=1e-9)
+    assert release.participation_shift == pytest.approx(2 * plan.step, rel=1e-9)
     assert release.drift == pytest.approx(2 * plan.step, rel=1e-6)
     X, y = table(n, 4)
     other = y.copy()
@@ -660,7 +660,9 @@ def test_rows_drawn_with_replacement():
         assert np.allclose(found, reference(plan, X, y, drawn[:, None])[0], rtol=1e-10)
         apart = np.linalg.norm(found - exact(plan, X, other, drawn))
         hits = sum((90 - 1 - t) / 90 for t in np.flatnonzero(drawn == 7))
-        limit = release.hit * hits + (2 / 3) * release.drift * math.sqrt(90) * (hits > 0)
+        limit = release.participation_shift * hits + (2 / 3) * release.drift * math.sqrt(90) * (
+            hits > 0
+        )
         assert apart <= limit
     result = dp.run(plan, (X, y), randomness=dp.Randomness.seeded(0))
     assert result.certificate.epsilon(1e-6) <= 1.0

@@ -285,8 +285,8 @@ def _number_codes(array: Any, values: Sequence[Any]) -> tuple[Codes, NDArray[np.
     order = np.argsort(declared, kind="stable")
     declared, places = declared[order], np.array([k for _, k in possible])[order]
     at = np.minimum(np.searchsorted(declared, data), len(declared) - 1)
-    hit = (declared[at] == data) & ~absent
-    return np.where(hit, places[at], -1), absent
+    known = (declared[at] == data) & ~absent
+    return np.where(known, places[at], -1), absent
 
 
 def distinct(array: Any) -> tuple[list[bytes], Codes]:

@@ -95,9 +95,10 @@ def sgd_sensitivity(
     step) or 'last'. The order is the 'same' in every pass, or 'fresh'.
 
     Same order: a row in a later batch shifts the whole sequence of distances in time, D'(t) =
-    D(t - j), because it stays at 0 until the first hit. So the first batch is the worst for the
+    D(t - j), because it stays at 0 until its first step. So the first batch is the worst for the
     average, for any ridge, and for the last iterate the largest of the last pass's distances
-    counts. Fresh order (no ridge): k hits among T steps give at most k b + a sqrt(T), by induction.
+    counts. Fresh order (no ridge): k of T steps on the row give k b + a sqrt(T) at most, by
+    induction.
     """
     _validate.choice("output", output, ("average", "last"))
     _validate.choice("order", order, ("same", "fresh"))
@@ -106,7 +107,7 @@ def sgd_sensitivity(
     passes, steps = _validate.integer("passes", passes), _validate.integer("n", n) // batch
     if steps < 1:
         raise ParameterError(f"batch must be at most n = {n}, got {batch}.")
-    hit = _hit(step, gradient, adjacency) / batch
+    shift = _shift(step, gradient, adjacency) / batch
     shrink = 1.0 - step * _validate.non_negative("ridge", ridge)
     if not shrink > 0:
         raise AssumptionError(
@@ -114,12 +115,12 @@ def sgd_sensitivity(
         )
     shrink = min(1.0, shrink * (1 + 2.0**-50))
     if order == "fresh":  # a ridge only shrinks these
-        return _fresh(steps, passes, hit, drift, output) * _UP
+        return _fresh(steps, passes, shift, drift, output) * _UP
     _check_work(passes, steps, shrink)
     distance = total = peak = 0.0
     for _ in range(passes):
         moved = _grown(distance, drift, 1) if batch > 1 and distance > 0 else distance
-        after = shrink * moved + hit
+        after = shrink * moved + shift
         later, peak = _rest_of_pass(after, drift, shrink, steps)
         total += distance + later
         distance = _end(after, drift, shrink, steps - 1)
@@ -135,7 +136,7 @@ def _check_work(passes: int, steps: int, shrink: float) -> None:
 
 
 def _rest_of_pass(after: float, drift: float, shrink: float, steps: int) -> tuple[float, float]:
-    """Return the sum of D before the steps that follow the hit in a pass, and the largest D."""
+    """Return the sum of D before the steps after the row's own in a pass, and the largest D."""
     count = steps - 1
     exact = np.arange(min(count, _EXACT_TERMS), dtype=float)
     total = float(np.sum(_curve(after, drift, shrink, exact)))
@@ -175,12 +176,12 @@ def _grown(distance: float, drift: float, steps: float) -> float:
     return math.hypot(distance, math.sqrt(steps) * drift)
 
 
-def _fresh(steps: int, passes: int, hit: float, drift: float, output: str) -> float:
+def _fresh(steps: int, passes: int, shift: float, drift: float, output: str) -> float:
     total = steps * passes
     if output == "last":
-        return passes * hit + drift * math.sqrt(total)
-    # Hits first in every pass: sum over i < total of ceil(i/steps), and of sqrt(i).
-    return hit * ((passes + 1) / 2 - 1 / steps) + (2 / 3) * drift * math.sqrt(total)
+        return passes * shift + drift * math.sqrt(total)
+    # The row first in every pass: sum over i < total of ceil(i/steps), and of sqrt(i).
+    return shift * ((passes + 1) / 2 - 1 / steps) + (2 / 3) * drift * math.sqrt(total)
 
 
 def phase_sensitivity(
@@ -195,7 +196,7 @@ def phase_sensitivity(
 ) -> float:
     """Return how far neighbours move one pass of ``steps`` steps on a smooth convex loss.
 
-    Every step is non-expansive (step * smoothness <= 2), so from its one hit on the two runs stay
+    Every step is non-expansive (step * smoothness <= 2), so from its own step on the two runs stay
     b = 2 step G apart at most (Feldman, Koren, Talwar 2020). The average
 
     average_before  of the iterates before each step    b (1 - 1/steps)   (0 for a single step)
@@ -212,7 +213,7 @@ def phase_sensitivity(
         "last": 1.0,
     }
     share = shares[_validate.choice("output", output, shares)]
-    return _hit(step, gradient, adjacency) / _validate.integer("batch", batch) * share * _UP
+    return _shift(step, gradient, adjacency) / _validate.integer("batch", batch) * share * _UP
 
 
 def bolt_on(
@@ -227,14 +228,14 @@ def bolt_on(
 ) -> float:
     """Return how far neighbours move several passes of SGD on a smooth convex loss, any orders.
 
-    Wu et al. 2017: one hit of b = 2 step G / batch a pass, and nothing in between expands, so b
+    Wu et al. 2017: one shift of b = 2 step G / batch per pass, and nothing in between expands, so b
     passes for the last iterate and b (passes + 1)/2 for the average.
     """
     check_smooth_step(step, _validate.non_negative("smoothness", smoothness))
     _validate.choice("output", output, ("average", "last"))
     passes = _validate.integer("passes", passes)
-    hits = passes if output == "last" else (passes + 1) / 2
-    return hits * _hit(step, gradient, adjacency) / _validate.integer("batch", batch) * _UP
+    shifts = passes if output == "last" else (passes + 1) / 2
+    return shifts * _shift(step, gradient, adjacency) / _validate.integer("batch", batch) * _UP
 
 
 def strongly_convex_sensitivity(
@@ -242,8 +243,8 @@ def strongly_convex_sensitivity(
 ) -> float:
     """Return how far neighbours move the last iterate of SGD with a ridge and decreasing steps.
 
-    Wu et al. 2017: with step_t = min(1/(smoothness + ridge), 1/(ridge t)) a hit at t is shrunk to
-    2 G/(ridge T) by the end, whatever t, and passes = T/n hits add up to 2 G/(ridge n).
+    Wu et al. 2017: with step_t = min(1/(smoothness + ridge), 1/(ridge t)) a shift at t is shrunk to
+    2 G/(ridge T) by the end, whatever t, and passes = T/n of them add up to 2 G/(ridge n).
     ``gradient`` bounds the data part alone, ``n`` counts the rows that are used.
     """
     bound = _factor(adjacency) * _validate.positive("gradient", gradient)
@@ -319,7 +320,7 @@ def rounding_drift(step: float, *, gradient: float, d: int, radius: float) -> fl
 class PaperStability:
     """The published high-probability bound, for reproduction; never tight."""
 
-    excess: float  # c_{g,T}, relative excess of hits over their mean
+    excess: float  # c_{g,T}, relative excess of a row's draws over their mean
     hits: float  # how often one row is drawn, except with the stated probability
     sensitivity: float
 
@@ -367,12 +368,12 @@ def paper_uas(
     return PaperStability(excess, hits, math.sqrt(math.e * square) * _UP)
 
 
-def hit_size(step: float, gradient: float, adjacency: Adjacency | str) -> float:
+def participation_shift(step: float, gradient: float, adjacency: Adjacency | str) -> float:
     """Return b: how far one step on the differing row drives neighbours apart."""
-    return _hit(step, gradient, adjacency) * _UP
+    return _shift(step, gradient, adjacency) * _UP
 
 
-def _hit(step: float, gradient: float, adjacency: Adjacency | str) -> float:
+def _shift(step: float, gradient: float, adjacency: Adjacency | str) -> float:
     step = _validate.positive("step", step)
     return _factor(adjacency) * step * _validate.positive("gradient", gradient)
 

@@ -6,7 +6,7 @@ D(indices) between neighbours, and by joint convexity of the hockey-stick diverg
     delta(epsilon) <= E delta_Gauss(epsilon; D/sigma).
 
 A row that takes part in step s of T moves the average of the iterates before each step by at most
-``hit (T - s)/T``, and the other steps add at most ``(2/3) drift sqrt(T)`` (Wang, Lei, Ying, Zhang
+``shift (T - s)/T``, and the other steps add at most ``(2/3) drift sqrt(T)`` (Wang, Lei, Ying, Zhang
 2022, the recursion behind Thm 7). The law of K, the sum of (T - s)/T over independent draws of
 probability 1/n, is computed by direct convolution, each term rounded up to a bucket: all numbers
 are positive, so nothing cancels and delta may be as small as 1e-29.
@@ -53,15 +53,15 @@ class WithReplacementRelease(Release):
     """The average of ``steps`` SGD iterates, rows drawn i.i.d. and in secret, plus N(0, sigma^2 I).
 
     Given the drawn indices, neighbours move the average of the iterates before each step by at
-    most ``hit * K + (2/3) drift sqrt(steps) [K > 0]``, K the sum of (steps - s)/steps over the
-    steps s that drew the row: a step on the row moves the iterate by ``hit``, any other step takes
-    a distance D to at most sqrt(D^2 + drift^2).
+    most ``participation_shift * K + (2/3) drift sqrt(steps) [K > 0]``, K the sum of
+    (steps - s)/steps over the steps s that drew the row: a step on the row moves the iterate by
+    ``participation_shift``, any other step takes a distance D to at most sqrt(D^2 + drift^2).
     """
 
     kind: ClassVar[str] = "with_replacement"
     summary: ClassVar[str] = "The outcome of steps on secretly drawn rows, with Gaussian noise"
     stream_name: ClassVar[str] = "random_hits"  # an older name of the kind: seeds keep their noise
-    hit: float
+    participation_shift: float  # how far one participation of the row moves the iterate
     drift: float
     steps: int
     sigma: float
@@ -71,7 +71,8 @@ class WithReplacementRelease(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_theorem(self)
-        store(self, "hit", _validate.positive("hit", self.hit))
+        shift = _validate.positive("participation_shift", self.participation_shift)
+        store(self, "participation_shift", shift)
         store(self, "drift", _validate.non_negative("drift", self.drift))
         store(self, "steps", _validate.integer("steps", self.steps, at_least=2, at_most=MOST_COUNT))
 
@@ -83,13 +84,13 @@ class WithReplacementRelease(Release):
     def _profile(self, beside: float) -> Profile:
         """Return the curve, Gaussian releases of distance ``beside`` on the same rows."""
         sigma = self.sigma / (1 + STABLE_SLACK)
-        # The lattice moves iterates that differ by SLACK hit: as much as this much more drift does.
-        lattice = 1.5 * SLACK * self.hit / math.sqrt(self.steps)
+        # The lattice moves iterates that differ by SLACK shifts: as much as this drift does.
+        lattice = 1.5 * SLACK * self.participation_shift / math.sqrt(self.steps)
 
         def delta_of(epsilon: float) -> float:
             return delta(
                 epsilon,
-                hit=self.hit,
+                participation_shift=self.participation_shift,
                 drift=self.drift + lattice,
                 steps=self.steps,
                 rows=self.row_count,
@@ -105,7 +106,7 @@ class WithReplacementRelease(Release):
 
     def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
         """Return sigma and the step of the average."""
-        return ((self.sigma, lattice_step(self.hit, size)),)
+        return ((self.sigma, lattice_step(self.participation_shift, size)),)
 
     def draw_rows(self, stream: Stream) -> NDArray[np.int64]:
         """Return the row of each step."""
@@ -113,13 +114,15 @@ class WithReplacementRelease(Release):
 
     def draw_noisy(self, stream: Stream, exact: Array) -> Array:
         """Return the average iterate with its noise, both on the lattice."""
-        return with_gaussian(stream.words, exact, self.sigma, lattice_step(self.hit, exact.size))
+        return with_gaussian(
+            stream.words, exact, self.sigma, lattice_step(self.participation_shift, exact.size)
+        )
 
 
 def delta(
     epsilon: float,
     *,
-    hit: float,
+    participation_shift: float,
     drift: float,
     steps: int,
     rows: int,
@@ -132,7 +135,7 @@ def delta(
     with the average; they cost something also where the row is never drawn.
     """
     values, masses, lost = participation_law(rows, steps)
-    moved = hit * values + (2.0 / 3.0) * drift * math.sqrt(steps)
+    moved = participation_shift * values + (2.0 / 3.0) * drift * math.sqrt(steps)
     parts = masses * gaussian_grid.delta(epsilon, np.hypot(moved / sigma, beside) * _UP)
     never = gaussian.delta(epsilon, beside * _UP)
     return min(1.0, (math.fsum(parts) + never) * _UP + lost)

@@ -201,14 +201,14 @@ def sensitivity(
 def drawn_rows(
     task: Task, adjacency: Adjacency, *, steps: int, step: float, clip: float
 ) -> tuple[float, float]:
-    """Return hit and drift of SGD on rows that are drawn with replacement.
+    """Return participation shift and drift of SGD on rows that are drawn with replacement.
 
     A row that is never drawn leaves even the roundings alone, so they may ride on the drift, whose
     share of the distance is (2/3) drift sqrt(steps) if the row is drawn at all.
     """
     slack = rounding(task, steps=steps, step=step, clip=clip) / (2.0 / 3.0 * math.sqrt(steps))
     a = drift(task, steps=steps, step=step, clip=clip)
-    return stability.hit_size(step, clip, adjacency), (a + slack) * (1 + 2.0**-50)
+    return stability.participation_shift(step, clip, adjacency), (a + slack) * (1 + 2.0**-50)
 
 
 # -- predicted risk and the best step --------------------------------------------------------------

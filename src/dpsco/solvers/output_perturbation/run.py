@@ -99,12 +99,12 @@ class Plan(BasePlan):
                     f"the average; got decay={self.decay}, batch={self.batch}, output="
                     f"{self.output!r}. Use sampling='permutation'."
                 )
-            hit, drift = rates.drawn_rows(
+            shift, drift = rates.drawn_rows(
                 self.surrogate, adjacency, steps=self.steps, step=self.step, clip=self.clip
             )
             return (
                 WithReplacementRelease(
-                    hit, drift, self.steps, self.sigma, adjacency.value, theorem, rows=rows
+                    shift, drift, self.steps, self.sigma, adjacency.value, theorem, rows=rows
                 ),
             )
         kind = StableGammaRelease if isinstance(self.budget, PureDP) else StableGaussianRelease
@@ -160,8 +160,8 @@ def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Float
     """Take the passes, and release the average or the last iterate once."""
     (release,) = plan.releases()
     if isinstance(release, WithReplacementRelease):
-        hits = ledger.with_replacement(release)
-        noisy = hits.release(_trajectory(plan, source, progress, hits.indices))
+        draws = ledger.with_replacement(release)
+        noisy = draws.release(_trajectory(plan, source, progress, draws.indices))
     else:
         noisy = ledger.stable(_trajectory(plan, source, progress, None), release)
     return plan.problem.domain.project(noisy) if plan.project else np.nan_to_num(noisy)
