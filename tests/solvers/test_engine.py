@@ -633,6 +633,21 @@ def test_a_release_of_rows_that_are_closer_takes_no_other_query():
         run.step(opened(plan))
 
 
+def test_every_clip_of_a_plan_is_stated():
+    plan = planned("noisy_gd")
+
+    class Growing(type(plan)):
+        def releases(self):
+            rows = (0, self.n)
+            select = SelectionRelease(7.0, 99.0, 4, rows=rows)
+            return (select, *(GaussianRelease(c, 99.0, rows=rows, count=2) for c in (0.5, 2.0)))
+
+    growing = Growing(**{item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)})
+    said = [line for line in growing.enforced if "by clipping" in line and "gradient" in line]
+    assert len(said) == 2
+    assert all(f"at most {clip}," in line for clip, line in zip(("0.5", "2"), said, strict=True))
+
+
 def test_fixed_samples_are_drawn_and_resumed():
     sampled = {"sampling": "fixed_size", "batch": 3.0, "sigma": 50.0}
     plan = dataclasses.replace(planned("noisy_sgd_2019"), **sampled)

@@ -273,10 +273,14 @@ class EnginePlan(BasePlan):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        """The bounds, and the clip that the first release is planned with."""
-        clip = Schedule(self.releases())[0].release.bound
-        query = ClippedGradient(self.problem.loss, self.task.start, clip)
-        return (*self.problem.bounds.enforced, *query.enforced)
+        """The bounds, and each clip that releases of sums are planned with."""
+        releases = Schedule(self.releases()).releases
+        clips = dict.fromkeys(
+            release.bound for release in releases if type(release) is not SelectionRelease
+        )
+        queries = (ClippedGradient(self.problem.loss, self.task.start, clip) for clip in clips)
+        sentences = (sentence for query in queries for sentence in query.enforced)
+        return (*self.problem.bounds.enforced, *sentences)
 
 
 # -- a run in progress -----------------------------------------------------------------------------
