@@ -10,9 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
@@ -21,7 +18,6 @@ from .losses.base import MarginLoss
 from .losses.penalties import NoPenalty, Penalty
 from .losses.vector import VectorLoss
 
-Floats = NDArray[np.float64]
 Loss = MarginLoss | VectorLoss
 
 

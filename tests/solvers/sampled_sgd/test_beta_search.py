@@ -12,7 +12,6 @@ from dpsco.privacy import ApproxDP, FixedSizeGaussianRelease, cost
 from dpsco.solvers.sampled_sgd import beta_search
 from dpsco.solvers.sampled_sgd.beta_search import (
     least_epsilon,
-    lemma_epsilon,
     published_noise,
     published_step,
     search,
@@ -54,6 +53,15 @@ def test_least_noise_is_not_at_one_half():
     found = search(1000, 10**6, 4.0, 1e-6, rule="least")
     assert found.beta == pytest.approx(0.53175, rel=1e-4)
     assert found.multiplier == pytest.approx(7.42510, rel=1e-6)
+
+
+def lemma_epsilon(n: int) -> float:
+    """Return the epsilon from which Lemma 13 claims feasibility at T = n, delta = 1/n^2.
+
+    The lemma is false for 18 <= n <= 43 (no beta exists at this epsilon).
+    """
+    root = math.pow(n, 1.0 / 3.0) - 1.0
+    return (7.0 * root + 4.0 * n * math.log(n) + 7.0) / (2.0 * n * root)
 
 
 # Figure 1 as numbers: the lemma's epsilon, and the smallest feasible ones for T = n and T = n^2.

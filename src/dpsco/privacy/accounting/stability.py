@@ -216,28 +216,6 @@ def phase_sensitivity(
     return _shift(step, gradient, adjacency) / _validate.integer("batch", batch) * share * _UP
 
 
-def bolt_on(
-    *,
-    gradient: float,
-    step: float,
-    passes: int,
-    smoothness: float,
-    adjacency: Adjacency | str,
-    batch: int = 1,
-    output: str = "last",
-) -> float:
-    """Return how far neighbours move several passes of SGD on a smooth convex loss, any orders.
-
-    Wu et al. 2017: one shift of b = 2 step G / batch per pass, and nothing in between expands, so b
-    passes for the last iterate and b (passes + 1)/2 for the average.
-    """
-    check_smooth_step(step, _validate.non_negative("smoothness", smoothness))
-    _validate.choice("output", output, ("average", "last"))
-    passes = _validate.integer("passes", passes)
-    shifts = passes if output == "last" else (passes + 1) / 2
-    return shifts * _shift(step, gradient, adjacency) / _validate.integer("batch", batch) * _UP
-
-
 def strongly_convex_sensitivity(
     *, gradient: float, ridge: float, n: int, adjacency: Adjacency | str
 ) -> float:

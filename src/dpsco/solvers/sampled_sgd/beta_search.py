@@ -98,15 +98,6 @@ def least_epsilon(n: int, rounds: int, delta: float) -> float:
     return high
 
 
-def lemma_epsilon(n: int) -> float:
-    """Return the epsilon from which Lemma 13 claims feasibility at T = n, delta = 1/n^2.
-
-    The lemma is false for 18 <= n <= 43 (no beta exists at this epsilon), so nothing relies on it.
-    """
-    root = math.pow(n, 1.0 / 3.0) - 1.0
-    return (7.0 * root + 4.0 * n * math.log(n) + 7.0) / (2.0 * n * root)
-
-
 def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> float:
     """Return sigma / G of Thm 11 for single uniform rows, by the paper's rule for beta.
 

@@ -45,11 +45,6 @@ def full_batch_multiplier(budget: Budget, rounds: int) -> float:
     return budget.adjacency.factor * math.sqrt(rounds) / budget.mu_per_row()
 
 
-def inefficiency(multiplier: float, budget: Budget, *, batch: float, n: int, rounds: int) -> float:
-    """Return the noise on the mean gradient against that of full batches, which is 1."""
-    return multiplier * n / (batch * full_batch_multiplier(budget, rounds))
-
-
 def affordable(
     multiplier: float,
     budget: Budget,
