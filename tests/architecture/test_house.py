@@ -102,3 +102,28 @@ def test_the_page_names_files_that_exist():
 
 def test_few_files_at_the_top():
     assert len(list(SOURCE.glob("*.py"))) <= 8
+
+
+def unnamed_parameters(tree):
+    """Yield (line, name) of refusals that begin with a parameter's name and do not carry it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ParameterError":
+            text = re.match(r"\w+\(\s*f?\"([a-z_]+) must\b", ast.unparse(node).replace("'", '"'))
+            if text and not any(keyword.arg == "parameter" for keyword in node.keywords):
+                yield node.lineno, text[1]
+
+
+@pytest.mark.parametrize("room", ["estimators", "federated", "fit", "models", "solvers"])
+def test_refusals_carry_their_parameter(room):
+    """Else a command line or a form could not call it by the name that its user knows."""
+    assert [
+        f"{path.relative_to(SOURCE)}:{line} {name}"
+        for path in MODULES
+        if path.relative_to(SOURCE).parts[0] == room
+        for line, name in unnamed_parameters(ast.parse(path.read_text(encoding="utf-8")))
+    ] == []
+
+
+def test_a_refusal_without_its_parameter_is_seen():
+    lines = 'ParameterError(f"n must be {x}.")\nParameterError("d must be 1.", parameter="d")'
+    assert list(unnamed_parameters(ast.parse(lines))) == [(1, "n")]

@@ -238,7 +238,7 @@ def test_refusals_before_any_row(command, refused, home, tmp_path):
     assert "--epsilon" in refused(*start)
     assert "epsilon must be positive" in refused(*start, "--epsilon", -1)
     assert "predicts numbers" in refused(*command, "--model", "huber")
-    assert "solver must be" in refused(*command, "--solver", "nope")
+    assert "--solver must be" in refused(*command, "--solver", "nope")
     assert "add_remove" in refused(*command, "--adjacency", "add_remove")
     said = refused(*command, "--seed", -1)
     assert "--seed must be at least 0, got -1. Leave --seed out" in said

@@ -205,7 +205,7 @@ def test_plan_warns_of_odd_budgets(dpsco):
 
 def test_wrong_solvers(refused):
     facts = [*FACTS, "--classes", 2]
-    assert "solver must be" in refused("plan", *facts, "--solver", "nope")
+    assert "--solver must be" in refused("plan", *facts, "--solver", "nope")
     assert "no option 'q'" in refused("plan", *facts, "--solver", "noisy_gd", "--option", "q=1")
     assert "NAME=VALUE" in refused("plan", *facts, "--option", "rounds")
     assert "NAME=VALUE" in refused("plan", *facts, "--option", "=3")

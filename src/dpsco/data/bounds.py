@@ -73,7 +73,8 @@ class Bounds:
         store(self, "label", check_rule(self.label))
         if not isinstance(self.norm, Norm):
             raise ParameterError(
-                f"norm must be a norm of dpsco.geometry, such as L2, got {shown(self.norm)}."
+                f"norm must be a norm of dpsco.geometry, such as L2, got {shown(self.norm)}.",
+                parameter="norm",
             )
         if self.intercept is not None:
             hint = "Leave it out (None) for a model without intercept."

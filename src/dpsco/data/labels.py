@@ -118,7 +118,9 @@ class Scaled:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not isinstance(self.centred, bool):
-            raise ParameterError(f"centred must be True or False, got {shown(self.centred)}.")
+            raise ParameterError(
+                f"centred must be True or False, got {shown(self.centred)}.", parameter="centred"
+            )
         if self.unit < _SMALLEST_UNIT:
             raise ParameterError(
                 f"the range from {low!r} to {high!r} is too narrow; labels are told apart down to "
@@ -154,11 +156,14 @@ def check_rule(rule: Any) -> LabelRule:
     if isinstance(rule, str):
         if rule == "sign":
             return "sign"
-        raise ParameterError(f"label must be a rule, got {shown(rule)}. {_RULES_HINT}")
+        raise ParameterError(
+            f"label must be a rule, got {shown(rule)}. {_RULES_HINT}", parameter="label"
+        )
     if isinstance(rule, (tuple, list)):
         if len(rule) != 2:
             raise ParameterError(
-                f"label must be a pair (low, high), got {shown(rule)}. {_RULES_HINT}"
+                f"label must be a pair (low, high), got {shown(rule)}. {_RULES_HINT}",
+                parameter="label",
             )
         return _range(rule)
     return positive("label", rule, hint=_RULES_HINT)

@@ -43,7 +43,7 @@ def divided(source: Source, bounds: Bounds, unit: float) -> Source:
         ParameterError: the unit is no power of two, or the source's rows have other bounds.
     """
     if not (math.isfinite(unit) and unit > 0.0 and math.frexp(unit)[0] == 0.5):
-        raise ParameterError(f"unit must be a power of two, got {unit!r}.")
+        raise ParameterError(f"unit must be a power of two, got {unit!r}.", parameter="unit")
     wanted = dataclasses.replace(in_units(bounds, unit), label=source.bounds.label)
     if source.bounds != wanted or not source.bounds.label_bound <= bounds.label_bound:
         raise ParameterError(

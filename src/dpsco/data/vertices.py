@@ -154,7 +154,8 @@ def _matrix(values: Any) -> Floats:
     if array.ndim != 2 or array.dtype.kind not in "iuf" or array.shape[1] == 0:
         raise ParameterError(
             f"vertices must be a matrix of numbers, a vertex a row, got shape {array.shape} of "
-            f"type {array.dtype}; or pass a domain."
+            f"type {array.dtype}; or pass a domain.",
+            parameter="vertices",
         )
     if array.size > MAX_VERTEX_ENTRIES:
         raise ParameterError(
@@ -163,6 +164,8 @@ def _matrix(values: Any) -> Floats:
         )
     result = np.array(array, dtype=float)
     if not np.all(np.isfinite(result)) or np.max(np.abs(result), initial=0.0) > LARGEST_LIMIT:
-        raise ParameterError("vertices must be finite and at most 1e100 in size.")
+        raise ParameterError(
+            "vertices must be finite and at most 1e100 in size.", parameter="vertices"
+        )
     result.flags.writeable = False
     return result

@@ -416,7 +416,8 @@ def fit_randomness(random_state: int | None) -> Randomness:
     except ParameterError:
         raise ParameterError(
             f"random_state must be None (secure noise) or a non-negative integer, got "
-            f"{random_state!r}."
+            f"{random_state!r}.",
+            parameter="random_state",
         ) from None
 
 

@@ -55,7 +55,8 @@ def training_table(
         raise DataError(f"{n} sample(s) while a minimum of {_LEAST_ROWS} is required by {name}.")
     if shift is not None and len(shift) not in (1, d):
         raise ParameterError(
-            f"centre must be a number, or one for each of {d} features; got {len(shift)}."
+            f"centre must be a number, or one for each of {d} features; got {len(shift)}.",
+            parameter="centre",
         )
     labels = _labels(y)
     _check_columns(estimator, X if from_library(X) else rows, reset=True)

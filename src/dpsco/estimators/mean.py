@@ -177,6 +177,7 @@ class PrivateMean(PrivateEstimator):
         if centre.ndim > 1 or not np.isfinite(centre).all():
             raise ParameterError(
                 "centre must be a number, or one per feature, all finite; got "
-                f"{_validate.shown(self.centre)}."
+                f"{_validate.shown(self.centre)}.",
+                parameter="centre",
             )
         return centre

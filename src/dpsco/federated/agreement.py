@@ -51,7 +51,8 @@ def agreed_encoding(
     if encoding is not None:
         if not isinstance(encoding, FixedPoint):
             raise ParameterError(
-                f"encoding must be a FixedPoint or None, got {_validate.shown(encoding)}."
+                f"encoding must be a FixedPoint or None, got {_validate.shown(encoding)}.",
+                parameter="encoding",
             )
         return encoding.check(plan, helpers=helpers)
     if trust.masked:

@@ -70,11 +70,12 @@ class FixedPoint:
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "bits", bits)
         if math.frexp(step)[0] != 0.5:
-            raise ParameterError(f"step must be a power of two, got {step!r}.")
+            raise ParameterError(f"step must be a power of two, got {step!r}.", parameter="step")
         if bits > MOST_BITS:
             raise ParameterError(
                 f"bits must be at most {MOST_BITS}, so that sums are exact as float64; got {bits}. "
-                "Pass a larger step."
+                "Pass a larger step.",
+                parameter="bits",
             )
 
     @classmethod

@@ -51,7 +51,8 @@ class Grid:
         if math.frexp(step)[0] != 0.5 or step > _LARGEST_STEP:
             nearest = 2.0 ** min(960, round(math.log2(step)))
             raise ParameterError(
-                f"step must be a power of two of at most 2**960, got {step!r}. Pass {nearest!r}."
+                f"step must be a power of two of at most 2**960, got {step!r}. Pass {nearest!r}.",
+                parameter="step",
             )
         ratio = self._ratio()
         if dimension >= 4 * ratio**2:
@@ -97,7 +98,8 @@ class Grid:
             matrix = np.empty(0, dtype=object)
         if matrix.dtype.kind not in "biuf" or matrix.shape[1:] != (self.dimension,):
             raise ParameterError(
-                f"rows must be real numbers of shape (n, {self.dimension}), got {_kind(matrix)}."
+                f"rows must be real numbers of shape (n, {self.dimension}), got {_kind(matrix)}.",
+                parameter="rows",
             )
         return matrix
 

@@ -41,7 +41,8 @@ def masked(
     members = _together(answers, encoding)
     if randomness is not None and not isinstance(randomness, Randomness):
         raise ParameterError(
-            f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."
+            f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out.",
+            parameter="randomness",
         )
     root, size = randomness or Randomness.secure(), len(members[0].vector)
     hidden = [np.array(answer.vector, dtype=np.uint64) for answer in members]
@@ -59,7 +60,9 @@ def masked(
 def _together(answers: Any, encoding: Any) -> list[Answer]:
     """Return the answers of one round; refuse those whose sum would be no round's."""
     if not isinstance(encoding, FixedPoint):
-        raise ParameterError(f"encoding must be the run's FixedPoint, got {shown(encoding)}.")
+        raise ParameterError(
+            f"encoding must be the run's FixedPoint, got {shown(encoding)}.", parameter="encoding"
+        )
     members = list(answers) if isinstance(answers, Iterable) else [answers]
     wrong = [type(each).__name__ for each in members if not isinstance(each, Answer)]
     if wrong:

@@ -92,9 +92,14 @@ class Request:
         if self.rate is not None:
             _set(self, "rate", _validate.positive("rate", self.rate))
             if self.rate > 1.0:
-                raise ParameterError(f"rate must be at most 1, got {self.rate!r}.")
+                raise ParameterError(
+                    f"rate must be at most 1, got {self.rate!r}.", parameter="rate"
+                )
         if self.encoding is not None and not isinstance(self.encoding, FixedPoint):
-            raise ParameterError(f"encoding must be a FixedPoint or None, got {self.encoding!r}.")
+            raise ParameterError(
+                f"encoding must be a FixedPoint or None, got {self.encoding!r}.",
+                parameter="encoding",
+            )
 
     @property
     def size(self) -> int:

@@ -102,7 +102,9 @@ class Worker(NonCopyable):
         least = int(self._trust is Trust.NOISE_HELPERS)  # how many there are is not told here
         self._encoding = agreed_encoding(plan, self._trust, encoding, helpers=least)
         if not isinstance(resend, bool):
-            raise ParameterError(f"resend must be True or False, got {_validate.shown(resend)}.")
+            raise ParameterError(
+                f"resend must be True or False, got {_validate.shown(resend)}.", parameter="resend"
+            )
         self._runs, self._resend = _validate.integer("runs", runs), resend
         self._rows = _fitting(as_table(data), plan)
         self._range = _range(rows, self._rows)

@@ -327,7 +327,9 @@ def _keys(solvers: str | Iterable[str] | None) -> tuple[str, ...]:
         return known
     keys = (solvers,) if isinstance(solvers, str) else tuple(solvers)
     if not keys:
-        raise ParameterError(f"solvers must name at least one of {', '.join(known)}.")
+        raise ParameterError(
+            f"solvers must name at least one of {', '.join(known)}.", parameter="solvers"
+        )
     return tuple(dict.fromkeys(_validate.choice("solvers", key, known) for key in keys))
 
 
@@ -343,7 +345,8 @@ def _numbers(rounds: int | Iterable[int], n: int) -> list[int]:
     numbers = sorted({_validate.integer("rounds", number) for number in values})
     if not numbers or numbers[-1] > n:
         raise ParameterError(
-            f"rounds must be one or more numbers from 1 to n = {n}, got {rounds!r}."
+            f"rounds must be one or more numbers from 1 to n = {n}, got {rounds!r}.",
+            parameter="rounds",
         )
     return numbers
 

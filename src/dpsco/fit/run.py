@@ -279,7 +279,9 @@ def as_table(data: Any) -> Any:
     if not isinstance(data, tuple):
         return data
     if len(data) not in (1, 2):
-        raise ParameterError(f"data must be a pair (X, y), or (X,); got {len(data)} parts.")
+        raise ParameterError(
+            f"data must be a pair (X, y), or (X,); got {len(data)} parts.", parameter="data"
+        )
     return from_arrays(*data)
 
 
@@ -291,14 +293,17 @@ def check_helpers(odometer: Any, progress: Any) -> None:
             "public. Keep an odometer of replace_one or zero_out for fits."
         )
     if odometer is not None and not callable(getattr(odometer, "spend", None)):
-        raise ParameterError(f"odometer must be an Odometer, got {_validate.shown(odometer)}.")
+        raise ParameterError(
+            f"odometer must be an Odometer, got {_validate.shown(odometer)}.", parameter="odometer"
+        )
     if progress is None:
         return
     try:
         inspect.signature(progress).bind(1, 1)
     except TypeError:
         raise ParameterError(
-            f"progress must be a function of (done, total), got {_validate.shown(progress)}."
+            f"progress must be a function of (done, total), got {_validate.shown(progress)}.",
+            parameter="progress",
         ) from None
     except ValueError:  # a built-in without a signature
         return
@@ -347,7 +352,9 @@ def _store(
 def _check_options(solver: Solver, options: Any) -> dict[str, Any]:
     """Refuse options that the solver does not have."""
     if not isinstance(options, Mapping):
-        raise ParameterError(f"options must be a dictionary, got {_validate.shown(options)}.")
+        raise ParameterError(
+            f"options must be a dictionary, got {_validate.shown(options)}.", parameter="options"
+        )
     known = solver.options
     unknown = sorted(set(options) - set(known))
     if unknown:

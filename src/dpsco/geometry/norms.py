@@ -50,13 +50,14 @@ def positive_weights(weights: ArrayLike) -> NDArray[np.float64]:
     try:
         result = np.array(weights, dtype=float)
     except (TypeError, ValueError):
-        raise ParameterError("weights must be a list of numbers.") from None
+        raise ParameterError("weights must be a list of numbers.", parameter="weights") from None
     with np.errstate(all="ignore"):
         usable = np.all((result > 0.0) & np.isfinite(result) & np.isfinite(1.0 / result))
     if result.ndim != 1 or result.size == 0 or not usable:
         raise ParameterError(
             "weights must be a list of positive finite numbers (with finite inverses): a weight of "
-            "zero gives no norm. Leave such a coordinate out."
+            "zero gives no norm. Leave such a coordinate out.",
+            parameter="weights",
         )
     return result
 
@@ -69,13 +70,15 @@ def partition(groups: Iterable[Iterable[int]]) -> Groups:
         )
     except TypeError:
         raise ParameterError(
-            f"groups must be a list of lists of coordinates, got {shown(groups)}."
+            f"groups must be a list of lists of coordinates, got {shown(groups)}.",
+            parameter="groups",
         ) from None
     together = sorted(j for group in result for j in group)
     if not together or together != list(range(len(together))) or not all(result):
         raise ParameterError(
             "groups must not be empty and must hold each of the coordinates 0, ..., d - 1 exactly "
-            "once. Put coordinates without a group into groups of their own."
+            "once. Put coordinates without a group into groups of their own.",
+            parameter="groups",
         )
     return result
 
@@ -248,7 +251,8 @@ class GroupNorm(Norm):
         weights = positive_weights(np.ones(len(groups)) if self.weights is None else self.weights)
         if len(weights) != len(groups):
             raise ParameterError(
-                f"weights must have one number a group: {len(groups)}, got {len(weights)}."
+                f"weights must have one number a group: {len(groups)}, got {len(weights)}.",
+                parameter="weights",
             )
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "inner", exponent("inner", self.inner))
@@ -342,7 +346,7 @@ def operator_norm(matrix: ArrayLike, source: Norm, target: Norm) -> float:
     """
     A = np.asarray(matrix, dtype=float)
     if A.ndim != 2:
-        raise ParameterError(f"matrix must have two axes, got {A.ndim}.")
+        raise ParameterError(f"matrix must have two axes, got {A.ndim}.", parameter="matrix")
     if source == L1:
         return float(np.max(target(A.T), initial=0.0))
     if target == LINF:

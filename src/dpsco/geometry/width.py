@@ -70,7 +70,9 @@ def lp_ball_width(d: int, p: float, radius: float = 1.0) -> Width:
     """
     d, p, radius = integer("d", d), real("p", p), non_negative("radius", radius)
     if p < 1.0:
-        raise ParameterError(f"p must be at least 1, got {p!r}: below it is no norm.")
+        raise ParameterError(
+            f"p must be at least 1, got {p!r}: below it is no norm.", parameter="p"
+        )
     if d == 1 or p == math.inf:
         return Width(d * _HALF_NORMAL_MEAN).scaled(radius)
     if p in (1.0, 2.0):
@@ -82,7 +84,9 @@ def box_width(half_sides: ArrayLike) -> Width:
     """Return sqrt(2 / pi) times the sum of the half sides of a box, one per coordinate."""
     sides = np.asarray(half_sides, dtype=float)
     if sides.ndim != 1 or not np.all((sides >= 0.0) & np.isfinite(sides)):
-        raise ParameterError("half_sides must be a vector of finite numbers, zero or above.")
+        raise ParameterError(
+            "half_sides must be a vector of finite numbers, zero or above.", parameter="half_sides"
+        )
     return Width(_HALF_NORMAL_MEAN * float(np.sum(sides)))
 
 
@@ -101,7 +105,7 @@ def dual_norm_bound(q: float, d: int) -> float:
     """
     q, d = real("q", q), integer("d", d)
     if q < 1.0:
-        raise ParameterError(f"q must be at least 1, got {q!r}.")
+        raise ParameterError(f"q must be at least 1, got {q!r}.", parameter="q")
     if q == math.inf:
         return math.sqrt(2.0 * math.log(2.0 * d))
     moment = 0.5 * q * math.log(2.0) + math.lgamma(0.5 * (q + 1.0)) - 0.5 * math.log(math.pi)
@@ -148,7 +152,8 @@ def _supports(support: Support, rows: Floats) -> Floats:
     result = np.asarray(support(rows), dtype=float)
     if result.shape != (len(rows),):
         raise ParameterError(
-            f"support must return one number a row, shape {(len(rows),)}, got {result.shape}."
+            f"support must return one number a row, shape {(len(rows),)}, got {result.shape}.",
+            parameter="support",
         )
     if not np.all(np.isfinite(result)):
         raise AssumptionError(

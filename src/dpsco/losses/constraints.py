@@ -110,7 +110,9 @@ class WithinBox(Penalty):
             )
         lower, upper = real("lower", self.lower), real("upper", self.upper)
         if not lower <= upper or lower == math.inf or upper == -math.inf:
-            raise ParameterError(f"lower must not exceed upper, got {lower!r} and {upper!r}.")
+            raise ParameterError(
+                f"lower must not exceed upper, got {lower!r} and {upper!r}.", parameter="lower"
+            )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -140,7 +142,9 @@ class HalfSpace:
     def __post_init__(self) -> None:
         normal = _finite("normal", self.normal, 1)
         if not np.any(normal):
-            raise ParameterError("normal must not be the zero vector: it has no direction.")
+            raise ParameterError(
+                "normal must not be the zero vector: it has no direction.", parameter="normal"
+            )
         length = float(L2(normal))
         offset = real("offset", self.offset)
         object.__setattr__(self, "normal", tuple((normal / length).tolist()))
@@ -170,7 +174,8 @@ class AffineSet:
         if len(matrix) != len(offset):
             raise ParameterError(
                 f"offset must have one number for each of the matrix's {len(matrix)} rows, "
-                f"got {len(offset)}."
+                f"got {len(offset)}.",
+                parameter="offset",
             )
         inverse = np.linalg.pinv(matrix)
         start = inverse @ offset

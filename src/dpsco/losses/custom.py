@@ -70,7 +70,9 @@ class CustomLoss(MarginLoss):
             if not callable(function):
                 raise refusal(argument, "must be a function of (margin, label).")
         if not isinstance(convex, bool):
-            raise ParameterError(f"convex must be True or False, got {convex!r}.")
+            raise ParameterError(
+                f"convex must be True or False, got {convex!r}.", parameter="convex"
+            )
         choice("labels", labels, GRID_LABELS)
         steepest = _bound("slope_bound", slope_bound)
         sharpest = _bound("curvature_bound", curvature_bound)
@@ -194,7 +196,9 @@ def _hoelder(claim: Any, slope_bound: float, curvature_bound: float) -> Hoelder:
             return Hoelder(1.0, curvature_bound)
         return Hoelder(0.0, 2.0 * slope_bound)
     if not isinstance(claim, Hoelder):
-        raise ParameterError(f"hoelder must be a Hoelder(alpha, constant), got {claim!r}.")
+        raise ParameterError(
+            f"hoelder must be a Hoelder(alpha, constant), got {claim!r}.", parameter="hoelder"
+        )
     if not 0.0 <= real("hoelder.alpha", claim.alpha) <= 1.0:
         raise ParameterError(f"hoelder.alpha must be from 0 to 1, got {claim.alpha!r}.")
     return Hoelder(float(claim.alpha), _bound("hoelder.constant", claim.constant))

@@ -117,7 +117,8 @@ class Ramp(MarginLoss):
         width = positive("width", self.width)
         if width > 1.0:
             raise ParameterError(
-                f"width must be at most 1, the distance of the ramp's corners; got {width!r}."
+                f"width must be at most 1, the distance of the ramp's corners; got {width!r}.",
+                parameter="width",
             )
         object.__setattr__(self, "width", width)
 

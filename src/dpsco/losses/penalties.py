@@ -210,7 +210,8 @@ class GroupPenalty(Penalty):
             if len(strengths) != len(groups):
                 raise ParameterError(
                     f"strengths must be one number or one for each of the {len(groups)} groups, "
-                    f"got {len(strengths)}."
+                    f"got {len(strengths)}.",
+                    parameter="strengths",
                 )
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "strengths", strengths)
@@ -307,7 +308,8 @@ class Indicator(Penalty):
         if not (hasattr(self.domain, "project") and hasattr(self.domain, "contains")):
             raise ParameterError(
                 f"domain must be a set with project and contains, got {shown(self.domain)}. "
-                "Pass one of dpsco.geometry.domains."
+                "Pass one of dpsco.geometry.domains.",
+                parameter="domain",
             )
 
     def value(self, weights: ArrayLike) -> float:
@@ -324,7 +326,9 @@ def as_point(point: ArrayLike, step: float) -> Floats:
     non_negative("step", step)
     result = np.array(point, dtype=float)
     if result.ndim != 1:
-        raise ParameterError(f"point must be a vector, got shape {result.shape}.")
+        raise ParameterError(
+            f"point must be a vector, got shape {result.shape}.", parameter="point"
+        )
     return result
 
 
@@ -354,10 +358,13 @@ def _partition(groups: Any) -> tuple[tuple[int, ...], ...]:
         result = tuple(tuple(group) for group in groups)
     except TypeError:
         raise ParameterError(
-            f"groups must be a sequence of index lists, got {shown(groups)}."
+            f"groups must be a sequence of index lists, got {shown(groups)}.", parameter="groups"
         ) from None
     if not result or not all(result):
-        raise ParameterError("groups must be non-empty lists of coordinates; one of them is empty.")
+        raise ParameterError(
+            "groups must be non-empty lists of coordinates; one of them is empty.",
+            parameter="groups",
+        )
     result = tuple(
         tuple(integer(f"groups[{k}]", j, at_least=0) for j in group)
         for k, group in enumerate(result)

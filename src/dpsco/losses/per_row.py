@@ -59,7 +59,9 @@ class PerRowLoss(VectorLoss):
         if not callable(gradient) or not (value is None or callable(value)):
             raise ParameterError("gradient and value must be functions of (weights, X, y).")
         if not isinstance(convex, bool):
-            raise ParameterError(f"convex must be True or False, got {convex!r}.")
+            raise ParameterError(
+                f"convex must be True or False, got {convex!r}.", parameter="convex"
+            )
         size = None if dimension is None else integer("dimension", dimension)
         columns = None if features is None else integer("features", features)
         vars(self).update(_record=(gradient, size, value, convex, columns, str(name)))

@@ -50,7 +50,9 @@ class Smoothed(MarginLoss):
     def __post_init__(self) -> None:
         loss = self.loss
         if not isinstance(loss, MarginLoss):
-            raise ParameterError(f"loss must be a margin loss, got {shown(loss)}.")
+            raise ParameterError(
+                f"loss must be a margin loss, got {shown(loss)}.", parameter="loss"
+            )
         object.__setattr__(self, "smoothing", positive("smoothing", self.smoothing))
         object.__setattr__(self, "labels", loss.labels)
         if not loss.convex:

@@ -80,7 +80,9 @@ def _svc(settings: Settings, classes: int) -> Loss:
 def _quantile(settings: Settings, classes: int) -> Loss:
     level = settings["quantile"]
     if not (math.isfinite(level) and 0.0 < level < 1.0):
-        raise ParameterError(f"quantile must lie between 0 and 1, got {level!r}.")
+        raise ParameterError(
+            f"quantile must lie between 0 and 1, got {level!r}.", parameter="quantile"
+        )
     return losses.Pinball(level)
 
 

@@ -91,7 +91,8 @@ class Budget:
         if not isinstance(self.unit, Unit):
             raise ParameterError(
                 "unit must be a Unit, for example Unit(5, 'person'); got "
-                f"{_validate.shown(self.unit)}."
+                f"{_validate.shown(self.unit)}.",
+                parameter="unit",
             )
 
     def mu_per_row(self) -> float:

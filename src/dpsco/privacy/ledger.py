@@ -99,7 +99,8 @@ class Ledger(NonCopyable):
     ) -> None:
         if not isinstance(budget, Budget):
             raise ParameterError(
-                f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {budget!r}."
+                f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {budget!r}.",
+                parameter="budget",
             )
         for name, sentences in (("enforced", enforced), ("trusted", trusted)):
             if isinstance(sentences, str) or not isinstance(sentences, Iterable):
@@ -118,7 +119,8 @@ class Ledger(NonCopyable):
         if not isinstance(self._randomness, Randomness):
             raise ParameterError(
                 "randomness must be a Randomness, for example Randomness.seeded(7); "
-                f"got {type(randomness).__name__}."
+                f"got {type(randomness).__name__}.",
+                parameter="randomness",
             )
         # Written now, so that a claim that cannot be computed is refused before any row is read.
         self._certificate = Certificate.of(

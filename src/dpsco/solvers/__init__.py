@@ -58,6 +58,7 @@ def get(key: str) -> Solver:
     if not isinstance(key, str) or key not in known:
         raise ParameterError(
             f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {shown(key)}. "
-            "`dpsco solvers` says what each is for."
+            "`dpsco solvers` says what each is for.",
+            parameter="solver",
         )
     return known[key]

@@ -225,7 +225,7 @@ def checked_momentum(value: float) -> float:
     """Return a momentum below 1."""
     number = _validate.non_negative("momentum", value)
     if number >= 1.0:
-        raise ParameterError(f"momentum must be below 1, got {number}.")
+        raise ParameterError(f"momentum must be below 1, got {number}.", parameter="momentum")
     return number
 
 

@@ -68,7 +68,8 @@ class Plan(BasePlan):
         if not math.isfinite(_curvature(self.task, self.smoothing)):
             raise ParameterError(
                 f"smoothing must be positive for {self.problem.loss.name}, which is not smooth: "
-                f"its minimiser is not certified without. Got {self.smoothing!r}."
+                f"its minimiser is not certified without. Got {self.smoothing!r}.",
+                parameter="smoothing",
             )
 
     @property

@@ -234,7 +234,9 @@ def _flag(name: str, value: bool) -> None:
 
 def _tail(tail: int, rounds: int) -> None:
     if _validate.integer("tail", tail) > rounds:
-        raise ParameterError(f"tail must be at most rounds = {rounds}, got {tail}.")
+        raise ParameterError(
+            f"tail must be at most rounds = {rounds}, got {tail}.", parameter="tail"
+        )
 
 
 def _single(task: Task) -> tuple[float, float, float]:

@@ -435,7 +435,7 @@ def test_intersection_in_any_dimension_is_checked_when_used():
         (Box(0.0, 1.0), L2Ball(1.0, [-1.0, 0.0]), "no common interior point"),  # they touch
         (Simplex(), L2Ball(0.1, [1.0, 1.0]), "no common interior point"),
         (Polytope([[0.0], [1.0]]), L2Ball(0.1, [2.0]), "no common interior point"),
-        (Box(0.0, [1.0, 1.0]), L2Ball(1.0, [0.0]), "ball must have the dimension of domain"),
+        (Box(0.0, [1.0, 1.0]), L2Ball(1.0, [0.0]), "ball must have domain's dimension"),
         (Box(0.0, 1.0), L1Ball(1.0), "ball must be an L2Ball"),
         (Box(0.0, 1.0), 1.0, "ball must be an L2Ball"),
         ("box", L2Ball(1.0), "domain must be a domain"),

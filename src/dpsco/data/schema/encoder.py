@@ -72,9 +72,13 @@ class TableEncoder:
         try:
             self.dtype = np.dtype(dtype)
         except TypeError:
-            raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.") from None
+            raise ParameterError(
+                f"dtype must be float32 or float64, got {shown(dtype)}.", parameter="dtype"
+            ) from None
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ParameterError(f"dtype must be float32 or float64, got {self.dtype}.")
+            raise ParameterError(
+                f"dtype must be float32 or float64, got {self.dtype}.", parameter="dtype"
+            )
         widths = [_width(column) for column in self.schema.encoded]
         integer("the number of encoded columns", sum(widths), at_most=MOST_WEIGHTS)
         self._offsets = np.concatenate(([0], np.cumsum(widths)))
@@ -264,7 +268,8 @@ def check_encoder(encoder: Any) -> None:
     if not isinstance(encoder, TableEncoder):
         raise ParameterError(
             f"encoder must be a TableEncoder, got {type(encoder).__name__}. Make one from a schema "
-            "or its file: TableEncoder(schema)."
+            "or its file: TableEncoder(schema).",
+            parameter="encoder",
         )
 
 

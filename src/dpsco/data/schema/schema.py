@@ -222,9 +222,14 @@ class Schema:
         _check_writing(self.decimal, self.thousands)
         for item in self.columns:
             if not isinstance(item, Column):
-                raise ParameterError(f"columns must be schema columns, got {type(item).__name__}.")
+                raise ParameterError(
+                    f"columns must be schema columns, got {type(item).__name__}.",
+                    parameter="columns",
+                )
         if self.label is not None and not isinstance(self.label, Label):
-            raise ParameterError(f"label must be a schema label, got {type(self.label).__name__}.")
+            raise ParameterError(
+                f"label must be a schema label, got {type(self.label).__name__}.", parameter="label"
+            )
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise ParameterError(f"column {shown(name)} is declared more than once.")

@@ -88,9 +88,13 @@ def from_batches(
     except TypeError:
         kind = np.dtype(object)
     if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ParameterError(f"dtype must be float32 or float64, got {shown(dtype)}.")
+        raise ParameterError(
+            f"dtype must be float32 or float64, got {shown(dtype)}.", parameter="dtype"
+        )
     if not isinstance(sparse, bool):
-        raise ParameterError(f"sparse must be True or False, got {shown(sparse)}.")
+        raise ParameterError(
+            f"sparse must be True or False, got {shown(sparse)}.", parameter="sparse"
+        )
     rows, columns = integer("n", n, at_least=1), integer("d", d, at_least=1)
     return BatchTable(batches, rows, Layout(columns, kind, labels, sparse))
 

@@ -65,7 +65,9 @@ def from_frame(
 def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None) -> list[Any]:
     """Return the feature columns' names, after a check that all columns are there."""
     if isinstance(features, str):
-        raise ParameterError(f"features must be a list of column names, got {shown(features)}.")
+        raise ParameterError(
+            f"features must be a list of column names, got {shown(features)}.", parameter="features"
+        )
     chosen = [name for name in names if name != label] if features is None else list(features)
     wanted = chosen if label is None else [*chosen, label]
     absent = [repr(name) for name in wanted if name not in names]

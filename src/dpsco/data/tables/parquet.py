@@ -99,7 +99,9 @@ def from_parquet(
             "both. Leave out features and label."
         )
     if not isinstance(path, (str, os.PathLike)) or not str(path):
-        raise ParameterError(f"path must be that of a file or folder, got {shown(path)}.")
+        raise ParameterError(
+            f"path must be that of a file or folder, got {shown(path)}.", parameter="path"
+        )
     footers = read_footers(path)
     if encoder is None:
         decoder: Decoder = _plain(footers, features, label)
@@ -121,7 +123,10 @@ def _plain(
     """Choose the columns of numbers; refuse others by name, file and type."""
     first = footers[0]
     if isinstance(features, str):
-        raise ParameterError(f"features must be a list of names, got the text {shown(features)}.")
+        raise ParameterError(
+            f"features must be a list of names, got the text {shown(features)}.",
+            parameter="features",
+        )
     names = [name for name, _ in first.columns if name != label]
     if features is not None:
         names = _listed(features)
@@ -158,7 +163,8 @@ def _listed(features: Any) -> list[str]:
         return list(features)
     except TypeError:
         raise ParameterError(
-            f"features must be a list of column names, got {type(features).__name__}."
+            f"features must be a list of column names, got {type(features).__name__}.",
+            parameter="features",
         ) from None
 
 

@@ -156,7 +156,8 @@ class Table(ABC):
         if randomness is not None and not isinstance(randomness, Randomness):
             raise ParameterError(
                 f"randomness must be a Randomness, got {type(randomness).__name__}. Pass "
-                "Randomness.secure(), or leave it out."
+                "Randomness.secure(), or leave it out.",
+                parameter="randomness",
             )
         if order == "given":
             return self._source(bounds, None)
@@ -175,7 +176,8 @@ class Table(ABC):
         """
         if not isinstance(bounds, Bounds):
             raise ParameterError(
-                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}."
+                f"bounds must be Bounds(feature_norm=...), got {type(bounds).__name__}.",
+                parameter="bounds",
             )
         choice("order", order, ("shuffled", "given"))
         if self._encoded is not None:

@@ -84,10 +84,13 @@ class Checkpoint(NonCopyable):
         odometer: BudgetSpender | None = None,
     ) -> None:
         if not isinstance(path, (str, Path)) or path == "":
-            raise ParameterError(f"checkpoint must be the path of a file, got {shown(path)}.")
+            raise ParameterError(
+                f"checkpoint must be the path of a file, got {shown(path)}.", parameter="checkpoint"
+            )
         if randomness is not None and not isinstance(randomness, Randomness):
             raise ParameterError(
-                f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out."
+                f"randomness must be a Randomness, got {type(randomness).__name__}. Leave it out.",
+                parameter="randomness",
             )
         _check_odometer(odometer)
         self.path, self._plan, self._odometer = Path(path), plan, odometer

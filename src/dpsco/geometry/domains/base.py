@@ -254,7 +254,9 @@ def finite_vector(name: str, value: ArrayLike) -> Floats:
 def checked_norm(norm: Any) -> Norm:
     """Return ``norm`` if it is one."""
     if not isinstance(norm, Norm):
-        raise ParameterError(f"norm must be a norm such as L2 or Lp(1.5), got {shown(norm)}.")
+        raise ParameterError(
+            f"norm must be a norm such as L2 or Lp(1.5), got {shown(norm)}.", parameter="norm"
+        )
     return norm
 
 

@@ -26,13 +26,15 @@ class Box(Domain):
         low, high = _edge("lower", lower), _edge("upper", upper)
         if low.ndim and high.ndim and low.shape != high.shape:
             raise ParameterError(
-                f"upper must have as many coordinates as lower ({low.size}), got {high.size}."
+                f"upper must have as many coordinates as lower ({low.size}), got {high.size}.",
+                parameter="upper",
             )
         if not np.all(low < high):
             at = np.flatnonzero(np.broadcast_to(low >= high, (max(low.size, high.size),)))[0]
             raise ParameterError(
                 f"lower must be below upper in every coordinate, or the box has no interior "
-                f"point; coordinate {at} is not. Drop a fixed coordinate from the problem instead."
+                f"point; coordinate {at} is not. Drop a fixed coordinate from the problem instead.",
+                parameter="lower",
             )
         size = max(low.size, high.size) if low.ndim or high.ndim else None
         self._record(size, lower=_plain(low), upper=_plain(high))

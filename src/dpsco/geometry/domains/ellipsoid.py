@@ -67,7 +67,9 @@ class Ellipsoid(Domain):
         d = len(lengths)
         middle = np.zeros(d) if centre is None else finite_vector("centre", centre)
         if len(middle) != d:
-            raise ParameterError(f"centre must have {d} coordinates, got {len(middle)}.")
+            raise ParameterError(
+                f"centre must have {d} coordinates, got {len(middle)}.", parameter="centre"
+            )
         shown = {"axes": lengths} if form is None else {"matrix": form}
         self._record(d, **shown, centre=None if centre is None else middle)
         self._derive(_axes=lengths, _frame=frame, _middle=middle)
@@ -185,7 +187,8 @@ def _checked_axes(axes: ArrayLike | None) -> Floats:
     if not np.all(lengths > 0.0):
         raise ParameterError(
             "axes must be positive, or the ellipsoid has no interior point; "
-            f"axis {int(np.argmin(lengths))} is not."
+            f"axis {int(np.argmin(lengths))} is not.",
+            parameter="axes",
         )
     return lengths
 
@@ -194,16 +197,19 @@ def _decomposed(matrix: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """Return semi-axes, their directions as columns, and the matrix itself."""
     form = floats("matrix", matrix)
     if form.ndim != 2 or form.shape[0] != form.shape[1] or form.size == 0:
-        raise ParameterError(f"matrix must be square, got shape {form.shape}.")
+        raise ParameterError(f"matrix must be square, got shape {form.shape}.", parameter="matrix")
     if not np.all(np.isfinite(form)):
-        raise ParameterError("matrix must be finite.")
+        raise ParameterError("matrix must be finite.", parameter="matrix")
     if np.max(np.abs(form - form.T)) > 1e-12 * np.max(np.abs(form)):
-        raise ParameterError("matrix must be symmetric. Pass (M + M.T) / 2 if it nearly is.")
+        raise ParameterError(
+            "matrix must be symmetric. Pass (M + M.T) / 2 if it nearly is.", parameter="matrix"
+        )
     squares, frame = np.linalg.eigh(form)
     if not squares[0] > len(squares) * ROUNDING * squares[-1]:
         raise ParameterError(
             "matrix must be positive definite, or the ellipsoid has no interior point; "
-            f"its eigenvalues run from {squares[0]:.3g} to {squares[-1]:.3g}."
+            f"its eigenvalues run from {squares[0]:.3g} to {squares[-1]:.3g}.",
+            parameter="matrix",
         )
     form.flags.writeable = False
     return np.sqrt(squares), frame, form

@@ -56,14 +56,16 @@ class Intersection(Domain):
     def __init__(self, domain: Domain, ball: LpBall) -> None:
         if not isinstance(domain, Domain):
             raise ParameterError(
-                f"domain must be a domain such as Box(0.0, 1.0), got {shown(domain)}."
+                f"domain must be a domain such as Box(0.0, 1.0), got {shown(domain)}.",
+                parameter="domain",
             )
         if not (isinstance(ball, LpBall) and ball.p == 2.0):
-            raise ParameterError(f"ball must be an L2Ball, got {shown(ball)}.")
+            raise ParameterError(f"ball must be an L2Ball, got {shown(ball)}.", parameter="ball")
         sizes = {part.dimension for part in (domain, ball)} - {None}
         if len(sizes) > 1:
             raise ParameterError(
-                f"ball must have the dimension of domain, {domain.dimension}; got {ball.dimension}."
+                f"ball must have domain's dimension, {domain.dimension}; got {ball.dimension}.",
+                parameter="ball",
             )
         size = sizes.pop() if sizes else None
         self._record(size, domain=domain, ball=ball)
@@ -89,7 +91,8 @@ class Intersection(Domain):
         if not room > _MARGIN * self._ball.radius(d):
             raise ParameterError(
                 f"ball must reach into the interior of {type(self._domain).__name__}: with d={d} "
-                "they have no common interior point. Pass a larger radius or another centre."
+                "they have no common interior point. Pass a larger radius or another centre.",
+                parameter="ball",
             )
         if not self._domain.bounded:
             return near

@@ -52,20 +52,22 @@ class Polytope(Domain):
         rows = floats("vertices", vertices)
         if rows.ndim != 2 or rows.size == 0:
             raise ParameterError(
-                f"vertices must be a matrix with a vertex a row, got shape {rows.shape}."
+                f"vertices must be a matrix with a vertex a row, got shape {rows.shape}.",
+                parameter="vertices",
             )
         count, d = rows.shape
         enumerable("Polytope", count, d, "Pass fewer rows, or a ball that encloses them.")
         if not np.all(np.isfinite(rows)):
-            raise ParameterError("vertices must be finite.")
+            raise ParameterError("vertices must be finite.", parameter="vertices")
         if np.max(np.abs(rows)) > 1e300:
-            raise ParameterError("vertices must be at most 1e300 in size.")
+            raise ParameterError("vertices must be at most 1e300 in size.", parameter="vertices")
         middle = np.mean(rows, axis=0) if np.any(rows != rows[0]) else rows[0]
         unit = float(np.max(L2(rows - middle)))
         if not unit > 0.0:
             raise ParameterError(
                 "vertices must not all be the same point: such a polytope has no interior point, "
-                "not even in a subspace."
+                "not even in a subspace.",
+                parameter="vertices",
             )
         rows.flags.writeable = False
         self._record(rows.shape[1], vertices=rows)

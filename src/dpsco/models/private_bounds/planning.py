@@ -63,7 +63,8 @@ class BoundsPlan:
         _validate.probability("share", self.share)
         if not 0.5 < _validate.positive("quantile", self.quantile) <= 1.0:
             raise ParameterError(
-                f"quantile must lie above 0.5 and be at most 1, got {self.quantile!r}."
+                f"quantile must lie above 0.5 and be at most 1, got {self.quantile!r}.",
+                parameter="quantile",
             )
         if not (self.features or self.labels):
             raise ParameterError(

@@ -30,7 +30,8 @@ def calibrate(
     tolerance = _validate.probability("tolerance", tolerance)
     if not isinstance(budget, Budget):
         raise ParameterError(
-            f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}."
+            f"budget must be a budget such as ApproxDP(1.0, 1e-6), got {_validate.shown(budget)}.",
+            parameter="budget",
         )
 
     def cost_of(noise: float) -> Cost:

@@ -47,7 +47,7 @@ def expansion(alpha: float, constant: float, step: float, *, clip: float) -> flo
     constant = _validate.non_negative("constant", constant)
     step = _validate.positive("step", step)
     if alpha > 1:
-        raise ParameterError(f"alpha must lie between 0 and 1, got {alpha}.")
+        raise ParameterError(f"alpha must lie between 0 and 1, got {alpha}.", parameter="alpha")
     most = 2 * step * _clip(clip)
     if alpha == 1.0:
         check_smooth_step(step, constant)
@@ -106,7 +106,7 @@ def sgd_sensitivity(
     batch = _validate.integer("batch", batch)
     passes, steps = _validate.integer("passes", passes), _validate.integer("n", n) // batch
     if steps < 1:
-        raise ParameterError(f"batch must be at most n = {n}, got {batch}.")
+        raise ParameterError(f"batch must be at most n = {n}, got {batch}.", parameter="batch")
     shift = _shift(step, gradient, adjacency) / batch
     shrink = 1.0 - step * _validate.non_negative("ridge", ridge)
     if not shrink > 0:

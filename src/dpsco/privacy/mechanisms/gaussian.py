@@ -45,7 +45,8 @@ class GaussianRelease(Release):
         if not self.bound <= diameter <= 2 * self.bound:  # a row may be replaced by an empty one
             raise ParameterError(
                 f"diameter must lie between the bound and twice the bound, {self.bound!r} and "
-                f"{2 * self.bound!r}; got {diameter!r}."
+                f"{2 * self.bound!r}; got {diameter!r}.",
+                parameter="diameter",
             )
         store(self, "diameter", diameter)
 

@@ -57,7 +57,7 @@ class PoissonGaussianRelease(Release):
         super().__post_init__()
         rate = _validate.positive("rate", self.rate)
         if rate > 1:
-            raise ParameterError(f"rate must lie in (0, 1], got {rate}.")
+            raise ParameterError(f"rate must lie in (0, 1], got {rate}.", parameter="rate")
         store(self, "rate", rate)
         _validate.choice("pair", self.pair, ("proved", "conjectured"))
 

@@ -108,5 +108,6 @@ def check_theorem(record: Any) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_THEOREM:
         raise ParameterError(
             f"theorem must name the result that the sensitivity rests on, in 1 to "
-            f"{_LONGEST_THEOREM} characters, got {_validate.shown(text)}."
+            f"{_LONGEST_THEOREM} characters, got {_validate.shown(text)}.",
+            parameter="theorem",
         )

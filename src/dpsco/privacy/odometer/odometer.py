@@ -68,11 +68,14 @@ class Odometer:
         self, path: str | Path, budget: Budget | None = None, *, expect_at_least: int | None = None
     ) -> None:
         if not isinstance(path, (str, Path)) or "\0" in str(path):
-            raise ParameterError(f"path must be the path of a file, got {path!r}.")
+            raise ParameterError(
+                f"path must be the path of a file, got {path!r}.", parameter="path"
+            )
         if budget is not None and not isinstance(budget, Budget):
             raise ParameterError(
                 f"budget must be ApproxDP, PureDP, ZCDP or GDP, got {budget!r}. "
-                "For example: Odometer('table.odometer', ApproxDP(1.0, 1e-9))."
+                "For example: Odometer('table.odometer', ApproxDP(1.0, 1e-9)).",
+                parameter="budget",
             )
         if expect_at_least is not None:
             _validate.integer("expect_at_least", expect_at_least, at_least=0)

@@ -59,7 +59,9 @@ class BatchPlan(EnginePlan):
 def check_rounds(rounds: int, n: int) -> int:
     """Return the number of rounds; refuse more than rows."""
     if _validate.integer("rounds", rounds) > n:
-        raise ParameterError(f"rounds must be at most n = {n}, one row per batch; got {rounds}.")
+        raise ParameterError(
+            f"rounds must be at most n = {n}, one row per batch; got {rounds}.", parameter="rounds"
+        )
     return int(rounds)
 
 

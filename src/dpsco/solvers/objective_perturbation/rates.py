@@ -289,7 +289,9 @@ def check_ridge(ridge: Any) -> float:
     if ridge is None or ridge == "c_frac":
         return 0.0
     if isinstance(ridge, str):
-        raise ParameterError(f"ridge must be a number or 'c_frac', got {ridge!r}.")
+        raise ParameterError(
+            f"ridge must be a number or 'c_frac', got {ridge!r}.", parameter="ridge"
+        )
     return _validate.non_negative("ridge", ridge)
 
 

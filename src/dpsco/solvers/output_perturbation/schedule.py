@@ -176,7 +176,7 @@ def plan_bolt_on(
         project=project,
     )  # fmt: skip
     if draft.batch > task.n:
-        raise ParameterError(f"batch must be at most n = {task.n}, got {batch}.")
+        raise ParameterError(f"batch must be at most n = {task.n}, got {batch}.", parameter="batch")
     bound = _gradient_bound(task, clip)
     constant = _bolt_on(draft, bound, decay=bool(decay))
     if decay is None and task.ridge > 0.0 and draft.batch == 1 and step is None:

@@ -47,7 +47,8 @@ class Plan(BatchPlan):
         _validate.non_negative("smoothing", self.smoothing)
         if not isinstance(self.certified, bool):
             raise ParameterError(
-                f"certified must be True or False, got {_validate.shown(self.certified)}."
+                f"certified must be True or False, got {_validate.shown(self.certified)}.",
+                parameter="certified",
             )
         if isinstance(self.problem, Problem):
             surrogate_loss(self.task, self.smoothing)  # refuses losses that have no such envelope

@@ -124,7 +124,9 @@ def checked_batch(batch: float, n: int) -> float:
     """Return the expected size of a sample, between 0 and n."""
     size = _validate.positive("batch", batch)
     if size > n:
-        raise ParameterError(f"batch must be at most the number of rows {n}, got {batch!r}.")
+        raise ParameterError(
+            f"batch must be at most the number of rows {n}, got {batch!r}.", parameter="batch"
+        )
     return size
 
 
@@ -213,7 +215,9 @@ def _sample_size(n: int, epochs: float, batch: float | None, rate: float | None)
     if rate is not None:
         share = _validate.positive("rate", rate)
         if share > 1.0:
-            raise ParameterError(f"rate must lie in (0, 1], got {rate!r}. Common: 0.01 to 0.1.")
+            raise ParameterError(
+                f"rate must lie in (0, 1], got {rate!r}. Common: 0.01 to 0.1.", parameter="rate"
+            )
         return share * n
     if batch is not None:
         return checked_batch(batch, n)

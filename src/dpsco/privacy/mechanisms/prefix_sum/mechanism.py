@@ -296,7 +296,9 @@ def _checked_bands(name: str, rounds: int, bands: Any) -> int | None:
     hint = f"{name!r} needs a number of bands from 1 to rounds = {rounds}; 'blt' needs none."
     number = _validate.integer("bands", bands, hint=hint)
     if number > rounds:
-        raise ParameterError(f"bands must be at most rounds = {rounds}, got {number}. {hint}")
+        raise ParameterError(
+            f"bands must be at most rounds = {rounds}, got {number}. {hint}", parameter="bands"
+        )
     return number
 
 
@@ -317,7 +319,9 @@ def _check_work(name: str, rounds: int, bands: int | None) -> None:
 def _check_drop_root(name: str, rounds: int, drop_root: Any) -> None:
     """Refuse drop_root where there is no root above two halves."""
     if not isinstance(drop_root, bool):
-        raise ParameterError(f"drop_root must be True or False, got {drop_root!r}.")
+        raise ParameterError(
+            f"drop_root must be True or False, got {drop_root!r}.", parameter="drop_root"
+        )
     if drop_root and (name not in _TREES or rounds < 2 or rounds & (rounds - 1)):
         raise ParameterError(
             "drop_root needs a tree whose rounds are a power of two, at least 2; got "
@@ -336,5 +340,7 @@ def _checked_exponent(name: str, exponent: Any) -> float | None:
     hint = "'power' needs one from 0 to 1, of which 0.5 is 'toeplitz'."
     number = _validate.non_negative("exponent", exponent, hint=hint)
     if number > 1.0:
-        raise ParameterError(f"exponent must be at most 1, got {number!r}. {hint}")
+        raise ParameterError(
+            f"exponent must be at most 1, got {number!r}. {hint}", parameter="exponent"
+        )
     return number + 0.0  # minus zero is zero

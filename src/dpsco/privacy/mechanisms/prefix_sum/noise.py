@@ -36,9 +36,13 @@ class NoiseStream:
 
     def __init__(self, mechanism: PrefixMechanism, draw: Draw) -> None:
         if getattr(mechanism, "name", None) not in _STEPS:
-            raise ParameterError(f"mechanism must be a PrefixMechanism, got {mechanism!r}.")
+            raise ParameterError(
+                f"mechanism must be a PrefixMechanism, got {mechanism!r}.", parameter="mechanism"
+            )
         if not callable(draw):
-            raise ParameterError(f"draw must be a function without arguments, got {draw!r}.")
+            raise ParameterError(
+                f"draw must be a function without arguments, got {draw!r}.", parameter="draw"
+            )
         self.mechanism = mechanism
         self._draw = draw
         self._step = _STEPS[mechanism.name](mechanism)

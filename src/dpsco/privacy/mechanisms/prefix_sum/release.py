@@ -44,7 +44,8 @@ class PrefixSumRelease(Release):
         if not isinstance(self.mechanism, PrefixMechanism):
             raise ParameterError(
                 "mechanism must come from dpsco.privacy.mechanism(name, rounds=...), "
-                f"got {_validate.shown(self.mechanism)}."
+                f"got {_validate.shown(self.mechanism)}.",
+                parameter="mechanism",
             )
         if self.mechanism.rounds > self.row_count:
             raise ParameterError(

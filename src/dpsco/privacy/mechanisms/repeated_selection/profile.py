@@ -99,7 +99,8 @@ class Runs:
         if not 1.0 < wanted <= MOST_RUNS:
             raise ParameterError(
                 f"mean_runs must be above 1 and at most {MOST_RUNS:.0f}, got {wanted}. For one "
-                "run, fit the estimator itself."
+                "run, fit the estimator itself.",
+                parameter="mean_runs",
             )
         if distribution == "poisson":
             return cls(
