@@ -50,7 +50,7 @@ FAULTS = """
             assert code == 0, code
 
     if what == "demo":
-        from dpsco import demo
+        from dpsco.cli import demo_fit as demo
         from dpsco.models import SavedModel
         saved = SavedModel.load(sys.argv[4])
         outcome = demo.Outcome(saved, {}, (1, 1))

@@ -74,9 +74,14 @@ def test_code_of_users_is_not_written():
     class Mine(L.MarginLoss):
         labels = "real"
 
-    for value in (object(), Mine, lambda: 0, {"a": 1}, {1, 2}, b"x"):
+    for value in (object(), Mine, lambda: 0, {"a": b"x"}, {1: 2}, {1, 2}, b"x"):
         with pytest.raises(ParameterError, match="cannot be written to a file"):
             encode(value)
+
+
+def test_plain_values_are_written_as_they_stand():
+    record = {"name": "huber", "classes": ["a", 1, None], "settings": {"threshold": 0.5}}
+    assert decode(json.loads(json.dumps(encode(record)))) == record
 
 
 def test_lookalikes_are_not_written():

@@ -48,7 +48,7 @@ def encode(value: Any) -> Any:
         return {_TYPE: type(value).__name__, **{k: encode(v) for k, v in value.arguments.items()}}
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
-    if isinstance(value, Mapping):  # of JSON values
+    if isinstance(value, Mapping) and _is_json(value):
         return {_TYPE: _OBJECT, "value": dict(value)}
     if isinstance(value, np.ndarray):
         return [encode(item) for item in value.tolist()]
@@ -126,6 +126,17 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
             raise ParameterError(f"{name} must be an object, got {_validate.shown(value)}.")
     elif not isinstance(value, kind):
         raise ParameterError(f"{name} must be a {kind.__name__}, got {_validate.shown(value)}.")
+
+
+def _is_json(value: Any) -> bool:
+    """Return whether JSON holds the value as it stands."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_json, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (bool, int, str))
 
 
 def _number(record: dict[str, Any]) -> float:

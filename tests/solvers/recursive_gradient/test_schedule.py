@@ -499,7 +499,7 @@ def test_linear_losses_at_the_minimax_rate():
 def test_refusals(key):
     with pytest.raises(AssumptionError, match="public number of rows"):
         make(key, budget=ApproxDP(1.0, 1e-6, adjacency="add_remove"))
-    with pytest.raises(AssumptionError, match="PureDP"):
+    with pytest.raises(AssumptionError, match="pure budget"):
         make(key, budget=PureDP(1.0))
     bad = {
         "rounds": (0, -1, 41, 2.5, "few"),
