@@ -5,6 +5,8 @@ import pytest
 
 import dpsco as dp
 from dpsco.errors import ParameterError
+from dpsco.models import SavedModel
+from dpsco.models.config import config_of
 
 N = 6000
 rng = np.random.default_rng(8)
@@ -84,3 +86,22 @@ def test_the_mean():
 def test_refusals(model, message):
     with pytest.raises((ParameterError, ValueError), match=message):
         model.fit(X, LINE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "declared"),
+    [
+        (dp.PrivateLogisticRegression, "logistic", CLASSES, {"classes": [0, 1]}),
+        (dp.PrivateLinearRegression, "linear", LINE, {}),
+    ],
+)
+def test_the_plan_knows_its_model(kind, name, labels, declared, tmp_path):
+    """In the unit that is to be found, as the problem of the plan is."""
+    quick = {"solver": "noisy_gd", "options": {"rounds": 2}}
+    model = kind(epsilon=2.0, bounds="private", alpha=0.1, **declared, **quick).fit(X, labels)
+    config = config_of(model.plan_)
+    assert (config.name, config.alpha, config.bounds.feature_norm) == (name, 0.1, 1.0)
+    model.save(tmp_path / "model.json")
+    saved = SavedModel.load(tmp_path / "model.json")
+    assert config_of(saved.plan) == config
+    assert np.array_equal(saved.model.coef, model.model_.coef)

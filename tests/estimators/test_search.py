@@ -30,6 +30,7 @@ from dpsco.estimators.search import PrivateGridSearch
 from dpsco.estimators.search import plan as search_plan
 from dpsco.estimators.search.held_out import HeldOutErrors, scoring_bounds
 from dpsco.models import SavedModel
+from dpsco.models.config import config_of
 from dpsco.models.linear import LinearModel
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
@@ -462,3 +463,12 @@ def test_candidates_can_be_drawn_from_distributions():
     assert made.best_score_ != other.best_score_
     several = search(grid=[{"alpha": [0.0]}, {"radius": [1.0, 2.0]}]).fit(X, y)
     assert len(several.candidates_) == 3
+
+
+def test_the_chosen_plan_knows_its_model(tmp_path):
+    tuned = search().fit(*table())
+    config = config_of(tuned.plan_)
+    assert (config.name, config.alpha) == ("logistic", tuned.best_params_["alpha"])
+    assert np.array_equal(tuned.best_estimator_.model_.classes, config.classes)
+    tuned.best_estimator_.save(tmp_path / "model.json")
+    assert config_of(SavedModel.load(tmp_path / "model.json").plan) == config

@@ -22,11 +22,10 @@ from ..data.labels import Scaled
 from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
-from ..fit.choose import choose
-from ..fit.run import plan, run
 from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
 from ..models.linear import LinearModel
+from ..models.plan import plan_model
 from ..models.private_bounds import fit_with_private_bounds
 from ..models.row_counts import plan_with_count, run_with_count
 from ..models.spec import MODELS
@@ -35,7 +34,6 @@ from ..privacy.certificate import Certificate
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
 from ..solvers.base import BasePlan, Result, emit_warnings
-from ..task import Task
 from .inputs import labelled_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
@@ -258,17 +256,20 @@ class PrivateLinearModel(PrivateEstimator):
     ) -> tuple[LinearModel, Result]:
         """Plan from public facts, and run the plan."""
         config = self._config()
-        budget = self._budget(table.n)
-        task = Task(config.problem(), table.n, table.d, budget, self.calibration)
-        solver = self.solver
-        if solver == "auto":
+        plan = plan_model(
+            config,
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
             # Chunks that can begin anew serve every solver, but each pass fetches all of them.
-            once = isinstance(table, BatchTable) or checkpoint is not None
-            solver = choose(task, single_epoch=once, options=self.options)
-        fit_plan = config.put_into(plan(task, solver=solver, options=self.options))
-        emit_warnings(fit_plan, stacklevel=4)  # whoever called fit
-        result = run(
-            fit_plan,
+            single_epoch=isinstance(table, BatchTable) or checkpoint is not None,
+            count_rows=False,
+        )
+        emit_warnings(plan.fit, stacklevel=4)  # whoever called fit
+        result, _ = plan.run(
             table,
             order=order,
             # A fit that continues takes its secure randomness from the checkpoint.
@@ -322,7 +323,7 @@ class PrivateLinearModel(PrivateEstimator):
         features, labels = self.feature_norm is None, rule.get("label_range", True) is None
         config = self._unit_config(features=features, labels=labels)
         result, scales = fit_with_private_bounds(
-            config.problem(),
+            config,
             table,
             self._budget(table.n),
             features=features,

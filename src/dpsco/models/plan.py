@@ -105,6 +105,8 @@ def plan_model(
     """
     task = Task(config.problem(), n, d, budget, calibration)
     options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise _validate.refusal("options", f"must be a dictionary, got {_validate.shown(options)}.")
     if solver == "auto" and (options or single_epoch):
         solver = _chosen(task, options, single_epoch=single_epoch)
     query, reason = None, ""

@@ -15,9 +15,9 @@ from ...data.source import MemorySource
 from ...data.tables.table import Table
 from ...errors import AssumptionError
 from ...fit.run import execute
-from ...fit.run import plan as make_plan
 from ...models.config import ModelConfig
 from ...models.linear import LinearModel
+from ...models.plan import plan_model
 from ...privacy.accounting import gaussian
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.accounting.composition import cost
@@ -30,7 +30,6 @@ from ...privacy.odometer.odometer import Odometer
 from ...privacy.randomness import Randomness
 from ...privacy.release import flatten
 from ...solvers.base import BasePlan
-from ...task import Task
 from ..base import PrivateLinearModel
 from .held_out import HeldOutErrors, scoring_bounds
 
@@ -135,11 +134,16 @@ def plan_search(
 
     def search(base: ApproxDP, count: int) -> Search:
         plans = tuple(
-            make_plan(
-                Task(config.problem(), fitted, d, base, candidate.calibration),
+            plan_model(
+                config,
+                n=fitted,
+                d=d,
+                budget=base,
                 solver=candidate.solver,
+                calibration=candidate.calibration,
                 options=candidate.options,
-            )
+                count_rows=False,
+            ).fit
             for candidate, config in zip(candidates[:count], configs[:count], strict=True)
         )
         return Search(configs, plans, base, budget, runs, n, fitted)

@@ -19,6 +19,7 @@ from ...privacy.odometer.payment import told
 from ...privacy.randomness import Randomness
 from ...problem import Problem
 from ...solvers.base import Progress, Result
+from ..config import ModelConfig
 from .planning import SHARE, BoundsPlan, JointPlan, plan_with_bounds
 from .reading import QUANTILE, Scales, label_ends, row_unit
 
@@ -103,7 +104,7 @@ def run_with_bounds(
 
 
 def fit_with_private_bounds(
-    problem: Problem,
+    problem: Problem | ModelConfig,
     data: Table | tuple[Any, ...],
     budget: Budget,
     *,

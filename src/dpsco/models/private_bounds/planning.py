@@ -28,6 +28,7 @@ from ...privacy.release import Release
 from ...problem import Problem
 from ...solvers.base import BasePlan
 from .. import shared_budget
+from ..config import ModelConfig
 from .reading import QUANTILE, STANDS_OUT
 
 SHARE = 0.1
@@ -249,7 +250,7 @@ def plan_bounds(
 
 
 def plan_with_bounds(
-    problem: Problem,
+    problem: Problem | ModelConfig,
     *,
     n: int,
     d: int,
@@ -267,6 +268,7 @@ def plan_with_bounds(
     Args:
         problem: in the unit that is to be found: ``feature_norm=1`` if the features' is estimated,
             labels within [-1, 1] if their range is. Radius, penalty and scale are in that unit too.
+            Of a model in that unit, the plan of the fit holds the record.
         budget: of everything together.
         n, d, solver, calibration, options: as in `dpsco.plan`.
         features, labels, share, quantile: as in `plan_bounds`.
@@ -276,6 +278,8 @@ def plan_with_bounds(
             solver's releases with a histogram.
         ParameterError: the problem is in another unit.
     """
+    model = problem if isinstance(problem, ModelConfig) else None
+    problem = problem.problem() if isinstance(problem, ModelConfig) else problem
     if not isinstance(problem, Problem):
         raise ParameterError(f"private bounds need a Problem, got {type(problem).__name__}.")
     _check_unit(problem.bounds, features, labels)
@@ -291,7 +295,8 @@ def plan_with_bounds(
 
     def fit(left: Budget, key: str) -> BasePlan:
         facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
-        return api.plan(problem, budget=left, solver=key, **facts)
+        plan = api.plan(problem, budget=left, solver=key, **facts)
+        return plan if model is None else model.put_into(plan)
 
     return shared_budget.plan_within(
         budget,
