@@ -1,17 +1,16 @@
 """The privacy core: what may leave a run, what it costs, how its noise is drawn, who has paid.
 
-Read in this order:
+Read in this order::
 
-budget              how much may be spent, against which neighbours, for whom
-release             the base of every record of what may leave, and the registry of kinds
-mechanisms/         one file per mechanism: its record, cost, noise, sentence
-accounting/         from releases to epsilon(delta): sensitivity, composition, calibration
-randomness          secure streams
-lattice             exact noise on a public lattice; `rounded_normals` draws it
-ledger              the one door through which noisy numbers leave
-certificate         what a run cost, recomputed by whoever reads it; `certificate_text` says it in
-                    words
-odometer/           several runs under one budget
+    budget              how much may be spent, against which neighbours, for whom
+    release             the base of every record of what may leave, and the registry of kinds
+    mechanisms/         one file per mechanism: its record, cost, noise, sentence
+    accounting/         from releases to epsilon(delta): sensitivity, composition, calibration
+    randomness          secure streams
+    lattice             exact noise on a public lattice; rounded_normals draws it
+    ledger              the one door through which noisy numbers leave
+    certificate         what a run cost, recomputed by whoever reads it; in words: certificate_text
+    odometer/           several runs under one budget
 """
 
 from ..kernels.pairwise import SUM_LEAF, PairwiseSum, sum_rows
