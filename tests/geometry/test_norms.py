@@ -362,7 +362,7 @@ def test_wrong_lengths():
         WeightedLp(2.0, (1.0, 2.0))(np.ones(3))
     with pytest.raises(ParameterError, match="length 6, got length 1"):
         GroupNorm(GROUPS).steepest(np.ones((6, 1)))
-    with pytest.raises(ParameterError, match="one number a group: 3, got 2"):
+    with pytest.raises(ParameterError, match="one number per group: 3, got 2"):
         GroupNorm(GROUPS, weights=(1.0, 2.0))
     with pytest.raises(ParameterError, match="got a number"):
         L2(3.0)

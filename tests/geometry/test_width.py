@@ -244,7 +244,7 @@ def test_simulation_is_reproducible_and_uses_all_chunks():
 def test_simulation_refuses():
     with pytest.raises(AssumptionError, match="bounded set"):
         monte_carlo_width(lambda g: np.full(len(g), math.inf), 3)
-    with pytest.raises(ParameterError, match="one number a row"):
+    with pytest.raises(ParameterError, match="one number per row"):
         monte_carlo_width(lambda g: g, 3)
     with pytest.raises(ParameterError, match="samples must be at least 4"):
         monte_carlo_width(SETS[0][1], 3, 3)

@@ -238,17 +238,17 @@ def _attack(releases: Iterable[Release], budget: ApproxDP) -> float:
         rate = release.size / release.row_count
     spread = 12.0 * math.sqrt(release.count * rate) + 30.0  # what lies outside counts as missed
     likely = release.count * rate + np.array([-spread, spread])
-    hits = np.arange(max(0, int(likely[0])), min(release.count, int(likely[1])) + 1)
+    draws = np.arange(max(0, int(likely[0])), min(release.count, int(likely[1])) + 1)
     chance = np.exp(
         gammaln(release.count + 1)
-        - gammaln(hits + 1)
-        - gammaln(release.count - hits + 1)
-        + xlogy(hits, rate)
-        + xlog1py(release.count - hits, -rate)
+        - gammaln(draws + 1)
+        - gammaln(release.count - draws + 1)
+        + xlogy(draws, rate)
+        + xlog1py(release.count - draws, -rate)
     )
     deviation = release.sigma * math.sqrt(release.count)
     other = 1.0 - FACTORS[budget.adjacency]  # of the bound: -1, or 0
-    reached = (np.outer([1.0, other], hits) * release.bound / deviation)[:, :, None]
+    reached = (np.outer([1.0, other], draws) * release.bound / deviation)[:, :, None]
     tails = ndtr(reached - np.linspace(-10.0, float(reached.max()) + 10.0, 400)) * chance[:, None]
     first, second = tails.sum(axis=1)
     second = second + max(0.0, 1.0 - float(chance.sum()))

@@ -7,7 +7,7 @@ arithmetic for the coefficients that are summed; the rounding of the sum itself 
 
 For losses of a margin, a row's gradient is a number times the row, so a clipped sum needs one
 product for the margins and one for the sum, and no gradient per row is ever formed. The same holds,
-with one number a class, for losses with ``rank_one``; other vector losses are clipped in pieces.
+with one number per class, for losses with ``rank_one``; other vector losses are clipped in pieces.
 """
 
 from __future__ import annotations

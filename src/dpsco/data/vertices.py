@@ -153,7 +153,7 @@ def _matrix(values: Any) -> Floats:
     array = np.asarray(values)
     if array.ndim != 2 or array.dtype.kind not in "iuf" or array.shape[1] == 0:
         raise ParameterError(
-            f"vertices must be a matrix of numbers, a vertex a row, got shape {array.shape} of "
+            f"vertices must be a matrix of numbers, one vertex per row, got shape {array.shape} of "
             f"type {array.dtype}; or pass a domain.",
             parameter="vertices",
         )

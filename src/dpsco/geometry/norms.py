@@ -231,7 +231,7 @@ class GroupNorm(Norm):
     Args:
         groups: tuples of coordinates; each of 0, ..., d - 1 is in exactly one.
         inner, outer: exponents from 1 to inf.
-        weights: one positive number a group; None means ones.
+        weights: one positive number per group; None means ones.
 
     >>> float(GroupNorm(((0, 1), (2,)), inner=2.0, outer=1.0)([3.0, 4.0, -2.0]))
     7.0
@@ -251,7 +251,7 @@ class GroupNorm(Norm):
         weights = positive_weights(np.ones(len(groups)) if self.weights is None else self.weights)
         if len(weights) != len(groups):
             raise ParameterError(
-                f"weights must have one number a group: {len(groups)}, got {len(weights)}.",
+                f"weights must have one number per group: {len(groups)}, got {len(weights)}.",
                 parameter="weights",
             )
         object.__setattr__(self, "groups", groups)

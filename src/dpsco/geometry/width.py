@@ -130,7 +130,7 @@ def monte_carlo_width(support: Support, d: int, samples: int = 4096, seed: int =
 
     Raises:
         AssumptionError: the support function is not finite: the set is unbounded.
-        ParameterError: it does not return one number a row.
+        ParameterError: it does not return one number per row.
     """
     from ..privacy.randomness import Randomness
 
@@ -152,7 +152,7 @@ def _supports(support: Support, rows: Floats) -> Floats:
     result = np.asarray(support(rows), dtype=float)
     if result.shape != (len(rows),):
         raise ParameterError(
-            f"support must return one number a row, shape {(len(rows),)}, got {result.shape}.",
+            f"support must return one number per row, shape {(len(rows),)}, got {result.shape}.",
             parameter="support",
         )
     if not np.all(np.isfinite(result)):

@@ -33,7 +33,7 @@ class PerRowLoss(VectorLoss):
     Args:
         gradient: the function; each row of its result may depend on that row and the weights alone.
         dimension: the number of weights; None for as many as features.
-        value: the loss itself, ``value(weights, X, y)`` with one number a row.
+        value: the loss itself, ``value(weights, X, y)`` with one number per row.
         convex: whether the loss is convex in the weights, which nothing here can verify.
         features: d, where the functions work for one number of features only.
         name: for messages and plans.

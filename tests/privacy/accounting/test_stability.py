@@ -411,15 +411,15 @@ T1 = [
 ]
 
 
-@pytest.mark.parametrize(("case", "excess", "hits", "known"), T1)
-def test_published_stability(case, excess, hits, known):
+@pytest.mark.parametrize(("case", "excess", "draws", "known"), T1)
+def test_published_stability(case, excess, draws, known):
     alpha, constant, gradient, step, n, steps, failure = case
     found = stability.paper_uas(
         n=n, steps=steps, step=step, alpha=alpha, constant=constant, gradient=gradient,
         failure=failure,
     )  # fmt: skip
     assert abs(found.excess - excess) < 1e-6
-    assert abs(found.hits - hits) < 1e-6
+    assert abs(found.draws - draws) < 1e-6
     assert math.isclose(found.sensitivity, known, rel_tol=1e-8)
 
 

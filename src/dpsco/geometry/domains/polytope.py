@@ -52,7 +52,7 @@ class Polytope(Domain):
         rows = floats("vertices", vertices)
         if rows.ndim != 2 or rows.size == 0:
             raise ParameterError(
-                f"vertices must be a matrix with a vertex a row, got shape {rows.shape}.",
+                f"vertices must be a matrix with one vertex per row, got shape {rows.shape}.",
                 parameter="vertices",
             )
         count, d = rows.shape

@@ -299,7 +299,7 @@ class PaperStability:
     """The published high-probability bound, for reproduction; never tight."""
 
     excess: float  # c_{g,T}, relative excess of a row's draws over their mean
-    hits: float  # how often one row is drawn, except with the stated probability
+    draws: float  # how often one row is drawn, except with the stated probability
     sensitivity: float
 
 
@@ -337,13 +337,13 @@ def paper_uas(
     """
     load = 3 * n * math.log(n / failure) / steps
     excess = max(math.sqrt(load), load)
-    hits = steps / n * (1 + excess)
+    draws = steps / n * (1 + excess)
     grown = 0.0
     if alpha < 1:
         log_base = math.log(constant * step) - alpha * math.log(2)
         grown = (1 - alpha) / (1 + alpha) * _exp(2 / (1 - alpha) * log_base)
-    square = grown * steps + 4 * gradient**2 * step**2 * (1 + hits) * hits
-    return PaperStability(excess, hits, math.sqrt(math.e * square) * _UP)
+    square = grown * steps + 4 * gradient**2 * step**2 * (1 + draws) * draws
+    return PaperStability(excess, draws, math.sqrt(math.e * square) * _UP)
 
 
 def participation_shift(step: float, gradient: float, adjacency: Adjacency | str) -> float:

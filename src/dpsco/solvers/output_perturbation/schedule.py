@@ -241,10 +241,10 @@ def _with_smoothing(draft: _Draft, clip: Callable[[float], float]) -> Plan:
 
 
 def _mixture(draft: _Draft, steps: int) -> Callable[[float, float], float]:
-    """Return sigma(step, clip) for random rows: that of the hits, and that of the drift added."""
+    """Return sigma(step, clip) for random rows: that of the shifts, and that of the drift."""
     task, budget = draft.task, draft.task.budget
     kind = budget.adjacency.value
-    hits = calibrate(
+    shifts = calibrate(
         lambda s: WithReplacementRelease(1.0, 0.0, steps, s, kind, RECURSION, rows=(0, task.n)),
         budget,
     )
@@ -252,7 +252,7 @@ def _mixture(draft: _Draft, steps: int) -> Callable[[float, float], float]:
 
     def sigma(step: float, clip: float) -> float:
         a = rates.expansion(task, step, clip)
-        return budget.adjacency.factor * step * clip * hits + share * a
+        return budget.adjacency.factor * step * clip * shifts + share * a
 
     return sigma
 
@@ -315,8 +315,8 @@ def _bolt_on(draft: _Draft, clip: float, *, decay: bool) -> Plan:
 def _free_step(draft: _Draft, clip: float, steps: int, *, extra: float = 0.0) -> float:
     """Return R/(G sqrt(T (1 + extra + 2 sqrt(2/pi) Delta_1/mu))), Delta_1 = Delta/(step G)."""
     task, passes = draft.task, draft.steps() // (draft.task.n // draft.batch)
-    hits = passes if draft.output == "last" else (passes + 1) / 2
-    moved = draft.task.budget.adjacency.factor * hits / draft.batch
+    shifts = passes if draft.output == "last" else (passes + 1) / 2
+    moved = draft.task.budget.adjacency.factor * shifts / draft.batch
     noise = moved * rates.unit_noise(draft.task.budget, task.n_weights)
     return task.initial_distance / (clip * math.sqrt(steps * (1 + extra + 2 * rates.GAUSS * noise)))
 
