@@ -640,14 +640,14 @@ KILLS = """
 @pytest.mark.slow
 def test_runs_that_are_killed_again_and_again(tmp_path):
     finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "1"],
+        [sys.executable, "-c", textwrap.dedent(KILLS), tmp_path, "2"],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-    assert len(folders) == 10
+    assert len(folders) == 20
     assert int(finished.stdout) > 3 * len(folders)  # kills
     for folder in folders:
         ended, whole = (np.load(folder / f"{name}.npy") for name in ("run", "whole"))
