@@ -18,6 +18,7 @@ from .reading import SHARES
 from .worker import run_cases
 
 CHUNK = 250
+ROOT = Path(__file__).resolve().parents[2]  # whence `python -m benchmarks` runs
 
 
 def numbers(cases: int, first: int = 0) -> list[tuple[str, int]]:
@@ -44,7 +45,7 @@ def _chunk(cases: list[tuple[str, int]]) -> list[dict[str, object]]:
     while len(done) < len(cases):
         left = cases[len(done) :]
         command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", json.dumps(left)]
-        found = subprocess.run(command, capture_output=True, text=True)
+        found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
         died = " ".join(found.stderr.split())[:300]
         new = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
         done += new

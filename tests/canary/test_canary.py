@@ -177,7 +177,7 @@ def encoded(X, y):
 
 def answered(X, y):
     worker = Worker((X, y), ROUNDS, name="w", rows=ROUNDS.batches()[0])
-    answer = worker.answer(Coordinator(ROUNDS).task())
+    answer = worker.answer(Coordinator(ROUNDS).request())
     return answer.to_json() if isinstance(answer.to_json(), str) else json.dumps(answer.to_json())
 
 

@@ -210,10 +210,12 @@ def test_a_checkpoint_holds_no_row(tmp_path):
 def test_messages_of_workers_hold_no_row():
     coordinator = Coordinator(ROUNDS)
     for number, (start, stop) in enumerate(ROUNDS.batches()):
-        task = coordinator.task()
+        request = coordinator.request()
         worker = Worker((X, Y), ROUNDS, name=f"w{number}", rows=(start, stop))
-        answer = worker.answer(task)
-        assert silent(json.dumps([task.to_json(), answer.to_json()]) + repr(worker) + repr(answer))
+        answer = worker.answer(request)
+        assert silent(
+            json.dumps([request.to_json(), answer.to_json()]) + repr(worker) + repr(answer)
+        )
         coordinator.receive([answer])
     assert silent(repr(coordinator.result()))
 

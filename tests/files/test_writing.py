@@ -79,14 +79,14 @@ def test_a_file_beyond_the_limit_of_the_process(tmp_path):
 
 
 @POSIX
-def test_only_regular_files_are_written(tmp_path):
+def test_only_regular_files_are_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "nowhere").symlink_to(tmp_path / "absent")
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
-        os.chdir(tmp_path)  # a socket's name has 108 letters at most
+        monkeypatch.chdir(tmp_path)  # a socket's name has 108 letters at most
         server.bind("socket")
         words = {
             "folder": "Is a directory",
