@@ -12,6 +12,7 @@ likewise ``same_faces``, and say in the changelog what changed.
 import importlib.util
 import json
 import math
+import os
 import warnings
 from pathlib import Path
 
@@ -88,8 +89,17 @@ def same(new, old):
     return equal(*rest)
 
 
+def needs_same_accountant(key):
+    """Skip solvers on secret samples: the noise that dp-accounting finds depends on its version."""
+    records = (BITS_RECORD[name].get("releases", []) for name in of_solver(key))
+    kinds = {release["kind"] for releases in records for release in releases}
+    if "DPSCO_OLDEST" in os.environ and kinds & {"poisson_gaussian", "fixed_size_gaussian"}:
+        pytest.skip("recorded with another version of dp-accounting")
+
+
 @pytest.mark.parametrize("key", registry())
 def test_a_solver_returns_what_it_did(key):
+    needs_same_accountant(key)
     assert [name for name in sample(key) if not same(outcome(name), BITS_RECORD[name])] == []
 
 
