@@ -14,7 +14,7 @@ from dpsco.privacy.mechanisms import GaussianRelease, PoissonGaussianRelease, Se
 from dpsco.report.attack_roc import Odds, _accuracy, _power
 
 ROWS = (0, 1)  # one row: no rounding of sums is charged, so that mu is exact
-CLOSE = 6e-4  # on the safe side; the most over a grid of mu and rate is 4.7e-4, at mu 7 and rate 1e-12
+CLOSE = 6e-4  # on the safe side; at its worst it is 4.7e-4 (mu 7, rate 1e-12)
 
 
 def gaussian(mu, unit=None):
