@@ -97,7 +97,7 @@ class Schedule(Sequence[Round]):
     """
 
     def __init__(self, releases: Iterable[Release | Composition]) -> None:
-        self._stages = tuple(_Stage.of(release) for release in releases)
+        self._stages = tuple(map(_stage, releases))
         self._ends = tuple(accumulate(stage.rounds for stage in self._stages))
 
     def __len__(self) -> int:
@@ -114,7 +114,12 @@ class Schedule(Sequence[Round]):
         if not 0 <= t < len(self):
             raise IndexError(t)
         place = bisect_right(self._ends, t)
-        return self._stages[place].round(t - (self._ends[place - 1] if place else 0))
+        parts, rounds = self._stages[place]
+        t -= self._ends[place] - rounds
+        release = parts[t % len(parts)]
+        if isinstance(release, PrefixSumRelease):
+            return Round(release, part_of(release.rows, rounds, t), t)
+        return Round(release, release.rows)
 
     @property
     def releases(self) -> tuple[Any, ...]:
@@ -124,71 +129,41 @@ class Schedule(Sequence[Round]):
     @property
     def expected_rows(self) -> int:
         """How many rows all rounds read together, on average."""
-        return int(sum(stage.expected_rows for stage in self._stages))
+        total = 0.0
+        for parts, rounds in self._stages:
+            # A prefix sum reads its rows once, in all its rounds together.
+            repeats = 1 if isinstance(parts[0], PrefixSumRelease) else rounds // len(parts)
+            total += repeats * sum(Round(part, part.rows).expected_rows for part in parts)
+        return int(total)
 
     @property
     def single_epoch(self) -> bool:
         """Whether each row is read once, in order: what rows that come once can serve."""
         reached = 0
-        for stage in self._stages:
-            if not stage.single_epoch or stage.rows[0] < reached:
+        for (first, *_), rounds in self._stages:
+            once = rounds == 1 or isinstance(first, PrefixSumRelease)
+            if not once or Round(first, first.rows).sampled or first.rows[0] < reached:
                 return False
-            reached = stage.rows[1]
+            reached = first.rows[1]
         return True
 
 
-@dataclass(frozen=True)
-class _Stage:
+class _Stage(NamedTuple):
     """A release, or a composition of some, as rounds."""
 
-    parts: tuple[Any, ...]  # releases that follow one another, each once
-    repeats: int  # how often they do
+    parts: tuple[Any, ...]  # releases that follow one another, over and over
+    rounds: int  # in all
 
-    @classmethod
-    def of(cls, release: Release | Composition) -> _Stage:
-        parts = release.parts if isinstance(release, Composition) else (release.once(),)
-        for part in parts:
-            alone = isinstance(release, PrefixSumRelease) and release.count == 1
-            if (
-                type(part) not in _RELEASED
-                or part.count > 1
-                or (isinstance(part, PrefixSumRelease) and not alone)
-            ):
-                raise ParameterError(f"the engine has no rounds for {release}.")
-        return cls(parts, release.count)
 
-    @property
-    def _prefix(self) -> PrefixSumRelease | None:
-        first = self.parts[0]
-        return first if isinstance(first, PrefixSumRelease) else None
-
-    @property
-    def rounds(self) -> int:
-        if self._prefix is not None:
-            return self._prefix.mechanism.rounds
-        return len(self.parts) * self.repeats
-
-    @property
-    def rows(self) -> Rows:
-        rows: Rows = self.parts[0].rows
-        return rows
-
-    @property
-    def expected_rows(self) -> float:
-        if self._prefix is not None:
-            return self._prefix.row_count
-        return self.repeats * sum(Round(part, part.rows).expected_rows for part in self.parts)
-
-    @property
-    def single_epoch(self) -> bool:
-        once = len(self.parts) * self.repeats == 1
-        return once and not Round(self.parts[0], self.rows).sampled
-
-    def round(self, t: int) -> Round:
-        if self._prefix is None:
-            release = self.parts[t % len(self.parts)]
-            return Round(release, release.rows)
-        return Round(self._prefix, part_of(self._prefix.rows, self._prefix.mechanism.rounds, t), t)
+def _stage(release: Release | Composition) -> _Stage:
+    """Return the rounds of a release; refuse kinds that have none."""
+    if type(release) is PrefixSumRelease and release.count == 1:
+        return _Stage((release,), release.mechanism.rounds)
+    parts = release.parts if isinstance(release, Composition) else (release.once(),)
+    for part in parts:
+        if type(part) not in _RELEASED or type(part) is PrefixSumRelease or part.count > 1:
+            raise ParameterError(f"the engine has no rounds for {release}.")
+    return _Stage(parts, len(parts) * release.count)
 
 
 def part_of(rows: Rows, parts: int, t: int) -> Rows:
