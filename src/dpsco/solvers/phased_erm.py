@@ -18,19 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
 from .. import _validate
 from ..data.source import MemorySource, Source
-from ..errors import AssumptionError, ParameterError
+from ..errors import ParameterError
 from ..geometry.domains import Box, Domain, WholeSpace
 from ..losses.base import MarginLoss
 from ..privacy.accounting.calibration import calibrate
 from ..privacy.accounting.stability import regularised_minimiser
-from ..privacy.budget import ApproxDP, Budget
+from ..privacy.budget import Budget
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms import StableGaussianRelease
 from ..problem import is_ball
@@ -39,7 +39,7 @@ from . import needs
 from .base import BasePlan, Floats, Measured, Progress, Solver, TraceLine
 from .common.glm_objective import GlmObjective, gradient_rounding, steepness
 from .common.minimise import TRUSTED, certified_error, effort, minimise
-from .common.passes import check_phases, smoothness_beyond
+from .common.passes import check_phases, published_noise, smoothness_beyond
 from .common.smoothing import CutEnvelope, cut_envelope
 
 SLACK = 0.1  # c: more costs noise, less costs passes
@@ -164,40 +164,30 @@ def plan(
         slack = 1.0 if paper else SLACK
     slack, mu = _validate.positive("slack", slack), task.budget.mu_per_row()
     # sigma_i / (G eta_i)
-    noise = _published(task.budget) if paper else _share(task.budget, slack) / mu
+    noise = published_noise("phased_erm", task.budget) if paper else _share(task.budget, slack) / mu
     if step is None:
         variance = 8 * task.n_weights * noise**2 + 2 * task.n / 3
         step = task.initial_distance / bound * math.sqrt(8 / variance)
     step = _validate.positive("step", step)
     sizes = tuple(task.n >> i for i in range(1, task.n.bit_length()))
-    cap = _cap(task, bound * step, sizes, noise)
-    smooth = _smoothing(task, bound, noise)
-    distances, sigmas = [], []
-    unit = _unit_noise(task.budget, task.n)
-    for i, size in enumerate(sizes):
-        length = step / 4.0 ** (i + 1)
-        ridge = 2 / (length * size) + task.ridge
-        distances.append(max(slack * bound * length, _least(task, bound, ridge, cap, smooth)))
-        moved = regularised_minimiser(
-            gradient=bound,
-            ridge=ridge,
-            count=size,
-            distance=distances[-1],
-            adjacency=task.budget.adjacency,
-        )
-        sigmas.append(noise * bound * length if paper else moved * unit)
-    return Plan(
+    draft = Plan(
         solver="phased_erm",
         task=task,
         step=step,
         clip=bound,
         slack=slack,
-        cap=cap,
-        smoothing=smooth,
+        cap=_cap(task, bound * step, sizes, noise),
+        smoothing=_smoothing(task, bound, noise),
         sizes=sizes,
-        distances=tuple(distances),
-        sigmas=tuple(sigmas),
+        distances=tuple(slack * bound * (step / 4.0 ** (i + 1)) for i in range(len(sizes))),
+        sigmas=(),
     )
+    if paper:
+        sigmas = tuple(noise * bound * length for length in draft.steps)
+    else:
+        unit = _unit_noise(task.budget, task.n)
+        sigmas = tuple(moved * unit for moved in draft.sensitivities)
+    return replace(draft, distances=draft.certified, sigmas=sigmas)
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:
@@ -263,17 +253,6 @@ def _share(budget: Budget, slack: float) -> float:
     return regularised_minimiser(
         gradient=1.0, ridge=2.0, count=1, distance=slack, adjacency=budget.adjacency
     )
-
-
-def _published(budget: Budget) -> float:
-    """Return the published sigma_i / (G eta_i): 4/rho, for rho^2/2-zCDP."""
-    if not isinstance(budget, ApproxDP):
-        raise AssumptionError(
-            f"calibration='paper' of phased_erm is stated for (epsilon, delta), got {budget}. Use "
-            "ApproxDP(epsilon, delta), or calibration='tight'."
-        )
-    log = -math.log(budget.delta)
-    return 4 / (math.sqrt(2) * (math.sqrt(log + budget.epsilon) - math.sqrt(log)))
 
 
 def _cap(task: Task, scale: float, sizes: tuple[int, ...], noise: float) -> float:

@@ -133,13 +133,7 @@ class Checkpoint(NonCopyable):
             )
         return self.result
 
-    def open_ledger(
-        self,
-        *,
-        enforced: Iterable[str] = (),
-        trusted: Iterable[str] = (),
-        caveat: str = CAVEAT,
-    ) -> Ledger:
+    def open_ledger(self, *, trusted: Iterable[str] = (), caveat: str = CAVEAT) -> Ledger:
         """Return the run's ledger, paid for once; with sentences beside those of the plan.
 
         ``caveat`` says what an interrupted run rests on.
@@ -162,7 +156,7 @@ class Checkpoint(NonCopyable):
                 plan.releases(),
                 plan.budget,
                 randomness=self.randomness,
-                enforced=(*plan.enforced, *enforced),
+                enforced=plan.enforced,
                 trusted=(*plan.trusted, caveat, *trusted),
                 odometer=self._odometer,
                 label=plan.solver,
@@ -300,14 +294,14 @@ class NoCheckpoint:
     def stored_result(self, *, stacklevel: int) -> None:
         """Return None: nothing is stored."""
 
-    def open_ledger(self, *, enforced: Iterable[str] = (), trusted: Iterable[str] = ()) -> Ledger:
+    def open_ledger(self, *, trusted: Iterable[str] = ()) -> Ledger:
         """Return the run's ledger, paid for; with sentences beside those of the plan."""
         plan = self._plan
         return Ledger(
             plan.releases(),
             plan.budget,
             randomness=self.randomness,
-            enforced=(*plan.enforced, *enforced),
+            enforced=plan.enforced,
             trusted=(*plan.trusted, *trusted),
             odometer=self._odometer,
             label=plan.solver,

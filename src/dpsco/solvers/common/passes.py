@@ -20,10 +20,12 @@ from ...data.labels import require_labels
 from ...data.source import MemorySource, Source
 from ...errors import AssumptionError, ParameterError
 from ...files.limits import MOST_PHASES
-from ...geometry.domains import Domain, LpBall, WholeSpace
+from ...geometry.domains import Domain, WholeSpace
 from ...kernels import compiler
 from ...kernels.sgd import sgd_pass
 from ...losses.base import MarginLoss
+from ...privacy.budget import ApproxDP, Budget
+from ...problem import is_ball
 from ...task import Task
 from .. import needs
 
@@ -60,6 +62,20 @@ def smoothness_beyond(task: Task, loss: Any) -> float:
     )
 
 
+def published_noise(solver: str, budget: Budget) -> float:
+    """Return sigma_k / (G eta_k) of Feldman, Koren, Talwar 2020: 4/rho, for rho^2/2-zCDP.
+
+    By epsilon = rho^2/2 + rho sqrt(2 log 1/delta); other budgets than (epsilon, delta) are refused.
+    """
+    if not isinstance(budget, ApproxDP):
+        raise AssumptionError(
+            f"calibration='paper' of {solver} is stated for (epsilon, delta), got {budget}. Use "
+            "ApproxDP(epsilon, delta), or calibration='tight'."
+        )
+    log = -math.log(budget.delta)
+    return 4 / (math.sqrt(2) * (math.sqrt(log + budget.epsilon) - math.sqrt(log)))
+
+
 def check_phases(sizes: tuple[int, ...], n: int) -> None:
     """Refuse more phases than halving gives, and phases without rows: a file may hold any."""
     if not 1 <= len(sizes) <= MOST_PHASES or min(sizes) < 1 or sum(sizes) > n:
@@ -71,16 +87,12 @@ def check_phases(sizes: tuple[int, ...], n: int) -> None:
 
 @dataclass(frozen=True)
 class Pass:
-    """How a pass steps: w <- project((1 - step ridge) w - step clip(phi'(<w, x>, y)) x).
-
-    ``project=False`` leaves the domain out (the iterates roam freely).
-    """
+    """How a pass steps: w <- project((1 - step ridge) w - step clip(phi'(<w, x>, y)) x)."""
 
     loss: MarginLoss
     domain: Domain
     clip: float  # bound on a row's gradient, enforced
     ridge: float = 0.0
-    project: bool = True
     passes: int = 1  # how many such passes the solver takes: together they choose the loop
 
     def run(
@@ -115,11 +127,11 @@ class Pass:
 
     def _leaf(self, block: Block, weights: Floats, step: float | Floats) -> tuple[Floats, Floats]:
         """Take the steps of one block of rows."""
+        if not is_ball(self.domain):
+            with compiler.implementation(compiled=False):  # row by row
+                return self._projected(block, weights, step)
         radius, centre = math.inf, None
-        if self.project and not isinstance(self.domain, WholeSpace):
-            if not (isinstance(self.domain, LpBall) and self.domain.p == 2.0):
-                with compiler.implementation(compiled=False):  # row by row
-                    return self._projected(block, weights, step)
+        if not isinstance(self.domain, WholeSpace):
             radius, centre = self.domain.radius(len(weights)), self.domain.centre(len(weights))
         return sgd_pass(
             block.rows,

@@ -17,6 +17,7 @@ from ...geometry.domains import Box, LpBall, Simplex, WholeSpace
 from ...losses.base import Hoelder, MarginLoss
 from ...privacy.accounting import stability
 from ...privacy.budget import Adjacency, Budget, PureDP
+from ...problem import is_ball
 from ...task import Task
 from ..common.glm_objective import SLOPE_ERROR, steepness
 from ..common.passes import smoothness_beyond
@@ -253,7 +254,6 @@ def best_step(
     sigma: Callable[[float, float], float],
     points: int = POINTS,
     longest: float = math.inf,
-    batch: int = 1,
 ) -> tuple[float, float]:
     """Return the step of least predicted risk on a logarithmic grid, and that risk.
 
@@ -271,16 +271,14 @@ def best_step(
     for step in (*map(float, grid), *([smooth] if smooth > 0.0 else [])):
         if not math.isfinite(bound := clip(step)):
             continue
-        excess = steps_risk(task, steps=steps, step=step, clip=bound, batch=batch)
+        excess = steps_risk(task, steps=steps, step=step, clip=bound)
         excess += noise_risk(task, bound, sigma(step, bound))
         if excess < least:
             best, least = step, excess
     return best, least
 
 
-def closed_form(
-    task: Task, *, passes: int, batch: int = 1, output: str = "average"
-) -> Callable[[float, float], float]:
+def closed_form(task: Task, *, passes: int) -> Callable[[float, float], float]:
     """Return sigma(step, clip) by the closed form of the recursion: cheap, a little too large."""
     unit = unit_noise(task.budget, task.n_weights)
 
@@ -292,9 +290,8 @@ def closed_form(
             gradient=clip,
             drift=expansion(task, step, clip),
             adjacency=task.budget.adjacency,
-            batch=batch,
             ridge=task.ridge,
-            output=output,
+            output="average",
             order="fresh",
         )
 
@@ -303,8 +300,7 @@ def closed_form(
 
 def default_passes(task: Task) -> int:
     """Return how many passes: ten for smooth losses, more for others while rows are few."""
-    domain = task.problem.domain
-    if not (isinstance(domain, WholeSpace) or (isinstance(domain, LpBall) and domain.p == 2.0)):
+    if not is_ball(task.problem.domain):
         return max(1, min(SMOOTH_PASSES, 100_000 // task.n))  # such projections are slow
     if math.isfinite(task.smoothness):
         return SMOOTH_PASSES

@@ -41,16 +41,13 @@ class _Draft:
         drawn = self.sampling == "with_replacement" or self.task.calibration == "paper"
         return nonsmooth(self.task) and not chosen and not drawn
 
-    def steps(self, published: int | None = None) -> int:
+    def steps(self) -> int:
         """Return how many steps, from the number of passes."""
-        if self.passes is None and published is not None:
-            return published
         batches = self.task.n // self.batch
-        if self.passes is None and self.envelope:
-            return rates.SMOOTH_PASSES * batches
-        if self.passes is None:
-            return rates.default_passes(self.task) * batches
-        return _validate.integer("passes", self.passes) * batches
+        if self.passes is not None:
+            return _validate.integer("passes", self.passes) * batches
+        usual = rates.SMOOTH_PASSES if self.envelope else rates.default_passes(self.task)
+        return usual * batches
 
     def finish(
         self,

@@ -17,7 +17,6 @@ from ...data.source import Source
 from ...errors import ParameterError
 from ...geometry.domains import Box, Domain, L1Ball, L2Ball, LpBall, Simplex, WholeSpace
 from ...losses.base import Hoelder, MarginLoss
-from ...losses.smoothing import Smoothed
 from ...privacy.accounting import stability
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.ledger import Ledger
@@ -26,6 +25,7 @@ from ...task import Task
 from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.glm_objective import SLOPE_ERROR, steepness
 from ..common.passes import Pass, check_phases, require_stable, smoothness_beyond
+from ..common.smoothing import smoothed
 
 _CLOSED = (WholeSpace, Box, L1Ball, Simplex)  # projected onto in closed form
 _PROJECTION_ERROR = 1e-12  # relative distance at which some domains take a point for a member
@@ -91,7 +91,9 @@ class Plan(BasePlan):
     @cached_property
     def loss(self) -> MarginLoss:
         """The loss that is stepped on."""
-        return surrogate_loss(self.task, self.smoothing)
+        loss = smoothed(self.task, self.smoothing)
+        assert isinstance(loss, MarginLoss)  # needs.GLM
+        return loss
 
     @cached_property
     def rows(self) -> tuple[tuple[int, int], ...]:
@@ -223,15 +225,6 @@ def _projection_error(domain: Domain) -> float:
         isinstance(domain, LpBall) and domain.p in (2.0, math.inf)
     )
     return 0.0 if exact else _PROJECTION_ERROR
-
-
-def surrogate_loss(task: Task, smoothing: float) -> MarginLoss:
-    """Return the loss itself, or its Moreau envelope."""
-    loss = task.problem.loss
-    assert isinstance(loss, MarginLoss)  # needs.GLM
-    if smoothing == 0.0:
-        return loss
-    return Smoothed(loss, smoothing, None if loss.labels == "sign" else task.label_bound)
 
 
 # -- schedules -------------------------------------------------------------------------------------

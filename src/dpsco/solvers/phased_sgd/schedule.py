@@ -10,8 +10,10 @@ from ...errors import AssumptionError, ParameterError
 from ...privacy.accounting import stability
 from ...privacy.budget import ApproxDP, Budget
 from ...task import Task
+from ..common.passes import published_noise
+from ..common.smoothing import smoothed
 from ..needs import Need
-from .run import VARIANTS, Plan, best_step, bound, phases, surrogate_loss, with_noise
+from .run import VARIANTS, Plan, best_step, bound, phases, with_noise
 
 _DOWN = 1 - 1e-12  # a step or a smoothing stays below its limit after rounding
 SGD, GLL, FREE = VARIANTS
@@ -105,16 +107,9 @@ def _zeta(budget: Budget) -> float:
 
 def _published(solver: str, budget: Budget) -> float:
     """Return the published sigma_k / (G eta_k), for replace-one neighbours of one row."""
-    if not isinstance(budget, ApproxDP):
-        raise AssumptionError(
-            f"calibration='paper' of {solver} is stated for (epsilon, delta), got {budget}. Use "
-            "ApproxDP(epsilon, delta), or calibration='tight'."
-        )
-    if solver == "phased_sgd":  # rho^2/2-zCDP, by epsilon = rho^2/2 + rho sqrt(2 log 1/delta)
-        log = -math.log(budget.delta)
-        return 4 / (math.sqrt(2) * (math.sqrt(log + budget.epsilon) - math.sqrt(log)))
-    factor = {"phased_sgd_gll": 4.0, "phased_dp_sgd_unconstrained": 2.0}[solver]
-    return factor / _zeta(budget)  # su: 4 L eta sqrt(log 1/delta)/epsilon
+    common = published_noise(solver, budget)  # which refuses other budgets
+    factor = {GLL: 4.0, FREE: 2.0}.get(solver)
+    return common if factor is None else factor / _zeta(budget)  # su: 4 L eta sqrt(log 1/delta)/eps
 
 
 def _dimension(task: Task, rank: int | None) -> int:
@@ -136,7 +131,7 @@ def _dimension(task: Task, rank: int | None) -> int:
 def _smoothable(task: Task) -> bool:
     """Return whether the loss has a Moreau envelope with bounded slope."""
     try:
-        surrogate_loss(task, 1.0)
+        smoothed(task, 1.0)
     except (AssumptionError, ParameterError):
         return False
     return True
