@@ -13,6 +13,7 @@ a convex function with no larger curvature, so ``|psi| ||x|| <= clip`` holds by 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -58,37 +59,6 @@ class Slopes(Protocol):
 
     def slope_bound(self, label: float, margin: float) -> float:
         """Return a bound on them."""
-
-
-class Tilted(Protocol):
-    """What a certified minimiser asks of an objective."""
-
-    @property
-    def size(self) -> int:
-        """The number of weights."""
-
-    @property
-    def strong_convexity(self) -> float:
-        """A lower bound on the curvature of J: the ridge."""
-
-    @property
-    def smoothness(self) -> float:
-        """An upper bound on it."""
-
-    def gradient(self, weights: Floats) -> Floats:
-        """Return the gradient of J, up to `rounding`."""
-
-    def steepest(self, weights: Floats) -> float:
-        """Return a bound on the gradient's length that no row has a say in."""
-
-    def hessian(self, weights: Floats, spread: float) -> Floats:
-        """Return about the Hessian of J, or what stands for it within ``spread`` of the weights."""
-
-    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
-        """Return a function that multiplies a vector by it."""
-
-    def rounding(self, weights: Floats) -> float:
-        """Return a bound on the l2 error of the computed gradient."""
 
 
 def leaf_rows(columns: int) -> int:
@@ -150,27 +120,90 @@ def _gamma(count: int) -> float:
     return count * UNIT / (1 - count * UNIT)
 
 
-class GlmObjective:
-    """J for a loss of one margin whose slope is clipped; see the module's head."""
+class Tilted(ABC):
+    """J as a certified minimiser asks for it; a subclass sums over the rows.
+
+    Args:
+        source: of the rows.
+        clip, curvature: bounds on a row's gradient and Hessian.
+        linear, ridge, centre: the public terms of J.
+        classes, steepness: as `gradient_rounding` takes them.
+    """
+
+    _dense = True  # whether rows are summed in the small leaves of dense ones
 
     def __init__(
         self,
         source: Source,
-        loss: Slopes,
         *,
         clip: float,
         curvature: float,
         linear: Floats,
         ridge: float,
         centre: Floats,
+        classes: int = 1,
         steepness: float = 0.0,
     ) -> None:
-        require_labels(loss, source.bounds.label)
-        self._steepness = steepness
-        self._source, self._loss, self._clip, self._curvature = source, loss, clip, curvature
+        self._source, self._clip, self._curvature = source, clip, curvature
         self._linear, self._ridge, self._centre = linear, ridge, centre
+        self._classes, self._steepness = classes, steepness
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of weights."""
+
+    @property
+    def strong_convexity(self) -> float:
+        """A lower bound on the curvature of J: the ridge."""
+        return self._ridge
+
+    @property
+    def smoothness(self) -> float:
+        """An upper bound on it: the rows' curvature and the ridge."""
+        return self._curvature + self._ridge
+
+    @abstractmethod
+    def gradient(self, weights: Floats) -> Floats:
+        """Return the gradient of J, up to `rounding`."""
+
+    @abstractmethod
+    def steepest(self, weights: Floats) -> float:
+        """Return a bound on the gradient's length that no row has a say in."""
+
+    @abstractmethod
+    def hessian(self, weights: Floats, spread: float) -> Floats:
+        """Return about the Hessian of J, or what stands for it within ``spread`` of the weights."""
+
+    @abstractmethod
+    def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
+        """Return a function that multiplies a vector by it."""
+
+    def rounding(self, weights: Floats) -> float:
+        """Return a bound on the l2 error of the computed gradient."""
+        norm = max(float(np.linalg.norm(weights)), float(np.linalg.norm(self._centre)))
+        return gradient_rounding(
+            rows=self._source.n,
+            columns=self._source.d,
+            clip=self._clip,
+            curvature=self._curvature,
+            tilt=float(np.linalg.norm(self._linear)),
+            ridge=self._ridge,
+            max_norm=norm * (1 + 1e-9),
+            classes=self._classes,
+            dense=self._dense,
+            steepness=self._steepness,
+        )
+
+
+class GlmObjective(Tilted):
+    """J for a loss of one margin whose slope is clipped; see the module's head."""
+
+    def __init__(self, source: Source, loss: Slopes, **terms: Any) -> None:
+        super().__init__(source, **terms)
+        require_labels(loss, source.bounds.label)
+        self._loss = loss
         self._in_memory: list[Leaf] | None = None
-        self._dense = True
         if isinstance(source, MemorySource):
             self._in_memory = list(self._split(source.rows()))
 
@@ -178,16 +211,6 @@ class GlmObjective:
     def size(self) -> int:
         """The number of weights."""
         return self._source.d
-
-    @property
-    def strong_convexity(self) -> float:
-        """The ridge."""
-        return self._ridge
-
-    @property
-    def smoothness(self) -> float:
-        """The rows' curvature and the ridge."""
-        return self._curvature + self._ridge
 
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J."""
@@ -235,21 +258,6 @@ class GlmObjective:
 
         return product
 
-    def rounding(self, weights: Floats) -> float:
-        """Return a bound on the l2 error of `gradient`."""
-        norm = max(float(np.linalg.norm(weights)), float(np.linalg.norm(self._centre)))
-        return gradient_rounding(
-            rows=self._source.n,
-            columns=self.size,
-            clip=self._clip,
-            curvature=self._curvature,
-            tilt=float(np.linalg.norm(self._linear)),
-            ridge=self._ridge,
-            max_norm=norm * (1 + 1e-9),
-            dense=self._dense,
-            steepness=self._steepness,
-        )
-
     def _slopes(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:
         """Return the clipped slopes; one that is not finite counts as 0, a rule for its row."""
         slopes = np.clip(self._loss.slope(margins, labels), -limit, limit)
@@ -295,42 +303,19 @@ class GlmObjective:
             yield matrix, block.labels[part], limit[part]
 
 
-class VectorObjective:
+class VectorObjective(Tilted):
     """J for a vector loss with the bounds that hold on the whole space: nothing is clipped."""
 
-    def __init__(
-        self,
-        source: Source,
-        loss: VectorLoss,
-        *,
-        clip: float,
-        curvature: float,
-        linear: Floats,
-        ridge: float,
-        centre: Floats,
-        classes: int,
-    ) -> None:
-        terms: dict[str, Any] = {"linear": linear, "ridge": ridge, "centre": centre}
-        self._inner: Objective = source.objective(loss, **terms)
-        self._n, self._columns, self._classes = source.n, source.d, classes
-        self._clip, self._curvature, self._ridge = clip, curvature, ridge
-        self._tilt = float(np.linalg.norm(linear))
-        self._centre = float(np.linalg.norm(centre))
+    def __init__(self, source: Source, loss: VectorLoss, **terms: Any) -> None:
+        super().__init__(source, **terms)
+        self._inner: Objective = source.objective(
+            loss, linear=self._linear, ridge=self._ridge, centre=self._centre
+        )
 
     @property
     def size(self) -> int:
         """The number of weights."""
         return self._inner.size
-
-    @property
-    def strong_convexity(self) -> float:
-        """The ridge."""
-        return self._ridge
-
-    @property
-    def smoothness(self) -> float:
-        """The rows' curvature and the ridge."""
-        return self._curvature + self._ridge
 
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J."""
@@ -338,8 +323,9 @@ class VectorObjective:
 
     def steepest(self, weights: Floats) -> float:
         """Return a bound on the gradient's length: the loss's own and the public terms."""
-        away = float(np.linalg.norm(weights)) + self._centre
-        return (self._clip + self._tilt + self._ridge * away) * (1 + 1e-9)
+        away = float(np.linalg.norm(weights)) + float(np.linalg.norm(self._centre))
+        tilt = float(np.linalg.norm(self._linear))
+        return (self._clip + tilt + self._ridge * away) * (1 + 1e-9)
 
     def hessian(self, weights: Floats, spread: float) -> Floats:
         """Return the Hessian of J; vector losses are smooth, whatever the spread."""
@@ -348,16 +334,3 @@ class VectorObjective:
     def hessian_product(self, weights: Floats, spread: float) -> Callable[[Floats], Floats]:
         """Return a function that multiplies a vector by that Hessian."""
         return lambda vector: self._inner.hessian_product(weights, vector)
-
-    def rounding(self, weights: Floats) -> float:
-        """Return a bound on the l2 error of `gradient`."""
-        return gradient_rounding(
-            rows=self._n,
-            columns=self._columns,
-            clip=self._clip,
-            curvature=self._curvature,
-            tilt=self._tilt,
-            ridge=self._ridge,
-            max_norm=max(float(np.linalg.norm(weights)), self._centre) * (1 + 1e-9),
-            classes=self._classes,
-        )
