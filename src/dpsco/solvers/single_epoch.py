@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -259,44 +260,39 @@ def _risk_ftrl(task: Task) -> float:
     return scale * math.sqrt(2 / task.n + 2 * root * landau(task.n) * noise)
 
 
-def _gradients(task: Task) -> float:
-    return float(task.n)
-
+_entry = partial(
+    Solver,
+    setting="any loss, any domain with a projection",
+    needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
+    cost="n gradients",
+    gradients=lambda task: float(task.n),
+    plan_type=Plan,
+)
 
 SOLVERS = (
-    Solver(
+    _entry(
         key=SGD,
         summary="One pass of noisy SGD over disjoint batches; every batch has the whole budget.",
         paper="Choquette-Choo, Ganesh, Thakurta 2025",
         reference="Sec 2.1",
-        setting="any loss, any domain with a projection",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
         rounds=f"T ({FEWEST} to {MOST} by default)",
-        cost="n gradients",
         plan=plan_sgd,
         stepper=SgdStepper,
         risk=_risk_sgd,
-        gradients=_gradients,
-        plan_type=Plan,
         measured=Measured(0.052, 0.087),
         single_epoch=SingleEpoch(
             rank=5, smooth=Factors(0.061, 0.28), nonsmooth=Factors(0.45, 0.19)
         ),
     ),
-    Solver(
+    _entry(
         key=FTRL,
         summary="One pass over disjoint batches on prefix sums of gradients with correlated noise.",
         paper="Kairouz et al. 2021",
         reference="Choquette-Choo, Ganesh, Thakurta 2025, Sec 2.2",
-        setting="any loss, any domain with a projection",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
         rounds=f"T (up to {FTRL_ROUNDS} by default)",
-        cost="n gradients",
         plan=plan_ftrl,
         stepper=FtrlStepper,
         risk=_risk_ftrl,
-        gradients=_gradients,
-        plan_type=Plan,
         measured=Measured(0.018, 0.04),
         single_epoch=SingleEpoch(rank=3, smooth=Factors(0.047, 1.1), nonsmooth=Factors(0.85, 0.92)),
     ),

@@ -21,7 +21,6 @@ Symbols    L, beta, Lam, sigma_1, B -> clip, curvature, n (ridge + penalty), sig
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from .. import needs
 from ..base import Measured, Solver
@@ -37,34 +36,34 @@ _NEEDS = (
     needs.GAUSSIAN,
     schedule.PAYABLE,
 )
-_COMMON: dict[str, Any] = {
-    "paper": "Su, Zhao, Wang 2023",
-    "rounds": "1",
-    "cost": "33 passes and 6 Hessians",
-    "run": run.run,
-    "risk": schedule.risk,
-    "gradients": schedule.gradients,
-    "plan_type": run.Plan,
-    "calibrations": ("tight", "paper"),
-    "measured": Measured(0.061, 0.1),
-}
+_entry = partial(
+    Solver,
+    paper="Su, Zhao, Wang 2023",
+    rounds="1",
+    cost="33 passes and 6 Hessians",
+    run=run.run,
+    risk=schedule.risk,
+    gradients=schedule.gradients,
+    plan_type=run.Plan,
+    calibrations=("tight", "paper"),
+    measured=Measured(0.061, 0.1),
+)
+
 SOLVERS = (
-    Solver(
+    _entry(
         key=schedule.PLAIN,
         summary="Minimiser of the objective with a random linear term; best for linear models.",
         reference="Alg 1, 5, Thm 1, 2; Redberg, Koskela, Wang 2023",
         setting="convex losses of one margin (nonsmooth: smoothed), softmax, means; any domain",
         needs=_NEEDS,
         plan=partial(schedule.make_plan, schedule.PLAIN),
-        **_COMMON,
     ),
-    Solver(
+    _entry(
         key=schedule.STRONG,
         summary="Objective perturbation with a public ridge penalty, or of a constant Hessian.",
         reference="Alg 2, Thm 3, 4, corrected",
         setting="the same losses with an L2Penalty; means",
         needs=(*_NEEDS, schedule.MODULUS),
         plan=partial(schedule.make_plan, schedule.STRONG),
-        **_COMMON,
     ),
 )

@@ -20,6 +20,8 @@ Symbols    eta 4^-k, T_k or n_k, D or R, G or L0 R, beta, theta -> steps[k], siz
 
 from __future__ import annotations
 
+from functools import partial
+
 from .. import needs
 from ..base import Measured, Solver
 from . import run, schedule
@@ -33,56 +35,48 @@ _COMMON = (
     needs.GAUSSIAN,
 )
 
+_entry = partial(
+    Solver,
+    rounds="log2 n phases",
+    cost="n gradients",
+    run=run.run,
+    gradients=schedule.gradients,
+    plan_type=run.Plan,
+    calibrations=("tight", "paper"),
+)
+
 SOLVERS = (
-    Solver(
+    _entry(
         key=schedule.SGD,
         summary="One pass in halving phases; one noisy average per phase, on rows of its own.",
         paper="Feldman, Koren, Talwar 2020; Wang, Lei, Ying, Zhang 2022",
         reference="phased SGD; recursion behind Thm 7",
         setting="convex smooth losses (Hoelder of order 1/2 at least), any domain",
         needs=(*_COMMON, schedule.HOELDER, needs.at_least(4)),
-        rounds="log2 n phases",
-        cost="n gradients",
         plan=schedule.plan_sgd,
-        run=run.run,
         risk=schedule.risk_of(schedule.SGD),
-        gradients=schedule.gradients,
-        plan_type=run.Plan,
-        calibrations=("tight", "paper"),
         measured=Measured(0.073, 0.073),
     ),
-    Solver(
+    _entry(
         key=schedule.GLL,
         summary="Phased SGD on the Moreau envelope: hinge, absolute, quantile and other losses.",
         paper="Bassily, Guzman, Menart 2021",
         reference="Alg 4; Thms 5 and 19",
         setting="convex losses, smooth or Lipschitz; any domain, or free weights and a rank",
         needs=(*_COMMON, schedule.ENVELOPE, needs.at_least(2)),
-        rounds="log2 n phases",
-        cost="n gradients",
         plan=schedule.plan_gll,
-        run=run.run,
         risk=schedule.risk_of(schedule.GLL),
-        gradients=schedule.gradients,
-        plan_type=run.Plan,
-        calibrations=("tight", "paper"),
         measured=Measured(0.063, 0.052),
     ),
-    Solver(
+    _entry(
         key=schedule.FREE,
         summary="Phased SGD for smooth losses and weights without constraint.",
         paper="Su, Zhao, Wang 2023",
         reference="Alg 6; Thms 8 and 13",
         setting="convex smooth losses, whole space, a guess of the solution's length",
         needs=(*_COMMON, needs.SMOOTH, needs.UNBOUNDED, needs.at_least(2)),
-        rounds="log2 n phases",
-        cost="n gradients",
         plan=schedule.plan_unconstrained,
-        run=run.run,
         risk=schedule.risk_of(schedule.FREE),
-        gradients=schedule.gradients,
-        plan_type=run.Plan,
-        calibrations=("tight", "paper"),
         measured=Measured(0.096, 0.096),
     ),
 )

@@ -22,7 +22,7 @@ paper's numbers), `steps` (the steppers).
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from .. import needs
 from ..base import Factors, Measured, SingleEpoch, Solver
@@ -41,29 +41,25 @@ from .schedule import (
 )
 from .steps import AcceleratedStepper, BatchStepper, IndependentStepper, RecursiveStepper
 
-
-def _entry(key: str, **about: Any) -> Solver:
-    return Solver(
-        key=key,
-        setting="any loss, any domain with a projection",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
-        risk=risk_of(key),
-        plan_type=Plan,
-        **about,
-    )
-
+_entry = partial(
+    Solver,
+    setting="any loss, any domain with a projection",
+    needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
+    paper="Choquette-Choo, Ganesh, Thakurta 2025",
+    cost="2n gradients",
+    gradients=gradients,
+    plan_type=Plan,
+)
 
 SOLVERS = (
     _entry(
-        ACCELERATED,
+        key=ACCELERATED,
         summary="One pass in a few accelerated rounds; recursive gradients, correlated noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
         reference="Algorithm 1 with clipping, Lemma 8, Thms 10 and 14",
         rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
-        cost="2n gradients",
         plan=plan_accelerated,
         stepper=AcceleratedStepper,
-        gradients=gradients,
+        risk=risk_of(ACCELERATED),
         calibrations=("tight", "paper"),
         measured=Measured(0.041, 0.16),
         single_epoch=SingleEpoch(
@@ -71,14 +67,14 @@ SOLVERS = (
         ),
     ),
     _entry(
-        INDEPENDENT,
+        key=INDEPENDENT,
         summary="One pass of accelerated rounds on fresh gradients with independent noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
         reference="Thm 15",
         rounds="T of least predicted risk",
         cost="n gradients",
         plan=plan_independent,
         stepper=IndependentStepper,
+        risk=risk_of(INDEPENDENT),
         gradients=lambda task: float(task.n),
         measured=Measured(0.05, 0.14),
         single_epoch=SingleEpoch(
@@ -86,28 +82,25 @@ SOLVERS = (
         ),
     ),
     _entry(
-        PLAIN,
+        key=PLAIN,
         summary="One pass of plain steps on recursive gradients with correlated noise.",
-        paper="Choquette-Choo, Ganesh, Thakurta 2025",
         reference="Sec 4.3",
         rounds="8 sqrt(M R/(L alpha))",
-        cost="2n gradients",
         plan=plan_plain,
         stepper=RecursiveStepper,
-        gradients=gradients,
+        risk=risk_of(PLAIN),
         measured=Measured(0.061, 0.18),
         single_epoch=SingleEpoch(rank=4, smooth=Factors(0.065, 1.0), nonsmooth=Factors(0.16, 1.0)),
     ),
     _entry(
-        BATCH,
+        key=BATCH,
         summary="One pass of averaged mirror steps on recursive gradients; moves are short.",
         paper="Zhang, Tran, Cutkosky 2022",
         reference="Choquette-Choo, Ganesh, Thakurta 2025, Sec 1",
         rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
-        cost="2n gradients",
         plan=plan_batch,
         stepper=BatchStepper,
-        gradients=gradients,
+        risk=risk_of(BATCH),
         measured=Measured(0.09, 0.22),
         single_epoch=SingleEpoch(
             rank=2, accelerated=True, smooth=Factors(0.039, 1.1), nonsmooth=Factors(0.085, 0.7)

@@ -19,6 +19,10 @@ Read `schedule` (the plan, everyday DP-SGD), `published` (the papers' schedules;
 the published noise of 2022), `noise` (the least noise of many releases), `steps` (the stepper).
 """
 
+from __future__ import annotations
+
+from functools import partial
+
 from .. import needs
 from ..base import Measured, Solver
 from .published import (
@@ -34,73 +38,70 @@ from .published import (
 from .schedule import APPROX, LONGEST, Plan, gradients_poisson, plan_poisson, risk_poisson
 from .steps import SampledStepper
 
+_NEEDS = (needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX)
+_entry = partial(
+    Solver,
+    stepper=SampledStepper,
+    plan_type=Plan,
+    calibrations=("tight", "conjectured", "paper"),
+)
+
 SOLVERS = (
-    Solver(
+    _entry(
         key="dp_sgd_gradient",
         summary="SGD with noise in every step, on small secret samples; averages all iterates.",
         paper="Wang, Lei, Ying, Zhang 2022",
         reference="Alg 2, Thms 11 and 12",
         setting="any loss, any domain with a projection; convex losses for the rate",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX),
+        needs=_NEEDS,
         rounds="T = (n mu/(s sqrt(d)))^2, between 50 and n",
         cost="m T gradients, m about 0.7 n/sqrt(T)",
         plan=plan_gradient,
-        stepper=SampledStepper,
         risk=risk_gradient,
         gradients=gradients_gradient,
-        plan_type=Plan,
-        calibrations=("tight", "conjectured", "paper"),
         measured=Measured(0.08, 0.08),
     ),
-    Solver(
+    _entry(
         key="dp_sgd_poisson",
         summary="Everyday DP-SGD: Poisson samples, momentum, average of the last iterates.",
         paper="Abadi et al. 2016",
         reference="Alg 1; Choquette-Choo, Ganesh, Thakurta 2025, Sec 2.1",
         setting="any loss, any domain with a projection",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX),
+        needs=_NEEDS,
         rounds="epochs / rate (default 20 epochs at rate 1/20)",
         cost="epochs n gradients",
         plan=plan_poisson,
-        stepper=SampledStepper,
         risk=risk_poisson,
         gradients=gradients_poisson,
-        plan_type=Plan,
         calibrations=("tight", "conjectured"),
         measured=Measured(0.08, 0.12),
     ),
-    Solver(
+    _entry(
         key="noisy_sgd_2019",
         summary="Noisy SGD on large secret samples for smooth losses; smooths the others.",
         paper="Bassily, Feldman, Talwar, Thakurta 2019",
         reference="Alg 1, Thm 3.2; Sec 4 for non-smooth losses",
         setting="smooth losses, or convex losses of a margin with bounded slope",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX, needs.SMOOTHABLE),
+        needs=(*_NEEDS, needs.SMOOTHABLE),
         rounds="T = min(n/8, eps^2 n^2/(32 d log(1/delta)))",
         cost="n sqrt(eps T/4) gradients",
         plan=plan_2019,
-        stepper=SampledStepper,
         risk=risk_noisy_sgd,
         gradients=gradients_2019,
-        plan_type=Plan,
-        calibrations=("tight", "conjectured", "paper"),
         measured=Measured(0.065, 0.069),
     ),
-    Solver(
+    _entry(
         key="noisy_sgd_2020",
         summary="Noisy SGD in very many small steps for Lipschitz losses.",
         paper="Bassily, Feldman, Guzman, Talwar 2020",
         reference="noisy SGD with T = n^2",
         setting="any loss, any domain with a projection; Lipschitz convex losses for the rate",
-        needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN, APPROX),
+        needs=_NEEDS,
         rounds=f"T = n^2 (tight: at most {LONGEST})",
         cost="n sqrt(T) gradients",
         plan=plan_2020,
-        stepper=SampledStepper,
         risk=risk_noisy_sgd,
         gradients=gradients_2020,
-        plan_type=Plan,
-        calibrations=("tight", "conjectured", "paper"),
         measured=Measured(0.06, 0.06),
     ),
 )
