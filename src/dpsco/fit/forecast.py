@@ -32,8 +32,7 @@ from ..privacy.budget import Budget
 from ..problem import Problem
 from ..solvers import get, registry
 from ..solvers.base import NOT_CALIBRATED, Factors
-from ..solvers.common.batches import BatchPlan
-from ..solvers.recursive_gradient.rates import largest_error
+from ..solvers.common.batches import BatchPlan, largest_error
 from ..solvers.recursive_gradient.schedule import Plan as FewRounds
 from ..solvers.recursive_gradient.schedule import default_smoothing, public_scales
 from ..solvers.single_epoch import Plan as SingleEpochPlan

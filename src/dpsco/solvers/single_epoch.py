@@ -29,10 +29,9 @@ from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..task import Task
 from . import needs
 from .base import Factors, Floats, Measured, SingleEpoch, Solver
-from .common.batches import BatchPlan, check_rounds, chosen_mechanism
+from .common.batches import BatchPlan, check_rounds, chosen_mechanism, landau, largest_error
 from .common.clips import gradient_clip
 from .engine import Stepper
-from .recursive_gradient.rates import landau, largest_error
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
 FEWEST, MOST = 6, 64  # batches of SGD by default: each one more adds noise

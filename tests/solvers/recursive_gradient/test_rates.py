@@ -11,6 +11,7 @@ from dpsco.errors import AssumptionError
 from dpsco.privacy.accounting import gaussian
 from dpsco.privacy.budget import ApproxDP
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, NEEDS, mechanism
+from dpsco.solvers.common.batches import landau, largest_error
 from dpsco.solvers.recursive_gradient import published
 from dpsco.solvers.recursive_gradient import rates as schedules
 from dpsco.solvers.recursive_gradient.rates import Scales
@@ -132,10 +133,10 @@ def test_correlated_noise_predicts_less_risk():
 def test_errors_of_streams(rounds):
     """Landau's constants bound the Toeplitz mechanisms, with or without the long way round."""
     for name in ("toeplitz", "toeplitz_cn"):
-        assert mechanism(name, rounds=rounds).error_max() <= schedules.landau(rounds)
+        assert mechanism(name, rounds=rounds).error_max() <= landau(rounds)
     noise = mechanism("tree", rounds=rounds)
-    assert schedules.largest_error(noise) == pytest.approx(noise.error_max(), rel=1e-14)
-    assert schedules.largest_error(mechanism(rounds=10**6)) == schedules.landau(10**6)
+    assert largest_error(noise) == pytest.approx(noise.error_max(), rel=1e-14)
+    assert largest_error(mechanism(rounds=10**6)) == landau(10**6)
 
 
 @pytest.mark.thorough
@@ -146,7 +147,7 @@ def test_errors_do_not_fall_where_streams_get_long(name, rounds):
     needed = {"bands": {"bands": 64}, "exponent": {"exponent": 0.75}}
     options = needed[NEEDS[name]] if name in NEEDS else {}
     here, next_ = (
-        schedules.largest_error(mechanism(name, rounds=r, **options)) for r in (rounds, rounds + 1)
+        largest_error(mechanism(name, rounds=r, **options)) for r in (rounds, rounds + 1)
     )
     assert here <= next_ * (1 + 1e-12)
     exact = mechanism(name, rounds=rounds, **options).error_max()
@@ -157,13 +158,11 @@ def test_errors_of_long_trees():
     """sqrt(levels times the most bits of a number up to T)."""
     for rounds in (4097, 2**14 + 1, 10**6, 2**23 - 1, 2**23):
         bits = max(rounds.bit_count(), rounds.bit_length() - 1)
-        error = schedules.largest_error(mechanism("tree", rounds=rounds))
+        error = largest_error(mechanism("tree", rounds=rounds))
         assert error == pytest.approx(math.sqrt(rounds.bit_length() * bits), rel=1e-13)
-        assert schedules.largest_error(mechanism("tree_honaker", rounds=rounds)) < error
-    assert schedules.largest_error(mechanism("tree", rounds=4, drop_root=True)) == pytest.approx(2)
-    assert schedules.largest_error(mechanism("tree", rounds=2, drop_root=True)) ** 2 == (
-        pytest.approx(2)
-    )
+        assert largest_error(mechanism("tree_honaker", rounds=rounds)) < error
+    assert largest_error(mechanism("tree", rounds=4, drop_root=True)) == pytest.approx(2)
+    assert largest_error(mechanism("tree", rounds=2, drop_root=True)) ** 2 == (pytest.approx(2))
 
 
 # -- as published ----------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
-"""Plans of a single epoch: one noisy sum per batch, each row in one batch, the batches in order."""
+"""Plans of a single epoch: one noisy sum per batch, each row in one batch, the batches in order.
+
+Beside them stands which correlated noise they take by default, and how large its errors are.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -85,3 +89,15 @@ def chosen_mechanism(
             f"{NEEDS[noise]}={value})}}; 'toeplitz_cn' and 'blt_cn' need nothing more."
         )
     return mechanism(noise, rounds=rounds)
+
+
+def largest_error(stream: PrefixMechanism) -> float:
+    """Return the largest prefix error e; for very long streams a bound on it."""
+    if stream.rounds > 2**14 and stream.name in ("toeplitz", "toeplitz_cn"):
+        return landau(stream.rounds)
+    return stream.error_bound()
+
+
+def landau(rounds: float) -> float:
+    """Return an upper bound on the largest prefix error of the Toeplitz mechanisms."""
+    return 1.0663 + math.log(rounds) / math.pi

@@ -54,7 +54,7 @@ SOLVERS = (
         setting="convex smooth losses (Hoelder of order 1/2 at least), any domain",
         needs=(*_COMMON, schedule.HOELDER, needs.at_least(4)),
         plan=schedule.plan_sgd,
-        risk=schedule.risk_of(schedule.SGD),
+        risk=partial(schedule.risk, schedule.SGD),
         measured=Measured(0.073, 0.073),
     ),
     _entry(
@@ -65,7 +65,7 @@ SOLVERS = (
         setting="convex losses, smooth or Lipschitz; any domain, or free weights and a rank",
         needs=(*_COMMON, schedule.ENVELOPE, needs.at_least(2)),
         plan=schedule.plan_gll,
-        risk=schedule.risk_of(schedule.GLL),
+        risk=partial(schedule.risk, schedule.GLL),
         measured=Measured(0.063, 0.052),
     ),
     _entry(
@@ -76,7 +76,7 @@ SOLVERS = (
         setting="convex smooth losses, whole space, a guess of the solution's length",
         needs=(*_COMMON, needs.SMOOTH, needs.UNBOUNDED, needs.at_least(2)),
         plan=schedule.plan_unconstrained,
-        risk=schedule.risk_of(schedule.FREE),
+        risk=partial(schedule.risk, schedule.FREE),
         measured=Measured(0.096, 0.096),
     ),
 )

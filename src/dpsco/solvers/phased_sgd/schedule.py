@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ... import _validate
 from ...errors import AssumptionError, ParameterError
@@ -165,16 +164,12 @@ def _noisy(
 # -- what the entries declare ----------------------------------------------------------------------
 
 
-def risk_of(solver: str) -> Callable[[Task], float]:
+def risk(solver: str, task: Task) -> float:
     """Return the header's bound at the default step of a solver."""
-
-    def risk(task: Task) -> float:
-        clip = task.gradient_bound(None)
-        dimension = _dimension(task, None) if solver == GLL else task.n_weights
-        step = _eta(solver, task, clip, dimension)
-        return bound(task, clip, dimension, VARIANTS[solver].share, step)
-
-    return risk
+    clip = task.gradient_bound(None)
+    dimension = _dimension(task, None) if solver == GLL else task.n_weights
+    step = _eta(solver, task, clip, dimension)
+    return bound(task, clip, dimension, VARIANTS[solver].share, step)
 
 
 def gradients(task: Task) -> float:

@@ -37,7 +37,8 @@ from .schedule import (
     plan_batch,
     plan_independent,
     plan_plain,
-    risk_of,
+    risk,
+    risk_independent,
 )
 from .steps import AcceleratedStepper, BatchStepper, IndependentStepper, RecursiveStepper
 
@@ -47,6 +48,7 @@ _entry = partial(
     needs=(needs.EUCLIDEAN, needs.FIXED_N, needs.GAUSSIAN),
     paper="Choquette-Choo, Ganesh, Thakurta 2025",
     cost="2n gradients",
+    risk=risk,
     gradients=gradients,
     plan_type=Plan,
 )
@@ -59,7 +61,6 @@ SOLVERS = (
         rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
         plan=plan_accelerated,
         stepper=AcceleratedStepper,
-        risk=risk_of(ACCELERATED),
         calibrations=("tight", "paper"),
         measured=Measured(0.041, 0.16),
         single_epoch=SingleEpoch(
@@ -74,7 +75,7 @@ SOLVERS = (
         cost="n gradients",
         plan=plan_independent,
         stepper=IndependentStepper,
-        risk=risk_of(INDEPENDENT),
+        risk=risk_independent,
         gradients=lambda task: float(task.n),
         measured=Measured(0.05, 0.14),
         single_epoch=SingleEpoch(
@@ -88,7 +89,6 @@ SOLVERS = (
         rounds="8 sqrt(M R/(L alpha))",
         plan=plan_plain,
         stepper=RecursiveStepper,
-        risk=risk_of(PLAIN),
         measured=Measured(0.061, 0.18),
         single_epoch=SingleEpoch(rank=4, smooth=Factors(0.065, 1.0), nonsmooth=Factors(0.16, 1.0)),
     ),
@@ -100,7 +100,6 @@ SOLVERS = (
         rounds="2 sqrt(M R/(L alpha)), about n^(1/4)",
         plan=plan_batch,
         stepper=BatchStepper,
-        risk=risk_of(BATCH),
         measured=Measured(0.09, 0.22),
         single_epoch=SingleEpoch(
             rank=2, accelerated=True, smooth=Factors(0.039, 1.1), nonsmooth=Factors(0.085, 0.7)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
-
 ROUNDS = 2.0  # times sqrt(M R/(L alpha)); with BETA the best of a grid on three problems
 BETA = 0.25  # times (L/R) T^2 alpha
 INDEPENDENT = 0.25  # times T^1.5 V/R, for independent noise; the best of a grid likewise
@@ -129,15 +127,3 @@ def best_independent_rounds(scales: Scales) -> int:
         for rounds in candidates
     ]
     return int(candidates[int(np.argmin(bounds))])
-
-
-def largest_error(mechanism: PrefixMechanism) -> float:
-    """Return the largest prefix error e; for very long streams a bound on it."""
-    if mechanism.rounds > 2**14 and mechanism.name in ("toeplitz", "toeplitz_cn"):
-        return landau(mechanism.rounds)
-    return mechanism.error_bound()
-
-
-def landau(rounds: float) -> float:
-    """Return an upper bound on the largest prefix error of the Toeplitz mechanisms."""
-    return 1.0663 + math.log(rounds) / math.pi

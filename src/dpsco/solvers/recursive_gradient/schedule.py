@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from ...privacy.mechanisms import gaussian_sigma, prefix_sum_sigma
 from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ...problem import Loss, Problem
 from ...task import Task
-from ..common.batches import BatchPlan, check_rounds, chosen_mechanism
+from ..common.batches import BatchPlan, check_rounds, chosen_mechanism, landau, largest_error
 from ..common.clips import gradient_clip
 from ..common.smoothing import SMOOTHED_SHARE, TOUCHED, surrogate_loss
 from . import rates
@@ -110,7 +109,7 @@ class Plan(BatchPlan):
         scales = dataclasses.replace(scales, noise_multiplier=self.sigma / (norm * scales.gradient))
         if self.mechanism is None:
             return rates.independent_excess(scales, self.rounds, self.beta)
-        error = rates.largest_error(self.mechanism)
+        error = largest_error(self.mechanism)
         return rates.recursive_excess(scales, self.rounds, self.beta, error)
 
 
@@ -359,20 +358,19 @@ def _beta(solver: str, task: Task, scales: Scales, rounds: int) -> float:
     return beta + task.ridge
 
 
-def risk_of(solver: str) -> Callable[[Task], float]:
-    """Return the bound of the header at the solver's own number of rounds."""
+def risk(task: Task) -> float:
+    """Return the bound of the header at the best number of rounds."""
+    scales = public_scales(task, None, None)
+    rounds = rates.best_rounds(scales)
+    beta = rates.recursive_beta(scales, rounds)
+    return rates.recursive_excess(scales, rounds, beta, landau(rounds))
 
-    def risk(task: Task) -> float:
-        scales = public_scales(task, None, None)
-        if solver == INDEPENDENT:
-            rounds = rates.best_independent_rounds(scales)
-            beta = rates.independent_beta(scales, rounds)
-            return rates.independent_excess(scales, rounds, beta)
-        rounds = rates.best_rounds(scales)
-        beta = rates.recursive_beta(scales, rounds)
-        return rates.recursive_excess(scales, rounds, beta, rates.landau(rounds))
 
-    return risk
+def risk_independent(task: Task) -> float:
+    """Return the bound for independent noise at the best number of rounds."""
+    scales = public_scales(task, None, None)
+    rounds = rates.best_independent_rounds(scales)
+    return rates.independent_excess(scales, rounds, rates.independent_beta(scales, rounds))
 
 
 def gradients(task: Task) -> float:
