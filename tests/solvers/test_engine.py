@@ -543,13 +543,14 @@ def test_rounds_follow_the_releases_in_order():
         FixedSizeGaussianRelease(1.0, 2.0, 3, rows=(0, 8), count=2),
     ]
     schedule = Schedule(parts)
-    assert [(round.rows, round.release.sigma) for round in schedule] == [
+    rounds = list(schedule)
+    assert [(round.rows, round.release.sigma) for round in rounds] == [
         *[((0, 4), 2.0)] * 2, ((0, 4), 4.0), ((4, 6), 2.0), ((6, 8), 2.0), ((8, 9), 2.0),
         *[((0, 8), 2.0)] * 3,
     ]  # fmt: skip
-    assert [round.part for round in schedule[3:6]] == [0, 1, 2]
+    assert [round.part for round in rounds[3:6]] == [0, 1, 2]
     assert schedule.expected_rows == 4 + 4 + 4 + 5 + 4 + 3 + 3
-    assert flatten(parts) == flatten([round.release for round in (*schedule[:4], *schedule[6:])])
+    assert flatten(parts) == flatten([round.release for round in (*rounds[:4], *rounds[6:])])
 
 
 def test_compositions_are_turns():

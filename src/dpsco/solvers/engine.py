@@ -28,11 +28,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, overload
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,7 +84,7 @@ class Round(NamedTuple):
         return float(stop - start)
 
 
-class Schedule(Sequence[Round]):
+class Schedule:
     """The rounds of a run, in order, made from the releases of a plan and as cheap to hold.
 
     >>> releases = [GaussianRelease(1.0, 2.0, rows=(0, 9), count=10_000)]
@@ -103,14 +103,11 @@ class Schedule(Sequence[Round]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, t: int) -> Round: ...
-    @overload
-    def __getitem__(self, t: slice) -> list[Round]: ...
-    def __getitem__(self, t: Any) -> Any:
+    def __iter__(self) -> Iterator[Round]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, t: int) -> Round:
         """Return a round, counted from 0."""
-        if isinstance(t, slice):
-            return [self[k] for k in range(*t.indices(len(self)))]
         if not 0 <= t < len(self):
             raise IndexError(t)
         place = bisect_right(self._ends, t)

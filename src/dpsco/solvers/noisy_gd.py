@@ -26,7 +26,7 @@ from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..task import Task
 from . import needs
 from .base import Floats, Measured, Solver
-from .common.clips import cautious_clip, default_clip, descent_clip, finite
+from .common.clips import cautious_clip, descent_clip, finite
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
 from .engine import EnginePlan, Stepper
 
@@ -262,7 +262,7 @@ def _nonsmooth_rounds(task: Task, time: float, work: float) -> int:
 
 def _gradients(task: Task) -> float:
     try:
-        single = gaussian_sigma(task.budget, bound=default_clip(task), rows=(0, task.n))
+        single = gaussian_sigma(task.budget, bound=descent_clip(task), rows=(0, task.n))
         return float(_default_rounds(task, _time(task, single)) * task.n)
     except (AssumptionError, ArithmeticError):  # nothing is known, and nothing will be predicted
         return float(ROUNDS[1] * task.n)

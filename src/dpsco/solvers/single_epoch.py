@@ -57,7 +57,7 @@ class Plan(BatchPlan):
         super().__post_init__()
         check_rounds(self.rounds, self.n)
         _validate.positive("step", self.step)
-        _flag("falling", self.falling)
+        _validate.store(self, "falling", _validate.flag("falling", self.falling))
         _tail(self.tail, self.rounds)
 
     def step_at(self, t: int) -> float:
@@ -225,11 +225,6 @@ def _step(key: str, step: float | None, theory: float, task: Task) -> float:
     if step is not None:
         return _validate.positive("step", step)
     return min(STEP_MULTIPLIER[key] * theory, _longest(task))
-
-
-def _flag(name: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise ParameterError(f"{name} must be True or False, got {_validate.shown(value)}.")
 
 
 def _tail(tail: int, rounds: int) -> None:

@@ -12,7 +12,7 @@ from dpsco.losses import Hinge, Logistic, OneVersusRest, Softmax, Squared
 from dpsco.solvers.common.clips import (
     FARTHEST,
     cautious_clip,
-    default_clip,
+    descent_clip,
     finite,
     gradient_clip,
     start_clip,
@@ -66,8 +66,8 @@ def test_losses_of_a_margin_are_cut_at_the_start():
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(10), OneVersusRest(Hinge(), 10)], ids=repr)
 def test_a_large_budget_or_table_has_the_losses_own_bound(loss):
     large = task(loss, 10**7, epsilon=8.0)
-    assert default_clip(large) == large.lipschitz
-    assert default_clip(task(loss, 1000, epsilon=8.0)) < large.lipschitz
+    assert descent_clip(large) == large.lipschitz
+    assert descent_clip(task(loss, 1000, epsilon=8.0)) < large.lipschitz
 
 
 def test_the_clip_never_exceeds_the_losses_own_bound():
@@ -75,7 +75,7 @@ def test_the_clip_never_exceeds_the_losses_own_bound():
     for loss in (Softmax(3), OneVersusRest(Logistic(), 3)):
         for n in (10, 10**4, 10**8):
             made = task(loss, n, classes=3, domain=ball)
-            assert 0.0 < default_clip(made) <= made.lipschitz
+            assert 0.0 < descent_clip(made) <= made.lipschitz
 
 
 @given(st.floats(0.01, 0.5), st.integers(2, 8), st.integers(0, 1000))

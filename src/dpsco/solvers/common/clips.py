@@ -44,21 +44,17 @@ def gradient_clip(
     return task.lipschitz if _calm(task, negligible) else start_clip(task)
 
 
-def descent_clip(task: Task, clip: float | None) -> float:
-    """Return the clip of a solver that gets near the minimum: the user's, or `default_clip`."""
-    return default_clip(task) if clip is None else task.gradient_bound(clip)
+def descent_clip(task: Task, clip: float | None = None) -> float:
+    """Return the clip of a solver that gets near the minimum: the user's, if there is one.
 
-
-def default_clip(task: Task) -> float:
-    """Return the loss's own bound where its noise hardly matters, else the bound at the start.
-
-    The bound at the start cuts only rows that the model predicts worse than it did at the start
+    Else the loss's own bound where its noise hardly matters, and the bound at the start where it
+    does. That cuts only rows that the model predicts worse than it did at the start
     (`Task.start_gradient`); for the logistic loss it is half of the loss's own bound. It changes
     what is minimised, by as little as such rows are few, so it is used where noise costs more.
     """
-    if _calm(task, NEGLIGIBLE):
-        return task.lipschitz
-    return cautious_clip(task)
+    if clip is not None:
+        return task.gradient_bound(clip)
+    return task.lipschitz if _calm(task, NEGLIGIBLE) else cautious_clip(task)
 
 
 def start_clip(task: Task) -> float:

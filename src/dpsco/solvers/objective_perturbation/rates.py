@@ -23,7 +23,7 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import ZCDP, ApproxDP, Budget
 from ...privacy.mechanisms import ObjectivePerturbationRelease
 from ...task import Task
-from ..common.clips import default_clip, start_clip
+from ..common.clips import descent_clip, start_clip
 from ..common.glm_objective import gradient_rounding, steepness
 from ..common.minimise import certified_error
 from ..common.smoothing import moreau_smoothing, nonsmooth, smoothed
@@ -124,7 +124,7 @@ def shape(task: Task, clip: float | None, smooth: float = 0.0) -> Shape:
         if clip is not None:
             bound = min(bound, _validate.positive("clip", clip))
         elif math.isfinite(loss.slope_bound(task.label_bound, math.inf)):
-            bound = default_clip(task)
+            bound = descent_clip(task)
         else:
             bound = start_clip(task)
         curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2

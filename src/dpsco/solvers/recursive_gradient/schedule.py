@@ -44,11 +44,7 @@ class Plan(BatchPlan):
             _validate.positive(name, getattr(self, name))
         check_limit("clip", self.clip)  # as the queries of a run do, but before anything is paid
         _validate.non_negative("smoothing", self.smoothing)
-        if not isinstance(self.certified, bool):
-            raise ParameterError(
-                f"certified must be True or False, got {_validate.shown(self.certified)}.",
-                parameter="certified",
-            )
+        _validate.store(self, "certified", _validate.flag("certified", self.certified))
         if isinstance(self.problem, Problem):
             surrogate_loss(self.task, self.smoothing)  # refuses losses that have no such envelope
 
