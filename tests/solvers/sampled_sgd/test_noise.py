@@ -7,12 +7,7 @@ import pytest
 from dpsco.errors import AssumptionError
 from dpsco.privacy import GDP, ZCDP, ApproxDP, GaussianRelease, cost, gaussian_sigma
 from dpsco.solvers.sampled_sgd import noise as sampled_noise
-from dpsco.solvers.sampled_sgd.noise import (
-    affordable,
-    full_batch_multiplier,
-    noise_multiplier,
-    sampled_release,
-)
+from dpsco.solvers.sampled_sgd.noise import Samples, full_batch_multiplier, noise_multiplier, usage
 
 # n = 1e4, delta = 1e-6: sigma/C of samples of fixed size (replace-one), Poisson samples with the
 # antipodal pair (replace-one) and Poisson samples under zero-out.
@@ -26,8 +21,9 @@ RATES = [(32, 32, 1.303, 1.585), (32, 320, 2.567, 4.725)]
 
 def within(printed, budget, tolerance=5e-3, **job):
     """Say whether the least multiplier is the printed one: two evaluations instead of a search."""
-    enough = affordable(printed * (1 + tolerance), budget, **job)
-    return enough and not affordable(printed * (1 - tolerance), budget, **job)
+    samples = Samples(**job)
+    enough = usage(printed * (1 + tolerance), budget, samples) <= 1.0
+    return enough and usage(printed * (1 - tolerance), budget, samples) > 1.0
 
 
 @pytest.mark.parametrize(("epsilon", "batch", "rounds", "fixed", "pair", "zero"), TABLE)
@@ -57,7 +53,7 @@ def test_rates(inverse, rounds, remove, replace):
 @pytest.mark.parametrize(("adjacency", "printed"), [("zero_out", 23.898), ("replace_one", 47.80)])
 def test_full_batches(adjacency, printed):
     budget = ApproxDP(1.0, 1e-6, adjacency=adjacency)
-    found = noise_multiplier(budget, sampling="full", batch=1000.0, n=1000, rounds=32)
+    found = noise_multiplier(budget, Samples("full", 1000.0, 1000, 32))
     assert found == pytest.approx(printed, rel=1e-4)
     release = GaussianRelease(1.0, found, rows=(0, 1000), count=32)
     assert cost(release, adjacency=adjacency).satisfies(budget)
@@ -67,11 +63,11 @@ def test_full_batches(adjacency, printed):
 
 @pytest.mark.parametrize("budget", [GDP(0.3), ZCDP(0.1)], ids=["gdp", "zcdp"])
 def test_full_batches_for_other_budgets(budget):
-    found = noise_multiplier(budget, sampling="full", batch=10.0, n=10, rounds=4)
-    release = sampled_release("full", 3.0, 3.0 * found, 10.0, 10, pair="proved", count=4)
-    assert cost(release).satisfies(budget)
+    samples = Samples("full", 10.0, 10, 4)
+    found = noise_multiplier(budget, samples)
+    assert cost(samples.release(3.0, 3.0 * found)).satisfies(budget)
     with pytest.raises(AssumptionError, match="ApproxDP"):
-        noise_multiplier(budget, sampling="poisson", batch=5.0, n=10, rounds=4)
+        noise_multiplier(budget, Samples("poisson", 5.0, 10, 4))
 
 
 CASES = [
@@ -86,72 +82,69 @@ CASES = [
 @pytest.mark.parametrize(("sampling", "pair", "adjacency"), CASES)
 @pytest.mark.parametrize("epsilon", [0.1, 8.0])
 def test_search_takes_few_evaluations(monkeypatch, sampling, pair, adjacency, epsilon):
-    seen, usage = [], sampled_noise._usage
+    seen = []
 
     def counted(*args):
         seen.append(usage(*args))
         return seen[-1]
 
-    monkeypatch.setattr(sampled_noise, "_usage", counted)
+    monkeypatch.setattr(sampled_noise, "usage", counted)
     budget = ApproxDP(epsilon, 1e-5, adjacency=adjacency)
-    args = {"sampling": sampling, "batch": 200.0, "n": 1000, "rounds": 30, "pair": pair}
-    found = noise_multiplier.__wrapped__(budget, **args)
+    samples = Samples(sampling, 200.0, 1000, 30, pair)
+    found = noise_multiplier.__wrapped__(budget, samples)
     assert 0.999 <= max(value for value in seen if value <= 1.0) <= 1.0
     assert len(seen) <= 7
-    release = sampled_release(sampling, 1.0, found, 200.0, 1000, pair=pair, count=30)
-    assert 0.998 * epsilon <= cost(release, adjacency=adjacency).epsilon(1e-5) <= epsilon
+    spent = cost(samples.release(1.0, found), adjacency=adjacency).epsilon(1e-5)
+    assert 0.998 * epsilon <= spent <= epsilon
 
 
 def test_found_once():
     budget = ApproxDP(2.0, 1e-5)
-    args = {"sampling": "poisson", "batch": 50.0, "n": 100, "rounds": 3}
     before = noise_multiplier.cache_info().hits
-    assert noise_multiplier(budget, **args) == noise_multiplier(budget, **args)
+    first, second = (noise_multiplier(budget, Samples("poisson", 50.0, 100, 3)) for _ in range(2))
+    assert first == second
     assert noise_multiplier.cache_info().hits > before
 
 
 def test_a_search_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(sampled_noise, "_usage", lambda *args: math.inf)
+    monkeypatch.setattr(sampled_noise, "usage", lambda *args: math.inf)
     with pytest.raises(AssumptionError, match="fewer rounds with a larger batch"):
-        sampled_noise._search(ApproxDP(1.0, 1e-6), "poisson", 1.0, 10**6, 10**6, "proved")
+        sampled_noise._search(ApproxDP(1.0, 1e-6), Samples("poisson", 1.0, 10**6, 10**6))
 
 
 @pytest.mark.parametrize("shape", [1.0, 3.0, 8.0])
 @pytest.mark.parametrize("start", [1e-3, 1.0, 1e4])
 def test_search_finds_its_root_from_anywhere(monkeypatch, shape, start):
-    def usage(multiplier, *args):
+    def power(multiplier, *args):
         value = (3.7 / multiplier) ** shape
         return math.inf if value > 1e9 else value
 
-    monkeypatch.setattr(sampled_noise, "_usage", usage)
+    monkeypatch.setattr(sampled_noise, "usage", power)
     monkeypatch.setattr(sampled_noise, "_limit", lambda *args: start)
-    found = sampled_noise._search(ApproxDP(1.0, 1e-6), "poisson", 1.0, 10, 10, "proved")
-    assert 1 - 1e-3 <= usage(found) <= 1.0
+    found = sampled_noise._search(ApproxDP(1.0, 1e-6), Samples("poisson", 1.0, 10, 10))
+    assert 1 - 1e-3 <= power(found) <= 1.0
 
 
 def test_search_closes_in_on_a_jump(monkeypatch):
-    monkeypatch.setattr(sampled_noise, "_usage", lambda z, *args: 0.3 if z >= 2.5 else 5.0)
+    monkeypatch.setattr(sampled_noise, "usage", lambda z, *args: 0.3 if z >= 2.5 else 5.0)
     monkeypatch.setattr(sampled_noise, "_limit", lambda *args: 1.0)
-    found = sampled_noise._search(ApproxDP(1.0, 1e-6), "poisson", 1.0, 10, 10, "proved")
+    found = sampled_noise._search(ApproxDP(1.0, 1e-6), Samples("poisson", 1.0, 10, 10))
     assert 2.5 <= found <= 2.5 * (1 + 1e-5)
 
 
 def test_too_many_rounds_are_refused():
     with pytest.raises(AssumptionError, match="20,000,000 releases"):
-        noise_multiplier(
-            ApproxDP(1.0, 1e-6), sampling="poisson", batch=1.0, n=10**6, rounds=20_000_000
-        )
+        noise_multiplier(ApproxDP(1.0, 1e-6), Samples("poisson", 1.0, 10**6, 20_000_000))
 
 
 def test_limit_of_many_releases():
     """Where the composition is nearly Gaussian, its limit is the answer to a few per cent."""
     budget = ApproxDP(1.0, 1e-6)
-    found = sampled_noise._limit(budget, "poisson", 1000, 10_000, 100, "conjectured")
+    found = sampled_noise._limit(budget, Samples("poisson", 1000, 10_000, 100, "conjectured"))
     assert found == pytest.approx(8.452, rel=0.01)
     zero = ApproxDP(1.0, 1e-6, adjacency="zero_out")
-    assert sampled_noise._limit(zero, "poisson", 1000, 10_000, 100, "proved") == pytest.approx(
-        4.457, rel=0.06
-    )
+    found = sampled_noise._limit(zero, Samples("poisson", 1000, 10_000, 100))
+    assert found == pytest.approx(4.457, rel=0.06)
 
 
 def test_noise_against_full_batches():

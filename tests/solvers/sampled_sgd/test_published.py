@@ -10,7 +10,7 @@ from benchmarks.rates.instances import e1
 import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.privacy import FixedSizeGaussianRelease, cost
-from dpsco.solvers.sampled_sgd.noise import affordable
+from dpsco.solvers.sampled_sgd.noise import Samples, usage
 
 HUBER = dp.Problem(
     loss=dp.losses.Huber(0.3), bounds=dp.Bounds(1.0, label=1.3), domain=dp.domains.L2Ball(1.0)
@@ -78,9 +78,9 @@ def test_published_noise_is_refused_beyond_one(key, epsilon):
 def test_tight_noise_against_the_published_one():
     """n = 1e4, d = 10, delta = 1e-8, epsilon = 1: 2.958 against 3.026, in units of 2 G."""
     budget = dp.ApproxDP(1.0, 1e-8)
-    job = {"sampling": "poisson", "batch": 141, "n": 10_000, "rounds": 1250, "pair": "proved"}
-    assert affordable(2 * 2.958 * 1.006, budget, **job)
-    assert not affordable(2 * 2.958 * 0.994, budget, **job)
+    samples = Samples("poisson", 141, 10_000, 1250, "proved")
+    assert usage(2 * 2.958 * 1.006, budget, samples) <= 1.0
+    assert usage(2 * 2.958 * 0.994, budget, samples) > 1.0
     published = 141 * math.sqrt(8 * 1250 * math.log(1e8)) / 1e4
     assert published / 2 == pytest.approx(3.026, rel=1e-3)
 

@@ -237,16 +237,18 @@ def test_rounds_of_the_rule(n, d, rounds):
 def test_batch_is_doubled_until_it_wastes_little(monkeypatch):
     task, asked = dp.Task(ABSOLUTE, 4000, 20, BUDGET), []
 
-    def affordable(multiplier, budget, *, sampling, batch, n, rounds, pair):
-        asked.append((batch, multiplier * n * budget.mu_per_row() / (2 * batch * math.sqrt(4000))))
-        assert (sampling, rounds, pair) == ("poisson", 3999, "conjectured")
-        return batch >= 92
+    def usage(multiplier, budget, samples):
+        batch, scale = samples.batch, 2 * samples.batch * math.sqrt(4000)
+        asked.append((batch, multiplier * samples.n * budget.mu_per_row() / scale))
+        job = (samples.sampling, samples.rounds, samples.pair)
+        assert job == ("poisson", 3999, "conjectured")
+        return 1.0 if batch >= 92 else 1.01
 
-    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.affordable", affordable)
+    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.usage", usage)
     assert _batch(task, 4000, "conjectured") == 92
     assert [batch for batch, _ in asked] == [23, 46, 92]
     assert all(waste == pytest.approx(1.1) for _, waste in asked)
-    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.affordable", lambda *a, **k: False)
+    monkeypatch.setattr("dpsco.solvers.sampled_sgd.published.usage", lambda *args: math.inf)
     assert _batch(task, 4000, "proved") == 4000
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...errors import AssumptionError
 from ...privacy.budget import ApproxDP, Budget
-from .noise import FIXED_SIZE, noise_multiplier
+from .noise import FIXED_SIZE, Samples, noise_multiplier
 
 Floats = NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def published_noise(budget: Budget, *, n: int, rounds: int, exact: bool) -> floa
     if optimum is not None:
         return optimum.multiplier
     if exact:
-        return noise_multiplier(budget, sampling=FIXED_SIZE, batch=1.0, n=n, rounds=rounds - 1)
+        return noise_multiplier(budget, Samples(FIXED_SIZE, 1.0, n, rounds - 1))
     least = least_epsilon(n, rounds, budget.delta)
     raise AssumptionError(
         f"dp_sgd_gradient with calibration='paper': no beta meets the conditions of Thm 11 for "

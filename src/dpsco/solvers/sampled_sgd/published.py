@@ -14,7 +14,7 @@ from ...errors import AssumptionError, ParameterError
 from ...task import Task
 from ..common.clips import gradient_clip
 from . import beta_search
-from .noise import FIXED_SIZE, POISSON, affordable, full_batch_multiplier
+from .noise import FIXED_SIZE, POISSON, Samples, full_batch_multiplier, usage
 from .schedule import (
     LONGEST,
     WASTE,
@@ -126,9 +126,7 @@ def _batch(task: Task, rounds: int, pair: str) -> int:
     batch = math.ceil(n * min(1.0, 0.35 * min(max(1.0, epsilon), 8.0) / math.sqrt(rounds)))
     while batch < n:
         most = WASTE * full_batch_multiplier(task.budget, rounds) * batch / n
-        if affordable(
-            most, task.budget, sampling=POISSON, batch=batch, n=n, rounds=rounds - 1, pair=pair
-        ):
+        if usage(most, task.budget, Samples(POISSON, batch, n, rounds - 1, pair)) <= 1.0:
             return batch
         batch = min(n, 2 * batch)
     return n

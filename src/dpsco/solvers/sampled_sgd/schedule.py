@@ -20,7 +20,7 @@ from .. import needs, noisy_gd
 from ..common.clips import descent_clip
 from ..common.smoothing import surrogate_loss
 from ..engine import EnginePlan
-from .noise import FULL, MOST_ROUNDS, POISSON, noise_multiplier, sampled_release
+from .noise import FULL, MOST_ROUNDS, POISSON, Samples, noise_multiplier
 
 MOMENTUM = 0.9
 EPOCHS = 20.0  # of dp_sgd_poisson: at epsilon 1 and rate 1/20, within 10 % of full batches
@@ -54,12 +54,8 @@ class Plan(EnginePlan):
 
     def releases(self) -> tuple[Release, ...]:
         """Return the noisy sums over secret samples of all rows, one per round."""
-        bound, sigma, batch = self.clip, self.sigma, self.batch
-        return (
-            sampled_release(
-                self.sampling, bound, sigma, batch, self.n, pair=self.pair, count=self.rounds
-            ),
-        )
+        samples = Samples(self.sampling, self.batch, self.n, self.rounds, self.pair)
+        return (samples.release(self.clip, self.sigma),)
 
     @property
     def risk(self) -> float:
@@ -79,9 +75,7 @@ def tight_plan(
     """Return a plan with the least noise, confirmed by the accountant; step and tail are to set."""
     sampling = POISSON if batch < task.n else FULL
     pair = pair_of(task.calibration) if sampling == POISSON else "proved"
-    multiplier = noise_multiplier(
-        task.budget, sampling=sampling, batch=batch, n=task.n, rounds=rounds, pair=pair
-    )
+    samples = Samples(sampling, batch, task.n, rounds, pair)
     plan = Plan(
         solver=solver,
         task=task,
@@ -89,7 +83,7 @@ def tight_plan(
         rounds=rounds,
         batch=float(batch),
         clip=bound,
-        sigma=multiplier * bound,
+        sigma=noise_multiplier(task.budget, samples) * bound,
         step=1.0,
         pair=pair,
     )
