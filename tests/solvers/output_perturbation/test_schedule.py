@@ -185,9 +185,7 @@ def test_recursion(loss, clip, n, passes, step, a, average, last):
     bound = task.gradient_bound(clip)
     assert rates.expansion(task, step, bound) == pytest.approx(a, rel=1e-5)
     for output, value in (("average", average), ("last", last)):
-        found = rates.sensitivity(
-            task, REPLACE, passes=passes, step=step, clip=bound, output=output
-        )
+        found = rates.sensitivity(task, passes=passes, step=step, clip=bound, output=output)
         assert found == pytest.approx(value, rel=1e-6)
         assert found >= value * (1 - 1e-7)  # the value is rounded
 
@@ -260,7 +258,7 @@ def test_step_minimises_the_bound(loss, passes):
     task, best = made.task, math.inf
     longest = 2 / task.smoothness if math.isfinite(task.smoothness) else 10.0
     for step in np.geomspace(1e-6, longest, 300):
-        moved = rates.sensitivity(task, REPLACE, passes=passes, step=step, clip=made.clip)
+        moved = rates.sensitivity(task, passes=passes, step=step, clip=made.clip)
         sigma = moved / BUDGET.mu_per_row()
         noise = made.clip * sigma * math.sqrt(2 / math.pi)
         if math.isfinite(task.smoothness):
@@ -671,7 +669,7 @@ def test_rows_drawn_with_replacement():
 def test_roundings_are_part_of_the_sensitivity():
     task = dp.Task(problem(Huber(1.0)), 10**6, 200, BUDGET)
     shared = {"passes": 10, "step": 1e-3, "clip": 1.0}
-    found = rates.sensitivity(task, REPLACE, **shared)
+    found = rates.sensitivity(task, **shared)
     plain = sgd_sensitivity(n=10**6, passes=10, step=1e-3, gradient=1.0, drift=0.0,
                             adjacency=REPLACE)  # fmt: skip
     assert found - plain == pytest.approx(2 * 10**7 * (4 * 200 + 32) * 2.0**-53 * 1.001, rel=1e-3)

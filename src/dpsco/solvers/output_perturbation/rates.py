@@ -16,7 +16,7 @@ from ...errors import AssumptionError
 from ...geometry.domains import Box, LpBall, Simplex, WholeSpace
 from ...losses.base import Hoelder, MarginLoss
 from ...privacy.accounting import stability
-from ...privacy.budget import Adjacency, Budget, PureDP
+from ...privacy.budget import Budget, PureDP
 from ...problem import is_ball
 from ...task import Task
 from ..common.glm_objective import SLOPE_ERROR, steepness
@@ -162,7 +162,6 @@ def drift(task: Task, *, steps: int, step: float, clip: float) -> float:
 
 def sensitivity(
     task: Task,
-    adjacency: Adjacency,
     *,
     passes: int,
     step: float,
@@ -182,7 +181,7 @@ def sensitivity(
                 f"{step:.6g}. Use decay=False."
             )
         moved = stability.strongly_convex_sensitivity(
-            gradient=clip, ridge=task.ridge, n=task.n, adjacency=adjacency
+            gradient=clip, ridge=task.ridge, n=task.n, adjacency=task.budget.adjacency
         )
         return moved + slack
     moved = stability.sgd_sensitivity(
@@ -191,7 +190,7 @@ def sensitivity(
         step=step,
         gradient=clip,
         drift=drift(task, steps=steps, step=step, clip=clip),
-        adjacency=adjacency,
+        adjacency=task.budget.adjacency,
         batch=batch,
         ridge=task.ridge,
         output=output,
@@ -199,9 +198,7 @@ def sensitivity(
     return moved + slack
 
 
-def drawn_rows(
-    task: Task, adjacency: Adjacency, *, steps: int, step: float, clip: float
-) -> tuple[float, float]:
+def drawn_rows(task: Task, *, steps: int, step: float, clip: float) -> tuple[float, float]:
     """Return participation shift and drift of SGD on rows that are drawn with replacement.
 
     A row that is never drawn leaves even the roundings alone, so they may ride on the drift, whose
@@ -209,7 +206,8 @@ def drawn_rows(
     """
     slack = rounding(task, steps=steps, step=step, clip=clip) / (2.0 / 3.0 * math.sqrt(steps))
     a = drift(task, steps=steps, step=step, clip=clip)
-    return stability.participation_shift(step, clip, adjacency), (a + slack) * (1 + 2.0**-50)
+    shift = stability.participation_shift(step, clip, task.budget.adjacency)
+    return shift, (a + slack) * (1 + 2.0**-50)
 
 
 # -- predicted risk and the best step --------------------------------------------------------------

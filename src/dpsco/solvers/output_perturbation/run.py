@@ -78,7 +78,6 @@ class Plan(BasePlan):
         """How far neighbours move what is released: from the schedule, never from a file."""
         return rates.sensitivity(
             self.surrogate,
-            self.budget.adjacency,
             passes=self.passes,
             step=self.step,
             clip=self.clip,
@@ -100,7 +99,7 @@ class Plan(BasePlan):
                     f"{self.output!r}. Use sampling='permutation'."
                 )
             shift, drift = rates.drawn_rows(
-                self.surrogate, adjacency, steps=self.steps, step=self.step, clip=self.clip
+                self.surrogate, steps=self.steps, step=self.step, clip=self.clip
             )
             return (
                 WithReplacementRelease(

@@ -18,16 +18,17 @@ _DOWN = 1 - 1e-12  # a step or a smoothing stays below its limit after rounding
 SGD, GLL, FREE = VARIANTS
 
 
-def plan_sgd(
-    task: Task,
-    *,
-    step: float | None = None,
-    clip: float | None = None,
+def plan_smooth(
+    solver: str, task: Task, *, step: float | None = None, clip: float | None = None
 ) -> Plan:
-    """Return a plan of `phased_sgd`; ``step`` is eta, phase k steps by eta / 4^k."""
+    """Return a plan of `phased_sgd`, or of `phased_dp_sgd_unconstrained`.
+
+    ``step`` is eta, phase k steps by eta / 4^k; ``problem.scale`` is the guess of |w*| where
+    weights are free.
+    """
     limit = task.gradient_bound(clip)
-    eta = _eta(SGD, task, limit) if step is None else _validate.positive("step", step)
-    return _noisy(SGD, task, clip=limit, step=eta)
+    eta = _eta(solver, task, limit) if step is None else _validate.positive("step", step)
+    return _noisy(solver, task, clip=limit, step=eta)
 
 
 def plan_gll(
@@ -61,18 +62,6 @@ def plan_gll(
         smoothing=smoothing,
         dimension=dimension,
     )
-
-
-def plan_unconstrained(
-    task: Task,
-    *,
-    step: float | None = None,
-    clip: float | None = None,
-) -> Plan:
-    """Return a plan of `phased_dp_sgd_unconstrained`; ``problem.scale`` is its guess of |w*|."""
-    limit = task.gradient_bound(clip)
-    eta = _eta(FREE, task, limit) if step is None else _validate.positive("step", step)
-    return _noisy(FREE, task, clip=limit, step=eta)
 
 
 # -- step sizes ------------------------------------------------------------------------------------
