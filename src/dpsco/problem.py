@@ -7,13 +7,14 @@ Everything here is public. A `Task` adds the size of the table and the budget.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _validate
 from .data.bounds import Bounds
 from .data.labels import require_labels
-from .geometry.domains import Domain, LpBall, WholeSpace
+from .geometry.domains import Box, Domain, LpBall, Simplex, WholeSpace
 from .losses.base import MarginLoss
 from .losses.penalties import NoPenalty, Penalty
 from .losses.vector import VectorLoss
@@ -78,3 +79,10 @@ class Problem:
 def is_ball(domain: Any) -> bool:
     """Return whether projection onto the domain is onto a Euclidean ball, or nowhere."""
     return isinstance(domain, WholeSpace) or (isinstance(domain, LpBall) and domain.p == 2.0)
+
+
+def projects_exactly(domain: Any) -> bool:
+    """Return whether projection onto the domain is a formula, right up to a few roundings."""
+    if isinstance(domain, LpBall):
+        return domain.p in (1.0, 2.0, math.inf)
+    return isinstance(domain, (WholeSpace, Box, Simplex))

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import LedgerError
-from ...geometry.domains import Box, Domain, LpBall, Simplex, WholeSpace
+from ...geometry.domains import Domain, WholeSpace
+from ...problem import projects_exactly
 from .glm_objective import Floats, Tilted
 from .quadratic import Model, dense_model, product_model
 
@@ -56,10 +57,7 @@ def projection_error(domain: Domain) -> float:
     """Return how far a computed projection may be off, relative to the domain's largest norm."""
     if isinstance(domain, WholeSpace):
         return 0.0
-    closed = isinstance(domain, (Box, Simplex)) or (
-        isinstance(domain, LpBall) and domain.p in (1.0, 2.0, math.inf)
-    )
-    return 1e-14 if closed else 1e-11  # the others end an iteration
+    return 1e-14 if projects_exactly(domain) else 1e-11  # the others end an iteration
 
 
 def certified_error(

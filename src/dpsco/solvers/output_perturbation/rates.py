@@ -13,11 +13,10 @@ from typing import cast
 import numpy as np
 
 from ...errors import AssumptionError
-from ...geometry.domains import Box, LpBall, Simplex, WholeSpace
 from ...losses.base import Hoelder, MarginLoss
 from ...privacy.accounting import stability
 from ...privacy.budget import Budget, PureDP
-from ...problem import is_ball
+from ...problem import is_ball, projects_exactly
 from ...task import Task
 from ..common.glm_objective import SLOPE_ERROR, steepness
 from ..common.passes import smoothness_beyond
@@ -128,14 +127,6 @@ def unclipped(task: Task, *, steps: int, step: float) -> float:
     return constants.lipschitz
 
 
-def exact_projection(task: Task) -> bool:
-    """Whether the domain's projection is a formula, right up to a few roundings."""
-    domain = task.problem.domain
-    if isinstance(domain, LpBall):
-        return domain.p in (1.0, 2.0, math.inf)
-    return isinstance(domain, (WholeSpace, Box, Simplex))
-
-
 def rounding(task: Task, *, steps: int, step: float, clip: float) -> float:
     """Return how far roundings can drive two runs apart, projections included."""
     max_norm = ball(task, steps=steps, step=step, clip=clip)
@@ -145,7 +136,9 @@ def rounding(task: Task, *, steps: int, step: float, clip: float) -> float:
     loss = cast(MarginLoss, task.problem.loss)
     steep = steepness(loss, feature=task.feature_bound, label=task.label_bound)
     apart += 2.0 * steps * step * SLOPE_ERROR * steep
-    return apart if exact_projection(task) else apart + 2.0 * steps * _INEXACT * max_norm
+    if projects_exactly(task.problem.domain):
+        return apart
+    return apart + 2.0 * steps * _INEXACT * max_norm
 
 
 def drift(task: Task, *, steps: int, step: float, clip: float) -> float:

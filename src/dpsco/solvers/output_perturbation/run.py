@@ -21,6 +21,7 @@ from ...losses.base import MarginLoss
 from ...privacy.budget import PureDP
 from ...privacy.ledger import Ledger
 from ...privacy.mechanisms import StableGammaRelease, StableGaussianRelease, WithReplacementRelease
+from ...problem import projects_exactly
 from ...task import Task
 from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.passes import Indices, Pass, require_stable
@@ -61,12 +62,7 @@ class Plan(BasePlan):
     @cached_property
     def surrogate(self) -> Task:
         """The task that the steps descend: the plan's own, or that of the loss's envelope."""
-        if self.smoothing == 0.0:
-            return self.task
-        envelope = smoothed(self.task, self.smoothing)
-        return dataclasses.replace(
-            self.task, problem=dataclasses.replace(self.problem, loss=envelope)
-        )
+        return surrogate_task(self.task, self.smoothing)
 
     @property
     def passes(self) -> int:
@@ -135,7 +131,7 @@ class Plan(BasePlan):
     @property
     def trusted(self) -> tuple[str, ...]:
         """What the loss says of itself, and the accuracy of projections by iteration."""
-        if rates.exact_projection(self.task):
+        if projects_exactly(self.problem.domain):
             return self.problem.loss.trusted
         line = f"projections onto {self.problem.domain!r} are right to 1e-9 of its size"
         return (*self.problem.loss.trusted, line)
@@ -153,6 +149,14 @@ class Plan(BasePlan):
         return noise + rates.steps_risk(
             task, steps=self.steps, step=self.step, clip=self.clip, batch=self.batch
         )
+
+
+def surrogate_task(task: Task, smoothing: float) -> Task:
+    """Return the task of the loss's Moreau envelope; the task itself without smoothing."""
+    if smoothing == 0.0:
+        return task
+    problem = dataclasses.replace(task.problem, loss=smoothed(task, smoothing))
+    return dataclasses.replace(task, problem=problem)
 
 
 def run(plan: Plan, source: Source, ledger: Ledger, progress: Progress) -> Floats:

@@ -13,9 +13,9 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import PureDP
 from ...privacy.mechanisms import WithReplacementRelease
 from ...task import Task
-from ..common.smoothing import nonsmooth, smoothed
+from ..common.smoothing import nonsmooth
 from . import published, rates
-from .run import RECURSION, Plan
+from .run import RECURSION, Plan, surrogate_task
 
 SAMPLINGS = ("permutation", "with_replacement")
 
@@ -229,8 +229,7 @@ def _with_smoothing(draft: _Draft, clip: Callable[[float], float]) -> Plan:
     if not nonsmooth(draft.task):
         raise ParameterError(f"smoothing is for nonsmooth losses, not {draft.task.problem.loss!r}.")
     smooth = _validate.positive("smoothing", draft.smoothing)
-    problem = dataclasses.replace(draft.task.problem, loss=smoothed(draft.task, smooth))
-    task = dataclasses.replace(draft.task, problem=problem)
+    task = surrogate_task(draft.task, smooth)
     inner = _tight(dataclasses.replace(draft, task=task, smoothing=None), clip)
     return draft.finish(
         steps=inner.steps, step=inner.step, clip=inner.clip, sigma=None, smoothing=smooth
