@@ -25,9 +25,9 @@ from ..errors import AccuracyWarning, ParameterError
 from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
 from ..models.linear import LinearModel
-from ..models.plan import plan_model
+from ..models.plan import ModelPlan, plan_model
 from ..models.private_bounds import fit_with_private_bounds
-from ..models.row_counts import plan_with_count, run_with_count
+from ..models.row_counts import plan_with_count
 from ..models.spec import MODELS
 from ..privacy.budget import Budget, fit_budget
 from ..privacy.certificate import Certificate
@@ -242,34 +242,40 @@ class PrivateLinearModel(PrivateEstimator):
     def _fit(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
-        """Fit in one of three ways: with declared bounds, with a count of rows, or bounds first."""
+        """Fit in one of two ways: with declared bounds, or bounds first."""
         _validate.choice("bounds", self.bounds, ("declared", "private"))
         _validate.flag("count_rows", self.count_rows)
         if self.bounds == "private":
             return self._fit_with_private_bounds(table, order, checkpoint)
-        if self.count_rows:
-            return self._fit_and_count(table, order, checkpoint)
         return self._fit_with_declared_bounds(table, order, checkpoint)
 
     def _fit_with_declared_bounds(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
-        """Plan from public facts, and run the plan."""
+        """Plan from public facts, with a noisy count of the rows if one is wanted; run the plan."""
         config = self._config()
-        plan = plan_model(
-            config,
-            n=table.n,
-            d=table.d,
-            budget=self._budget(table.n),
-            solver=self.solver,
-            calibration=self.calibration,
-            options=self.options,
+        if self.count_rows and (checkpoint is not None or table.once):
+            raise ParameterError(
+                "count_rows=True reads the rows once more than the fit does, so it goes neither "
+                "with a checkpoint nor with rows that come once. Leave it out."
+            )
+        facts: dict[str, Any] = {
+            "n": table.n,
+            "d": table.d,
+            "budget": self._budget(table.n),
+            "solver": self.solver,
+            "calibration": self.calibration,
+            "options": self.options,
+        }
+        if self.count_rows:
+            counted = plan_with_count(config, **facts)
+            plan = ModelPlan(counted.fit, counted)
+        else:
             # Chunks that can begin anew serve every solver, but each pass fetches all of them.
-            single_epoch=isinstance(table, BatchTable) or checkpoint is not None,
-            count_rows=False,
-        )
+            once = isinstance(table, BatchTable) or checkpoint is not None
+            plan = plan_model(config, single_epoch=once, count_rows=False, **facts)
         emit_warnings(plan.fit, stacklevel=4)  # whoever called fit
-        result, _ = plan.run(
+        result, count = plan.run(
             table,
             order=order,
             # A fit that continues takes its secure randomness from the checkpoint.
@@ -277,37 +283,8 @@ class PrivateLinearModel(PrivateEstimator):
             odometer=self._odometer(),
             checkpoint=checkpoint,
         )
-        return config.model(result.weights), result
-
-    def _fit_and_count(
-        self, table: Table, order: Order, checkpoint: str | Path | None
-    ) -> tuple[LinearModel, Result]:
-        """Plan the fit together with a noisy count of the rows, and run both."""
-        config = self._config()
-        if checkpoint is not None or table.once:
-            raise ParameterError(
-                "count_rows=True reads the rows once more than the fit does, so it goes neither "
-                "with a checkpoint nor with rows that come once. Leave it out."
-            )
-        counted_plan = plan_with_count(
-            config.problem(),
-            n=table.n,
-            d=table.d,
-            budget=self._budget(table.n),
-            solver=self.solver,
-            calibration=self.calibration,
-            options=self.options,
-        )
-        counted_plan = replace(counted_plan, fit=config.put_into(counted_plan.fit))
-        emit_warnings(counted_plan.fit, stacklevel=4)  # whoever called fit
-        result, count = run_with_count(
-            counted_plan,
-            table,
-            order=order,
-            randomness=self._randomness(),
-            odometer=self._odometer(),
-        )
-        self._publish_count(count)
+        if count is not None:
+            self._publish_count(count)
         return config.model(result.weights), result
 
     def _fit_with_private_bounds(

@@ -8,9 +8,9 @@ In the order of reading:
 | config         | `ModelConfig`: everything public about a model; it travels in the plan      |
 | linear         | `LinearModel`: coefficients that predict                                    |
 | plan           | `plan_model`: the plan of a model's fit, with a count of the rows or without |
+| shared_budget  | `SharedPlan`: a fit and a small release before it, as the next two need     |
 | row_counts     | the count of rows beside a fit, out of the same budget                      |
 | private_bounds | bounds that nobody can declare: a part of the budget finds them             |
-| shared_budget  | what a count or private bounds leave of the budget, and a plan for that     |
 | file           | `SavedModel`: a model with its certificate, plan and schema, as a JSON file |
 | evaluate       | `measure`, `measure_privately`: how well a model predicts                   |
 """

@@ -7,7 +7,7 @@ before, perhaps in a file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def plan_model(
         plan = api.plan(task, solver=solver, options=options)
         return ModelPlan(config.put_into(plan), reason=reason)
     counted = plan_with_count(
-        task.problem,
+        config,
         n=n,
         d=d,
         budget=budget,
@@ -126,7 +126,6 @@ def plan_model(
         calibration=calibration,
         options=options,
     )
-    counted = replace(counted, fit=config.put_into(counted.fit))
     return ModelPlan(counted.fit, counted)
 
 

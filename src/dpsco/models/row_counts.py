@@ -15,20 +15,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from .. import _validate
 from ..data.counts import FAINTEST, PresentRows, RowCount
 from ..data.source import Source
 from ..data.tables.table import Order, Table, trusted_order
 from ..errors import AssumptionError, ParameterError
 from ..fit import run as api
 from ..privacy.accounting.calibration import calibrate
-from ..privacy.accounting.composition import Cost, cost
-from ..privacy.budget import GDP, Adjacency, Budget, PureDP
+from ..privacy.accounting.composition import cost
+from ..privacy.budget import Budget, PureDP
 from ..privacy.certificate_text import amounts, rounded_up
 from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.mechanisms import StableGammaRelease, StableGaussianRelease
@@ -37,7 +35,8 @@ from ..privacy.randomness import Randomness
 from ..privacy.release import Release
 from ..problem import Problem
 from ..solvers.base import BasePlan, Progress, Result
-from . import shared_budget
+from .config import ModelConfig
+from .shared_budget import Preliminary, SharedPlan, plan_within, portion
 
 SHARE = 0.01
 """The most of the budget that a count takes: of squared mu, rho, or a pure epsilon."""
@@ -50,11 +49,11 @@ _INSTEAD = "Leave the count out (count_rows=False), or use solver='noisy_gd'."
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountPlan:
+class CountPlan(Preliminary):
     """A count of rows, its noise and its price; made by `plan_count`."""
 
-    budget: Budget  # of count and fit together
-    n: int
+    subject = ("a count of rows", "needs", "is")
+
     noise: float  # Gaussian: standard deviation; pure: scale of the vector's noise
     query: PresentRows
 
@@ -76,6 +75,10 @@ class CountPlan:
         where = self.budget.adjacency.value
         apart = self.query.diameter * (1 + self.n * 2.0**-50)  # the parts of entries are rounded
         return kind(apart, self.noise, where, _THEOREM, rows=(0, self.n))
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return what is released before the fit."""
+        return (self.release,)
 
     @property
     def share(self) -> float:
@@ -125,22 +128,9 @@ def plan_count(budget: Budget, *, n: int, query: PresentRows | None = None) -> C
     >>> round(small.sigma, 2), round(small.share, 4), round(large.sigma), round(large.share, 6)
     (42.25, 0.01, 2000, 4e-06)
     """
-    if not isinstance(budget, Budget):
-        raise ParameterError(
-            f"a count of rows needs a budget such as ApproxDP(1.0, 1e-6), not {budget!r}."
-        )
-    if budget.adjacency is Adjacency.ADD_REMOVE:
-        raise AssumptionError(
-            "a count of rows is for a public number of rows, which add_remove would have to hide. "
-            "Use replace_one or zero_out."
-        )
     query = PresentRows() if query is None else query
-    first = CountPlan(budget=budget, n=_validate.integer("n", n), noise=1.0, query=query)
-    if first.pure:
-        part: Budget = shared_budget.less(budget, SHARE)
-    else:
-        mu = budget.mu_per_row() * budget.unit.rows * math.sqrt(SHARE)
-        part = GDP(mu, adjacency=budget.adjacency, unit=budget.unit)
+    first = CountPlan(budget=budget, n=n, noise=1.0, query=query)
+    part = portion(budget, SHARE)
     noise = calibrate(lambda s: dataclasses.replace(first, noise=s).release, part)
     plan = dataclasses.replace(first, noise=max(noise, PRECISE * n / first.sigma))
     if plan.sigma > FAINTEST * n:
@@ -153,63 +143,36 @@ def plan_count(budget: Budget, *, n: int, query: PresentRows | None = None) -> C
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedPlan:
+class CountedPlan(SharedPlan):
     """The count and the fit, under one budget; made by `plan_with_count`."""
+
+    maker = "plan_with_count"
 
     count: CountPlan
     fit: BasePlan  # whose budget is the whole, of which its noise leaves enough for the count
 
     def __post_init__(self) -> None:
         first, fit = self.count, self.fit
-        pairs: dict[str, tuple[Any, Any]] = {
-            "rows": (first.n, fit.n),
-            "budgets": (first.budget, fit.budget),
-        }
-        for name, (one, other) in pairs.items():
-            if one != other:
-                raise ParameterError(
-                    f"count and fit have different {name}, {one} and {other}. Make the plan with "
-                    "plan_with_count."
-                )
+        budgets = first.budget, fit.budget
+        self.check("count and fit", rows=(first.n, fit.n), budgets=budgets)
         if first.query.slots and first.query.width != fit.d:
             raise ParameterError(
                 f"the count is of rows of {first.query.width} numbers, the fit's rows have {fit.d}."
             )
 
-    def releases(self) -> tuple[Release, ...]:
-        """Return every release, in order."""
-        return (self.count.release, *self.fit.releases())
+    @property
+    def preliminary(self) -> CountPlan:
+        """The count."""
+        return self.count
 
-    @cached_property
-    def cost(self) -> Cost:
-        """What all releases cost together, by the accountant."""
-        budget = self.count.budget
-        return cost(self.releases(), adjacency=budget.adjacency, unit=budget.unit)
-
-    def ledger(
-        self,
-        *,
-        randomness: Randomness | None = None,
-        odometer: BudgetSpender | None = None,
-        trusted: Iterable[str] = (),
-    ) -> Ledger:
-        """Return a ledger that is open for all releases; ``trusted`` adds to what the fit says."""
-        return Ledger(
-            self.releases(),
-            self.count.budget,
-            randomness=randomness,
-            enforced=(*self.fit.enforced, *self.count.enforced),
-            trusted=(*self.fit.trusted, *trusted),
-            odometer=odometer,
-            label=self.fit.solver,
-        )
-
-    def __str__(self) -> str:
-        return f"{self.count}\n{self.fit}"
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """What is enforced: the fit's sentences first."""
+        return (*self.fit.enforced, *self.count.enforced)
 
 
 def plan_with_count(
-    problem: Problem,
+    problem: Problem | ModelConfig,
     *,
     n: int,
     d: int,
@@ -222,9 +185,10 @@ def plan_with_count(
     """Return the plan of the count and of the fit, decided without data.
 
     Args:
+        problem: what is minimised; of a model, the plan of the fit holds the record.
         budget: of everything together.
         query: as in `plan_count`.
-        problem, n, d, solver, calibration, options: as in `dpsco.plan`.
+        n, d, solver, calibration, options: as in `dpsco.plan`.
 
     Raises:
         AssumptionError: as in `plan_count` and `dpsco.plan`; or no accountant composes the solver's
@@ -232,17 +196,20 @@ def plan_with_count(
     """
     first = plan_count(budget, n=n, query=query)
 
-    def fit(left: Budget, key: str) -> BasePlan:
-        facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
-        plan = api.plan(problem, budget=left, solver=key, **facts)
-        return dataclasses.replace(plan, task=dataclasses.replace(plan.task, budget=budget))
+    def join(fit: BasePlan) -> CountedPlan:
+        task = dataclasses.replace(fit.task, budget=budget)
+        return CountedPlan(count=first, fit=dataclasses.replace(fit, task=task))
 
-    return shared_budget.plan_within(
-        budget,
-        shared_budget.rest(budget, first.share),
-        fit,
-        lambda plan: CountedPlan(count=first, fit=plan),
+    return plan_within(
+        problem,
+        first.share,
+        join,
+        n=n,
+        d=d,
+        budget=budget,
         solver=solver,
+        calibration=calibration,
+        options=options,
         beside="a count of the rows",
         instead=_INSTEAD,
     )

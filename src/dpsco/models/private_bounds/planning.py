@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ... import _validate
@@ -15,20 +14,16 @@ from ...data.counts import FAINTEST
 from ...data.histograms import LabelHistogram, NormHistogram
 from ...data.labels import Scaled
 from ...errors import AssumptionError, ParameterError
-from ...fit import run as api
 from ...geometry.norms import L2, Norm
 from ...privacy.accounting.calibration import calibrate
-from ...privacy.accounting.composition import Cost, cost
-from ...privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget
+from ...privacy.budget import GDP, ZCDP, ApproxDP, Budget
 from ...privacy.certificate_text import amounts
-from ...privacy.ledger import BudgetSpender, Ledger
 from ...privacy.mechanisms import GaussianRelease
-from ...privacy.randomness import Randomness
 from ...privacy.release import Release
 from ...problem import Problem
 from ...solvers.base import BasePlan
-from .. import shared_budget
 from ..config import ModelConfig
+from ..shared_budget import Preliminary, SharedPlan, plan_within, portion, rest
 from .reading import QUANTILE, STANDS_OUT
 
 SHARE = 0.1
@@ -39,15 +34,15 @@ _INSTEAD = "Declare the bounds, or use solver='noisy_gd'."
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundsPlan:
+class BoundsPlan(Preliminary):
     """Which histograms are released, and with how much noise; made by `plan_bounds`.
 
     It is paid from the share ``share`` of the budget's squared mu: Gaussian releases add up in that
     currency (for zCDP it is rho), so the fit keeps sqrt(1 - share) of the budget's mu.
     """
 
-    budget: Budget  # of histograms and fit together
-    n: int
+    subject = ("private bounds", "need", "are")
+
     share: float
     quantile: float
     features: bool  # whether the rows' unit is estimated
@@ -56,11 +51,7 @@ class BoundsPlan:
     norm: Norm = L2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.budget, Budget):
-            raise ParameterError(
-                f"private bounds need a budget such as ApproxDP(1.0, 1e-6), not {self.budget!r}."
-            )
-        _validate.integer("n", self.n)
+        super().__post_init__()
         _validate.probability("share", self.share)
         if not 0.5 < _validate.positive("quantile", self.quantile) <= 1.0:
             raise ParameterError(
@@ -70,11 +61,6 @@ class BoundsPlan:
         if not (self.features or self.labels):
             raise ParameterError(
                 "private bounds need something to estimate: features, labels or both."
-            )
-        if self.budget.adjacency is Adjacency.ADD_REMOVE:
-            raise AssumptionError(
-                "private bounds are for a public number of rows, which add_remove would have to "
-                "hide. Use replace_one or zero_out."
             )
         if not isinstance(self.budget, (ApproxDP, ZCDP, GDP)):
             raise AssumptionError(
@@ -122,7 +108,7 @@ class BoundsPlan:
 
     def rest(self) -> Budget:
         """Return the budget that is left for the fit."""
-        return shared_budget.rest(self.budget, self.share)
+        return rest(self.budget, self.share)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -142,8 +128,11 @@ class BoundsPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointPlan:
+class JointPlan(SharedPlan):
     """The histograms and the fit that follows, under one budget; made by `plan_with_bounds`."""
+
+    maker = "plan_with_bounds"
+    prefix = "private bounds, "
 
     bounds: BoundsPlan
     fit: BasePlan  # for rows of length 1 and labels within [-1, 1], with what is left of the budget
@@ -151,50 +140,19 @@ class JointPlan:
     def __post_init__(self) -> None:
         first, fit = self.bounds, self.fit
         _check_unit(fit.problem.bounds, first.features, first.labels)
-        pairs = {
-            "rows": (first.n, fit.n),
-            "norms": (first.norm, fit.problem.bounds.norm),
+        self.check(
+            "histograms and fit",
+            rows=(first.n, fit.n),
+            norms=(first.norm, fit.problem.bounds.norm),
             # A fit's stability is computed for its own adjacency, and charged under the whole's.
-            "adjacencies": (first.budget.adjacency, fit.budget.adjacency),
-            "units": (first.budget.unit, fit.budget.unit),
-        }
-        for name, (one, other) in pairs.items():
-            if one != other:
-                raise ParameterError(
-                    f"histograms and fit have different {name}, {one} and {other}. Make the plan "
-                    "with plan_with_bounds."
-                )
-
-    def releases(self) -> tuple[Release, ...]:
-        """Return every release, in order."""
-        return (*self.bounds.releases(), *self.fit.releases())
-
-    @cached_property
-    def cost(self) -> Cost:
-        """What all releases cost together, by the accountant."""
-        budget = self.bounds.budget
-        return cost(self.releases(), adjacency=budget.adjacency, unit=budget.unit)
-
-    def ledger(
-        self,
-        *,
-        randomness: Randomness | None = None,
-        odometer: BudgetSpender | None = None,
-        trusted: Iterable[str] = (),
-    ) -> Ledger:
-        """Return a ledger that is open for all releases; ``trusted`` adds to what the fit says."""
-        return Ledger(
-            self.releases(),
-            self.bounds.budget,
-            randomness=randomness,
-            enforced=(*self.bounds.enforced, *self.fit.enforced),
-            trusted=(*self.fit.trusted, *trusted),
-            odometer=odometer,
-            label=f"private bounds, {self.fit.solver}",
+            adjacencies=(first.budget.adjacency, fit.budget.adjacency),
+            units=(first.budget.unit, fit.budget.unit),
         )
 
-    def __str__(self) -> str:
-        return f"{self.bounds}\n{self.fit}"
+    @property
+    def preliminary(self) -> BoundsPlan:
+        """The histograms."""
+        return self.bounds
 
 
 def plan_bounds(
@@ -236,8 +194,7 @@ def plan_bounds(
         sigma=1.0,
         norm=norm,
     )
-    mu = budget.mu_per_row() * budget.unit.rows * math.sqrt(first.share)
-    part = GDP(mu, adjacency=budget.adjacency, unit=budget.unit)
+    part = portion(budget, share)
     sigma = calibrate(lambda s: dataclasses.replace(first, sigma=s).releases(), part)
     if STANDS_OUT * sigma > _FAINTEST * n:
         need = math.ceil(STANDS_OUT * sigma / _FAINTEST)
@@ -278,9 +235,7 @@ def plan_with_bounds(
             solver's releases with a histogram.
         ParameterError: the problem is in another unit.
     """
-    model = problem if isinstance(problem, ModelConfig) else None
-    problem = problem.problem() if isinstance(problem, ModelConfig) else problem
-    if not isinstance(problem, Problem):
+    if not isinstance(problem, (Problem, ModelConfig)):
         raise ParameterError(f"private bounds need a Problem, got {type(problem).__name__}.")
     _check_unit(problem.bounds, features, labels)
     first = plan_bounds(
@@ -292,18 +247,16 @@ def plan_with_bounds(
         quantile=quantile,
         norm=problem.bounds.norm,
     )
-
-    def fit(left: Budget, key: str) -> BasePlan:
-        facts: dict[str, Any] = {"n": n, "d": d, "calibration": calibration, "options": options}
-        plan = api.plan(problem, budget=left, solver=key, **facts)
-        return plan if model is None else model.put_into(plan)
-
-    return shared_budget.plan_within(
-        budget,
-        first.rest(),
-        fit,
-        lambda plan: JointPlan(bounds=first, fit=plan),
+    return plan_within(
+        problem,
+        share,
+        lambda fit: JointPlan(bounds=first, fit=fit),
+        n=n,
+        d=d,
+        budget=budget,
         solver=solver,
+        calibration=calibration,
+        options=options,
         beside="the histograms of private bounds",
         instead=_INSTEAD,
     )
