@@ -49,7 +49,7 @@ def test_examples_run(page, capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_exist(page):
     """Each command that a page shows has these options; files need not be there."""
-    from dpsco.cli.commands import parser
+    from dpsco.cli import parser
 
     for language, text in blocks(page):
         if language == "":
@@ -58,7 +58,7 @@ def test_commands_exist(page):
 
 
 def test_commands_are_found_and_wrong_ones_refused():
-    from dpsco.cli.commands import parser
+    from dpsco.cli import parser
 
     found = commands("dpsco verify a.json  # a comment\nother\ndpsco fit x.csv \\\n  -o m.json\n")
     assert found == [["verify", "a.json"], ["fit", "x.csv", "-o", "m.json"]]
@@ -134,7 +134,7 @@ def test_every_estimator_has_an_entry():
 
 
 def test_every_command_has_an_entry():
-    from dpsco.cli.commands import parser
+    from dpsco.cli import parser
 
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
     chosen = next(action for action in parser()._actions if action.dest == "command")

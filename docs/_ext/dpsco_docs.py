@@ -197,7 +197,7 @@ def _table(rows: dict[str, str | list[str]]) -> nodes.table:
 
 def command_reference() -> str:
     """Return every command's help as Markdown."""
-    parser = importlib.import_module("dpsco.cli.commands").parser()
+    parser = importlib.import_module("dpsco.cli").parser()
     lines = ["", "## Reference", "", "What `--help` says of each command.", ""]
     with mock.patch.dict(os.environ, {"COLUMNS": "96"}):  # how wide argparse writes
         for name, command in _commands(parser):

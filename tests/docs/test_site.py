@@ -161,7 +161,7 @@ def test_headers_are_read_in_parts(site):
 
 
 def test_every_command_has_its_help_on_the_site(site):
-    from dpsco.cli.commands import parser
+    from dpsco.cli import parser
 
     text = site.command_reference()
     names = re.findall(r"^### dpsco (.+)$", text, flags=re.MULTILINE)

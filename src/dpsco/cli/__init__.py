@@ -6,7 +6,7 @@ Each command is a file of its name that parses, calls the library and prints: `d
 
 | module            | holds                                                                    |
 |-------------------|--------------------------------------------------------------------------|
-| entry, commands   | `main`: errors become one line and an exit code; `parser`                |
+| entry             | `parser`; `main`: errors become one line and an exit code                |
 | session           | what a command has begun, which `main` reports if the command fails      |
 | arguments         | arguments that several commands share                                    |
 | config            | a model, a budget and a plan from options; errors in the words of flags  |
@@ -19,7 +19,6 @@ Each command is a file of its name that parses, calls the library and prints: `d
 Importing it loads nothing heavy: what a command needs is imported when it runs.
 """
 
-from .commands import parser
-from .entry import main
+from .entry import main, parser
 
 __all__ = ["main", "parser"]
