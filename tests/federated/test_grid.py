@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco.errors import ParameterError
-from dpsco.federated.grid import Grid
+from dpsco.federated.fixed_point import Grid
 
 NAN, INF = math.nan, math.inf
 

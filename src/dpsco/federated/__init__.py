@@ -16,8 +16,7 @@ Read in this order:
 | agreement   | what all sides must hold in common: the plan                               |
 | protection  | whom a run protects: rows or workers; which plans workers can answer       |
 | trust       | `Trust`: who has to be believed, in sentences for the certificate          |
-| fixed_point | `FixedPoint`: contributions as integers, sums modulo a power of two        |
-| grid        | row vectors as integers whose norm is bounded                              |
+| fixed_point | `FixedPoint`: sums modulo a power of two; `Grid`: rows as bounded integers |
 | masking     | `masked`: a secure aggregation, simulated in one process                   |
 | helper      | `NoiseHelper`: noise against the coordinator itself                        |
 """
