@@ -7,6 +7,7 @@ They know nothing about any particular solver. Whoever writes one gets them for 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..privacy.mechanisms import (
 )
 from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
-from .replay import FACTORS, Data, Recording, compare, noise, record, replay
+from .replay import FACTORS, Data, compare, noise, record, replay
 from .work import counted
 
 FALSE_ALARM = 1e-6  # of one test of the law of the noise
@@ -152,7 +153,8 @@ def check_ledger(plan: BasePlan, data: Data) -> list[str]:
     except LedgerError as problem:
         return [str(problem)]
     findings = []
-    if _counted(run) != {each.once(): each.count for each in flatten(plan.releases())}:
+    executed = Counter(event.release for event in run.events)
+    if executed != {each.once(): each.count for each in flatten(plan.releases())}:
         findings.append("executed and planned releases differ")
     if not run.rounds or run.rounds[-1][0] != run.rounds[-1][1]:
         findings.append(f"progress ended at {run.rounds[-1:]}")
@@ -259,11 +261,3 @@ def _halves(release: Release) -> bool:
     """Return whether removing a row is half of replacing it, by what the record says."""
     fixed = (FixedSizeGaussianRelease, StableGaussianRelease, StableGammaRelease)
     return hasattr(release, "bound") and not isinstance(release, fixed)
-
-
-def _counted(run: Recording) -> dict[Release, int]:
-    """Return how often each release was executed."""
-    counts: dict[Release, int] = {}
-    for event in run.events:
-        counts[event.release] = counts.get(event.release, 0) + 1
-    return counts

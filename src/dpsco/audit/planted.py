@@ -35,6 +35,7 @@ from ..task import Task
 
 Floats = NDArray[np.float64]
 Run = Callable[[Any, Source, Ledger, Progress], Floats]
+BuggyRun = Callable[[Run, Any, Source, Ledger, Progress], Floats]
 
 
 @dataclass(frozen=True)
@@ -127,74 +128,64 @@ def _unclipped_row(solver: str) -> Iterator[None]:
 # -- runs ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _instead(solver: str, wrap: Callable[[Run], Run]) -> Iterator[None]:
-    """Run the solver through a wrapper while the block lasts."""
-    entries, entry = registry(), get(solver)
-    entries[solver] = dataclasses.replace(entry, run=wrap(partial(carry_out, entry)), stepper=None)
-    try:
-        yield
-    finally:
-        entries[solver] = entry
+def _in_runs(bug: BuggyRun) -> Callable[[str], Any]:
+    """Return what runs a solver through the bug while a block lasts."""
+
+    @contextmanager
+    def plant(solver: str) -> Iterator[None]:
+        entries, entry = registry(), get(solver)
+        run = partial(bug, partial(carry_out, entry))
+        entries[solver] = dataclasses.replace(entry, run=run, stepper=None)
+        try:
+            yield
+        finally:
+            entries[solver] = entry
+
+    return plant
 
 
-def _divisor_from_data(solver: str) -> Any:
+@_in_runs
+def _divisor_from_data(
+    run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress
+) -> Floats:
     """Scale every noisy answer by the number of rows that are there."""
-
-    def wrap(run: Run) -> Run:
-        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-            there = int(source.rows().present.sum())
-            scaled: Any = _Between(ledger, after=lambda answer: answer * (plan.n / max(there, 1)))
-            return run(plan, source, scaled, progress)
-
-        return buggy
-
-    return _instead(solver, wrap)
+    there = int(source.rows().present.sum())
+    scaled: Any = _Between(ledger, after=lambda answer: answer * (plan.n / max(there, 1)))
+    return run(plan, source, scaled, progress)
 
 
-def _skipped_empty_batch(solver: str) -> Any:
+@_in_runs
+def _skipped_empty_batch(
+    run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress
+) -> Floats:
     """Release nothing where there is nothing to release."""
-
-    def wrap(run: Run) -> Run:
-        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-            saving: Any = _Between(ledger, skip=lambda total: not np.any(total))
-            return run(plan, source, saving, progress)
-
-        return buggy
-
-    return _instead(solver, wrap)
+    saving: Any = _Between(ledger, skip=lambda total: not np.any(total))
+    return run(plan, source, saving, progress)
 
 
-def _start_from_data(solver: str) -> Any:
+@_in_runs
+def _start_from_data(
+    run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress
+) -> Floats:
     """Start at the first row, far out, in place of a public point."""
+    first = np.asarray(source.rows(0, 1).rows, dtype=float).ravel()
 
-    def wrap(run: Run) -> Run:
-        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-            first = np.asarray(source.rows(0, 1).rows, dtype=float).ravel()
+    def start(task: Task) -> Floats:
+        far = 1e3 * task.initial_distance / task.feature_bound
+        return task.problem.domain.project(far * np.resize(first, task.n_weights))
 
-            def start(task: Task) -> Floats:
-                far = 1e3 * task.initial_distance / task.feature_bound
-                return task.problem.domain.project(far * np.resize(first, task.n_weights))
-
-            with mock.patch.object(Task, "start", property(start)):
-                return run(plan, source, ledger, progress)
-
-        return buggy
-
-    return _instead(solver, wrap)
+    with mock.patch.object(Task, "start", property(start)):
+        return run(plan, source, ledger, progress)
 
 
 def _branch(ask: Callable[[Block], bool]) -> Callable[[str], Any]:
     """End a hair's breadth away if a question about all rows is answered with yes."""
 
-    def wrap(run: Run) -> Run:
-        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-            weights = run(plan, source, ledger, progress)
-            return np.nextafter(weights, np.inf) if ask(source.rows()) else weights
+    def buggy(run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
+        weights = run(plan, source, ledger, progress)
+        return np.nextafter(weights, np.inf) if ask(source.rows()) else weights
 
-        return buggy
-
-    return lambda solver: _instead(solver, wrap)
+    return _in_runs(buggy)
 
 
 def _leans(block: Block) -> bool:
@@ -207,18 +198,14 @@ def _filled(block: Block) -> bool:
     return bool(np.any(np.asarray(block.rows, dtype=float)))
 
 
-def _work_from_rows(solver: str) -> Any:
+@_in_runs
+def _work_from_rows(
+    run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress
+) -> Floats:
     """Look at the rows once more if they lean to one side, as an early exit does."""
-
-    def wrap(run: Run) -> Run:
-        def buggy(plan: Any, source: Source, ledger: Ledger, progress: Progress) -> Floats:
-            if _leans(source.rows()):
-                source.rows()
-            return run(plan, source, ledger, progress)
-
-        return buggy
-
-    return _instead(solver, wrap)
+    if _leans(source.rows()):
+        source.rows()
+    return run(plan, source, ledger, progress)
 
 
 class _Between:
