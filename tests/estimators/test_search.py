@@ -28,7 +28,7 @@ from dpsco.estimators import (
 )
 from dpsco.estimators.search import PrivateGridSearch
 from dpsco.estimators.search import plan as search_plan
-from dpsco.estimators.search.held_out import HeldOutErrors, scoring_bounds
+from dpsco.estimators.search.plan import HeldOutErrors, scoring_bounds
 from dpsco.models import SavedModel
 from dpsco.models.config import config_of
 from dpsco.models.linear import LinearModel

@@ -85,14 +85,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             rows_per_person=self.rows_per_person,
         )
 
-    def _randomness(self) -> Randomness:
-        """Return what the noise is drawn from."""
-        return fit_randomness(self.random_state)
-
-    def _odometer(self) -> Odometer | None:
-        """Return what pays for the fit."""
-        return open_odometer(self.odometer)
-
     def _forget_estimates(self) -> None:
         """Remove what an earlier fit estimated: this one may have declared bounds."""
         for name in ("feature_norm_", "label_range_", "rows_counted_"):
@@ -279,8 +271,8 @@ class PrivateLinearModel(PrivateEstimator):
             table,
             order=order,
             # A fit that continues takes its secure randomness from the checkpoint.
-            randomness=None if self.random_state is None else self._randomness(),
-            odometer=self._odometer(),
+            randomness=None if self.random_state is None else fit_randomness(self.random_state),
+            odometer=open_odometer(self.odometer),
             checkpoint=checkpoint,
         )
         if count is not None:
@@ -309,8 +301,8 @@ class PrivateLinearModel(PrivateEstimator):
             solver=self.solver,
             calibration=self.calibration,
             options=self.options,
-            randomness=self._randomness(),
-            odometer=self._odometer(),
+            randomness=fit_randomness(self.random_state),
+            odometer=open_odometer(self.odometer),
             count_rows=bool(self.count_rows),
         )
         if self.count_rows:

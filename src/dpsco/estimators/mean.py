@@ -18,7 +18,7 @@ from ..models.private_bounds import fit_with_private_bounds
 from ..privacy.odometer.odometer import Odometer
 from ..problem import Problem
 from ..task import Task
-from .base import PrivateEstimator
+from .base import PrivateEstimator, fit_randomness, open_odometer
 from .inputs import training_table
 from .repeated import warn_if_repeated
 
@@ -147,7 +147,10 @@ class PrivateMean(PrivateEstimator):
         table = training_table(self, X, shift=-self._centre())
         budget, unit = self._budget(table.n), 1.0
         how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
-        helpers: Any = {"randomness": self._randomness(), "odometer": self._odometer()}
+        helpers: Any = {
+            "randomness": fit_randomness(self.random_state),
+            "odometer": open_odometer(self.odometer),
+        }
         if self.bounds == "private":
             result, scales = fit_with_private_bounds(
                 problem, table, budget, share=self.bounds_share, **how, **helpers

@@ -7,8 +7,7 @@ makes the search cheap: see `dpsco.privacy.mechanisms.repeated_selection`. Read 
 | module      | holds                                                                     |
 |-------------|---------------------------------------------------------------------------|
 | grid_search | `PrivateGridSearch`: parameters, what may be tuned, the fitted attributes |
-| plan        | what a search decides before a row is read, and how it makes one run      |
-| held_out    | the score of a model on held-out rows, bounded row by row                 |
+| plan        | what a search decides before a row is read, how it makes and scores a run |
 """
 
 from .grid_search import PrivateGridSearch

@@ -1,4 +1,4 @@
-"""The public side of a search: plans of all candidates, under a budget for one run."""
+"""A search: plans of all candidates, under a budget for one run; how a run is made and scored."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.block import Block
 from ...data.bounds import Bounds
 from ...data.labels import Classes, Scaled
-from ...data.source import MemorySource
+from ...data.queries import Query
+from ...data.source import MemorySource, Source
 from ...data.tables.table import Table
 from ...errors import AssumptionError
 from ...fit.run import execute
+from ...kernels.rows import SparseRows
 from ...models.config import ModelConfig
 from ...models.linear import LinearModel
 from ...models.plan import plan_model
@@ -31,10 +38,13 @@ from ...privacy.randomness import Randomness
 from ...privacy.release import flatten
 from ...solvers.base import BasePlan
 from ..base import PrivateLinearModel
-from .held_out import HeldOutErrors, scoring_bounds
+
+Floats = NDArray[np.float64]
 
 _ENOUGH = 0.99  # of the budget: a base budget that spends less is raised
 _MOST_ROUNDS = 12  # of looking for the base budget
+_UNCLIPPED = 1e50  # rows are scored as they are predicted: longer ones are not shortened
+_ERRORS = "a held-out row's error lies between -1/2 and 1/2"
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,11 @@ class Search:
         """Open the ledger of the search, which pays for it."""
         enforced = [note for plan in self.plans for note in plan.enforced]
         trusted = [note for plan in self.plans for note in plan.trusted]
-        query = "a held-out row's error lies between -1/2 and 1/2"
         return Ledger(
             [self.release],
             self.budget,
             randomness=randomness,
-            enforced=dict.fromkeys([*enforced, query]),
+            enforced=dict.fromkeys([*enforced, _ERRORS]),
             trusted=dict.fromkeys(trusted),
             odometer=odometer,
             label="PrivateGridSearch",
@@ -193,3 +202,65 @@ def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: Appro
             "solver='noisy_gd' for all candidates."
         )
     return best
+
+
+# -- how good a model is on held-out rows: a bounded sum that can be released with noise -----------
+
+
+def scoring_bounds(bounds: Bounds) -> Bounds:
+    """Return bounds under which rows keep their length, without the intercept's column."""
+    return Bounds(_UNCLIPPED, label=bounds.label)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutErrors(Query):
+    """How wrong a public model is on each row, from -1/2 (right) to 1/2 (as wrong as can be).
+
+    Centred, so that replacing a row moves the sum by 1 and no more. A null row contributes zero. A
+    class is right or wrong; a number's error is its distance as a share of the label's range.
+    """
+
+    model: LinearModel
+    label: Classes | Scaled
+
+    @property
+    def bound(self) -> float:
+        """One half."""
+        return 0.5
+
+    @property
+    def size(self) -> int:
+        """One number."""
+        return 1
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bound."""
+        return (_ERRORS,)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def check(self, source: Source) -> None:
+        """Rows have the model's own length."""
+        self.model.decision(np.zeros((1, source.d)))
+
+    def sum(self, block: Block) -> Floats:
+        """Return the sum over a leaf of rows."""
+        rows = block.rows.matrix() if isinstance(block.rows, SparseRows) else block.rows
+        with np.errstate(all="ignore"):
+            errors = self._errors(rows, block.labels)
+        errors = np.where(np.isfinite(errors), np.clip(errors, -0.5, 0.5), 0.5)
+        return np.array([np.sum(np.where(block.present, errors, 0.0))])
+
+    def _errors(self, X: Any, labels: Floats) -> Floats:
+        if isinstance(self.label, Classes):
+            scores = self.model.decision(X)
+            if scores.ndim == 1:
+                return np.asarray(np.where((scores > 0) == (labels > 0), -0.5, 0.5))
+            return np.asarray(np.where(np.argmax(scores, axis=1) == labels, -0.5, 0.5))
+        width = self.label.high - self.label.low
+        true = self.label.centre + self.label.unit * labels
+        return np.asarray(np.abs(self.model.predict(X) - true) / width - 0.5)
