@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from ..fit.choose import Candidate
 from ..solvers.base import NOT_CALIBRATED, TraceLine
 from .attack_roc import Odds
-from .formatting import claim, percent, plain
-from .svg import Bar, Drawing, Point, bar_chart, line_chart, linear, logarithmic
+from .formatting import Markup, claim, percent, plain
+from .svg import Bar, Point, bar_chart, line_chart, linear, logarithmic
 
 _RATES = tuple(k / 1000 for k in range(10)) + tuple(k / 100 for k in range(1, 101))
 _LEAST_DELTA = 1e-12
@@ -19,7 +19,7 @@ _MOST_BARS = 5  # the whole list is in a table
 _LOW = 170.0  # the height of the small charts
 
 
-def roc(odds: Odds) -> Drawing:
+def roc(odds: Odds) -> Markup:
     """Draw the most that any attack can detect against its false alarms."""
     points = [(rate, odds.power(rate)) for rate in _RATES]
     detected, right = percent(odds.power(0.05)), percent(odds.accuracy)
@@ -39,7 +39,7 @@ def roc(odds: Odds) -> Drawing:
     )
 
 
-def privacy_curve(odds: Odds, mark: Point | None) -> Drawing:
+def privacy_curve(odds: Odds, mark: Point | None) -> Markup:
     """Draw delta against epsilon."""
     shown = _down_to(odds.points, _LEAST_DELTA)
     last = shown[-1][0]
@@ -62,7 +62,7 @@ def privacy_curve(odds: Odds, mark: Point | None) -> Drawing:
     )
 
 
-def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Drawing, str]]:
+def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Markup, str]]:
     """Draw the step size and the noise by round, where there is any; each with a caption."""
     parts: tuple[tuple[str, str, Callable[[TraceLine], float]], ...] = (
         ("steps", "step size", lambda each: each.step),
@@ -76,7 +76,7 @@ def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Drawing, str]]:
     return pictures
 
 
-def risks(ranked: Sequence[Candidate], chosen: str | None) -> Drawing:
+def risks(ranked: Sequence[Candidate], chosen: str | None) -> Markup:
     """Draw the predicted excess risk of the best solvers, and of the chosen one."""
     first = list(ranked[:_MOST_BARS])
     first += [each for each in ranked[_MOST_BARS:] if each.solver == chosen]
@@ -105,7 +105,7 @@ def risk_text(candidate: Candidate) -> str:
     return risk if candidate.calibrated else f"{risk} ({NOT_CALIBRATED})"
 
 
-def _by_round(points: Sequence[Point], name: str, label: str) -> Drawing:
+def _by_round(points: Sequence[Point], name: str, label: str) -> Markup:
     values = [value for _, value in points]
     low, high = min(values), max(values)
     wide = low > 0 and high / low > _WIDE

@@ -11,6 +11,15 @@ _SMALL = 1e-3  # numbers below are written as powers of ten
 _LONGEST = 4000  # letters of one text of a file; the rest is cut off
 
 
+class Markup(str):
+    """Text that templates place as it is: a drawing, escaped already, or our style sheet."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
 def claim(value: float, digits: int = 4) -> str:
     """Return a number that is a privacy claim, never below its value.
 

@@ -17,7 +17,7 @@ from ..models import LinearModel, SavedModel
 from ..privacy.certificate import Certificate
 from ..solvers.base import BasePlan
 from . import view
-from .formatting import safe
+from .formatting import Markup, safe
 from .view import Utility
 
 if TYPE_CHECKING:
@@ -106,18 +106,10 @@ def write(
     return Path(path)
 
 
-class _Style(str):
-    """The style sheet, which is ours and goes into the page as it is."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
-
-
-def _style() -> _Style:
+def _style() -> Markup:
+    """Return the style sheet, which is ours."""
     home = resources.files(__package__) / "templates" / "style.css"
-    return _Style(home.read_text(encoding="utf-8"))
+    return Markup(home.read_text(encoding="utf-8"))
 
 
 def _hash(style: str) -> str:

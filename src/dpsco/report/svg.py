@@ -11,22 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from .formatting import plain, safe
+from .formatting import Markup, plain, safe
 
 WIDTH, HEIGHT = 340.0, 240.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 14.0, 26.0, 42.0
 _BAR, _ROW = 9.0, 36.0  # height of a bar, and of the line that holds its name and itself
 
 Point = tuple[float, float]
-
-
-class Drawing(str):
-    """An SVG element whose text is escaped already: templates place it as it is."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ def line_chart(
     guide: Sequence[Point] = (),
     mark: tuple[Point, str] | None = None,
     height: float = HEIGHT,
-) -> Drawing:
+) -> Markup:
     """Return a chart of a line over its grid.
 
     Args:
@@ -128,7 +119,7 @@ class Bar:
     chosen: bool = False
 
 
-def bar_chart(bars: Sequence[Bar], *, name: str, title: str, description: str) -> Drawing:
+def bar_chart(bars: Sequence[Bar], *, name: str, title: str, description: str) -> Markup:
     """Return horizontal bars from zero, each under its name."""
     longest = max((bar.value for bar in bars if bar.value), default=1.0)
     parts = []
@@ -207,10 +198,10 @@ def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
 
 def _svg(
     parts: Sequence[str], width: float, height: float, name: str, title: str, description: str
-) -> Drawing:
+) -> Markup:
     """Return the element, with what a screen reader says about it."""
     name = f"chart-{name}"  # apart from the page's own identifiers
-    return Drawing(
+    return Markup(
         f'<svg class="chart" role="img" viewBox="0 0 {width:g} {height:g}" '
         f'aria-labelledby="{name}-title {name}-desc">'
         f'<title id="{name}-title">{_text(title)}</title>'
