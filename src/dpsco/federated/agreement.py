@@ -19,7 +19,7 @@ from ..solvers import get
 from ..solvers.base import check_cost
 from ..solvers.engine import EnginePlan, Stepper
 from .fixed_point import FixedPoint
-from .protection import ROW, WORKER, protected, rounds_of, solver_plan
+from .protection import ROW, WORKER, protected, rounds_of
 from .trust import COINS, Trust
 
 
@@ -31,8 +31,15 @@ def checked(plan: Any) -> EnginePlan:
             its budget, or it protects workers by group privacy.
         ParameterError: the solver does not ask for noisy sums, or the plan is not its own.
     """
-    engine_plan: EnginePlan = solver_plan(plan)
-    reasons = get(engine_plan.solver).refusals(engine_plan.task)
+    rounds_of(plan)
+    engine_plan: EnginePlan = plan
+    solver = get(engine_plan.solver)
+    if solver.stepper is None or not isinstance(plan, solver.plan_type):
+        raise ParameterError(
+            f"{engine_plan.solver} does not run a {type(plan).__qualname__} in rounds. Make the "
+            "plan with dpsco.plan(...)."
+        )
+    reasons = solver.refusals(engine_plan.task)
     if reasons:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
     check_cost(engine_plan)

@@ -17,7 +17,7 @@ from ..privacy.mechanisms import (
     PoissonGaussianRelease,
     PrefixSumRelease,
 )
-from ..solvers import get, registry
+from ..solvers import registry
 from ..solvers.engine import EnginePlan, Schedule
 
 ROW, WORKER = "row", "worker"
@@ -55,22 +55,6 @@ def rounds_of(plan: Any) -> Schedule:
                 "the rows that come again."
             )
     return rounds
-
-
-def solver_plan(plan: Any) -> Any:
-    """Return the plan; refuse it also if its solver does not run it in rounds.
-
-    Raises:
-        ParameterError: it is no plan of noisy sums, or belongs to another solver.
-    """
-    rounds_of(plan)
-    solver = get(plan.solver)
-    if solver.stepper is None or not isinstance(plan, solver.plan_type):
-        raise ParameterError(
-            f"{plan.solver} does not run a {type(plan).__qualname__} in rounds. Make the plan "
-            "with dpsco.plan(...)."
-        )
-    return plan
 
 
 def protected(plan: EnginePlan) -> str:
