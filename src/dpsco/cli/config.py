@@ -63,14 +63,9 @@ def from_options(options: argparse.Namespace) -> TableModel:
         raise ParameterError(f"a {name} model predicts numbers: give --label-range LOW HIGH.")
     config = configure(
         name,
-        feature_norm=options.feature_norm,
         classes=classes,
         label_range=None if options.label_range is None else tuple(options.label_range),
-        intercept=not options.no_intercept,
-        radius=options.radius,
-        alpha=options.alpha,
-        scale=options.scale,
-        settings=dict(options.setting),
+        **_parameters(options),
     )
     return TableModel(config, d)
 
@@ -81,16 +76,7 @@ def from_schema(options: argparse.Namespace, schema: Schema) -> TableModel:
     Raises:
         ParameterError: the schema has no label, or one that the model does not predict.
     """
-    config = configure_for(
-        schema,
-        _model_name(options),
-        feature_norm=options.feature_norm,
-        intercept=not options.no_intercept,
-        radius=options.radius,
-        alpha=options.alpha,
-        scale=options.scale,
-        settings=dict(options.setting),
-    )
+    config = configure_for(schema, _model_name(options), **_parameters(options))
     encoder = TableEncoder(schema)
     return TableModel(config, encoder.width, encoder)
 
@@ -166,6 +152,18 @@ def load_plan(path: Path) -> BasePlan:
         return api.load_plan(text)
     except ParameterError as problem:
         raise DataError(f"{path}: {problem}") from None
+
+
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters of a model that do not depend on its label."""
+    return {
+        "feature_norm": options.feature_norm,
+        "intercept": not options.no_intercept,
+        "radius": options.radius,
+        "alpha": options.alpha,
+        "scale": options.scale,
+        "settings": dict(options.setting),
+    }
 
 
 def _model_name(options: argparse.Namespace) -> str | None:

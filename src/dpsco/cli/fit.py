@@ -144,10 +144,11 @@ def _carry_out(options: argparse.Namespace, schema: Schema, session: Session) ->
     """Plan the fit and run it; nothing of its messages depends on a row."""
     from .._validate import integer
     from ..data.schema.encoder import TableEncoder
+    from ..fit.checkpoint.checkpoint import peek
     from ..models import SavedModel
     from .config import from_plan, from_schema
 
-    standing = _standing(options.checkpoint)
+    standing = None if options.checkpoint is None else peek(options.checkpoint)
     encoder = TableEncoder(schema)
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
@@ -175,13 +176,6 @@ def _carry_out(options: argparse.Namespace, schema: Schema, session: Session) ->
 
         metrics = measure(saved.model, *test, quantile=quantile_of(planned.fit))
     return Fit(saved, planned.fit, planned.reason, standing, metrics)
-
-
-def _standing(checkpoint: Path | None) -> Standing | None:
-    """Return how far the run of the checkpoint is, if there is one."""
-    from ..fit.checkpoint.checkpoint import peek
-
-    return None if checkpoint is None else peek(checkpoint)
 
 
 def _planned(
