@@ -179,7 +179,7 @@ def _parts(
             ]
     else:
         places = np.where(known, labels, 0).astype(np.int64)
-        names, columns = ["accuracy"], [(_places(model, X) == places).astype(float)]
+        names, columns = ["accuracy"], [(model.places(X) == places).astype(float)]
         if model.name == "logistic":
             names.append("log-loss")
             columns.append(np.minimum(_log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
@@ -283,7 +283,7 @@ def _coverage(quantile: float) -> str:
 def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Metrics:
     assert model.classes is not None
     counts = np.bincount(places, minlength=len(model.classes))
-    values = {"accuracy": float((_places(model, X) == places).mean())}
+    values = {"accuracy": float((model.places(X) == places).mean())}
     baseline = {"accuracy": float(counts.max() / counts.sum())}
     if model.name == "logistic":
         values["log-loss"] = float(_log_losses(model, X, places).mean())
@@ -309,14 +309,6 @@ def area_under_curve(scores: Floats, positive: NDArray[np.bool_]) -> float:
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse.reshape(-1)]
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
-def _places(model: LinearModel, X: Any) -> NDArray[np.int64]:
-    """Return the predicted class of each row as its place."""
-    scores = model.decision(X)
-    if scores.ndim == 1:
-        return np.asarray(scores > 0, dtype=np.int64)
-    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
 
 
 def _log_losses(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Floats:

@@ -69,11 +69,16 @@ class LinearModel:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class or number of each row."""
+        if self.classes is not None:
+            return np.asarray(np.asarray(self.classes)[self.places(X)])
         scores = self.decision(X)
-        if self.classes is None:
-            return scores if self.label_range is None else np.clip(scores, *self.label_range)
-        places = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return np.asarray(np.asarray(self.classes)[places])
+        return scores if self.label_range is None else np.clip(scores, *self.label_range)
+
+    def places(self, X: Any) -> NDArray[np.int64]:
+        """Return the predicted class of each row as its place among the classes."""
+        scores = self.decision(X)
+        places = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(places, dtype=np.int64)
 
     def probabilities(self, X: Any) -> Floats:
         """Return each row's probability of each class; logistic models alone have them."""

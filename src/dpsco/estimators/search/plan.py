@@ -257,10 +257,8 @@ class HeldOutErrors(Query):
 
     def _errors(self, X: Any, labels: Floats) -> Floats:
         if isinstance(self.label, Classes):
-            scores = self.model.decision(X)
-            if scores.ndim == 1:
-                return np.asarray(np.where((scores > 0) == (labels > 0), -0.5, 0.5))
-            return np.asarray(np.where(np.argmax(scores, axis=1) == labels, -0.5, 0.5))
+            truth = labels > 0 if len(self.label.values) == 2 else labels
+            return np.asarray(np.where(self.model.places(X) == truth, -0.5, 0.5))
         width = self.label.high - self.label.low
         true = self.label.centre + self.label.unit * labels
         return np.asarray(np.abs(self.model.predict(X) - true) / width - 0.5)
