@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..data.counts import RowCount
-from ..data.labels import Scaled
 from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
 from ..errors import AccuracyWarning, ParameterError
@@ -194,7 +193,11 @@ class PrivateLinearModel(PrivateEstimator):
         table = self._table(X, y)
         if order is None:
             order = "given" if isinstance(table, BatchTable) else "shuffled"
-        model, result = self._fit(table, order, checkpoint)
+        _validate.choice("bounds", self.bounds, ("declared", "private"))
+        _validate.flag("count_rows", self.count_rows)
+        private = self.bounds == "private"
+        fit = self._fit_with_private_bounds if private else self._fit_with_declared_bounds
+        model, result = fit(table, order, checkpoint)
         self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
         return self
@@ -231,16 +234,6 @@ class PrivateLinearModel(PrivateEstimator):
             )
         return training_table(self, X, y)
 
-    def _fit(
-        self, table: Table, order: Order, checkpoint: str | Path | None
-    ) -> tuple[LinearModel, Result]:
-        """Fit in one of two ways: with declared bounds, or bounds first."""
-        _validate.choice("bounds", self.bounds, ("declared", "private"))
-        _validate.flag("count_rows", self.count_rows)
-        if self.bounds == "private":
-            return self._fit_with_private_bounds(table, order, checkpoint)
-        return self._fit_with_declared_bounds(table, order, checkpoint)
-
     def _fit_with_declared_bounds(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
@@ -266,7 +259,7 @@ class PrivateLinearModel(PrivateEstimator):
             # Chunks that can begin anew serve every solver, but each pass fetches all of them.
             once = isinstance(table, BatchTable) or checkpoint is not None
             plan = plan_model(config, single_epoch=once, count_rows=False, **facts)
-        emit_warnings(plan.fit, stacklevel=4)  # whoever called fit
+        emit_warnings(plan.fit, stacklevel=3)  # whoever called fit
         result, count = plan.run(
             table,
             order=order,
@@ -308,11 +301,9 @@ class PrivateLinearModel(PrivateEstimator):
         if self.count_rows:
             self._publish_count(scales.counted)
         self.feature_norm_ = scales.feature if self.feature_norm is None else self.feature_norm
-        if scales.label is not None:
-            label = Scaled(*scales.label, centred=self.fit_intercept)
-            config = replace(config, bounds=replace(config.bounds, label=label))
-        model = config.model(result.weights)
-        return replace(model, coef=model.coef / (scales.feature if features else 1.0)), result
+        # The weights are for rows that were divided by the unit, a power of two: this is exact.
+        config = replace(config, bounds=scales.bounds(config.bounds))
+        return config.model(result.weights / scales.feature), result
 
     def _unit_config(self, *, features: bool, labels: bool) -> ModelConfig:
         """Return the public side of the model, with bounds of 1 for those to be estimated."""
@@ -364,7 +355,7 @@ class PrivateLinearModel(PrivateEstimator):
         assert count is not None  # a plan that cannot count is refused before
         self.rows_counted_ = count
         if count.warning:
-            warnings.warn(count.warning, AccuracyWarning, stacklevel=5)  # whoever called fit
+            warnings.warn(count.warning, AccuracyWarning, stacklevel=4)  # whoever called fit
 
     def _rows(self, X: Any) -> PredictionRows:
         """Return rows to predict."""
