@@ -143,10 +143,12 @@ class PrivateMean(PrivateEstimator):
         """
         warn_if_repeated(self)
         self._forget_estimates()
-        problem = Problem(loss=SquaredDistance(), bounds=Bounds(self._bound()))
-        table = training_table(self, X, shift=-self._centre())
+        bound = self._bound()
+        problem = Problem(loss=SquaredDistance(), bounds=Bounds(bound))
+        centre = self._centre()
+        table = training_table(self, X, shift=-centre)
         budget, unit = self._budget(table.n), 1.0
-        how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": self._bound()}}
+        how: Any = {"solver": "noisy_gd", "options": {**_ONE_SUM, "clip": bound}}
         helpers: Any = {
             "randomness": fit_randomness(self.random_state),
             "odometer": open_odometer(self.odometer),
@@ -159,7 +161,7 @@ class PrivateMean(PrivateEstimator):
         else:
             task = Task(problem, table.n, table.d, budget)
             result = run(plan(task, **how), table, **helpers)
-        self.mean_ = result.weights * unit + self._centre()
+        self.mean_ = result.weights * unit + centre
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
 

@@ -238,7 +238,10 @@ class Coordinator(NonCopyable):
         with self._lock:
             if self._result is None:
                 self._check_state()
-                self._result = self._stated(self._finish())
+                weights = np.asarray(self._rounds.output(), dtype=float)
+                result = self._store.finish(weights, self._ledger)
+                self._store.close()
+                self._result = self._stated(result)
             return self._result
 
     def close(self) -> None:
@@ -289,11 +292,6 @@ class Coordinator(NonCopyable):
             self._rounds.commit(total)
         self._store.commit(self._rounds)
         self._state, self._round = "open", self._rounds.round
-
-    def _finish(self) -> Result:
-        result = self._store.finish(np.asarray(self._rounds.output(), dtype=float), self._ledger)
-        self._store.close()
-        return result
 
     def _stated(self, result: Result) -> Result:
         """Return a result whose certificate speaks of workers, where a ledger's has one place."""

@@ -2,6 +2,7 @@
 
 A preliminary (a count of rows, the histograms of private bounds) has a plan with its own noise;
 `plan_within` plans the fit with what is left, and a `SharedPlan` holds both and opens their ledger.
+Another one takes a `Preliminary` with its releases, a `SharedPlan` that names it, and a run.
 
 Gaussian releases add up in squared mu (for zCDP in rho), so whoever spends the part ``share`` of it
 leaves sqrt(1 - share) of the mu. Other releases may cost more together than their mu suggests: the
