@@ -52,27 +52,13 @@ class ModelPlan:
         checkpoint: str | Path | None = None,
     ) -> tuple[Result, RowCount | None]:
         """Carry it out on private rows; arguments as in `dpsco.run`."""
+        how: dict[str, Any] = {"order": order, "randomness": randomness}
+        how |= {"odometer": odometer, "progress": progress}
         if self.counted is None:
-            result = api.run(
-                self.fit,
-                table,
-                order=order,
-                randomness=randomness,
-                odometer=odometer,
-                progress=progress,
-                checkpoint=checkpoint,
-            )
-            return result, None
+            return api.run(self.fit, table, checkpoint=checkpoint, **how), None
         if checkpoint is not None:
             raise ParameterError(f"the rows cannot be counted: {_ROUNDS_ALONE}.")
-        return run_with_count(
-            self.counted,
-            table,
-            order=order,
-            randomness=randomness,
-            odometer=odometer,
-            progress=progress,
-        )
+        return run_with_count(self.counted, table, **how)
 
 
 def plan_model(
