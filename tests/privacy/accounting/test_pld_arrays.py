@@ -6,7 +6,7 @@ import time
 import pytest
 
 from dpsco.privacy.accounting import pld
-from dpsco.privacy.accounting.pld_arrays import dense, epsilon_for_delta
+from dpsco.privacy.accounting.pld import dense, epsilon_for_delta
 
 DELTAS = (0.3, 1e-2, 1e-6, 1e-10)
 LOSSES = {

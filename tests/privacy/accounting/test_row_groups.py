@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco.errors import AssumptionError
-from dpsco.privacy.accounting.row_groups import heaviest_group, largest_groups
+from dpsco.privacy.accounting.composition import heaviest_group, largest_groups
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 30), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair))),

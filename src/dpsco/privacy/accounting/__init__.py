@@ -5,11 +5,10 @@ Read in this order:
 privacy_loss         what one execution of a release costs a row, or several rows at once, in each
                      notion of privacy
 sensitivity          from a row's bound to the distance between neighbours: here and only here
-composition          the cost of all releases that touch a row; `row_groups` finds them
+composition          which releases touch a row together, and what they cost it
 calibration          the least noise for a budget
 cross_check          the same cost by a second accountant
-gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting);
-                     `gaussian_grid` and `pld_arrays` evaluate many points at once
+gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting)
 amplification        sampling and shuffling
 stability            how far neighbours move the output of an algorithm
 

@@ -11,8 +11,8 @@ Since ``phi(x) = e^epsilon phi(y)`` this equals ``phi(x) (R(x) - R(y))`` with Mi
 delta = 1e-300 and up to epsilon = 1e6. Where R(x) and R(y) nearly cancel, the difference is the
 integral of ``-R'(t) = 1 - t R(t)``, taken by Gauss-Legendre quadrature.
 
-``delta``, ``epsilon`` and ``mu`` err on the safe side: the rounding error of the formula is bounded
-from above and added.
+``delta``, ``delta_grid``, ``epsilon`` and ``mu`` err on the safe side: the rounding error of the
+formula is bounded from above and added.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, log_ndtr, ndtr
 
 _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -31,6 +31,7 @@ _ULP = 2.0**-52
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 LARGEST_MU = 1e140  # from here on epsilon is called infinite, so that squares cannot overflow
 _FARTHEST = 1e150
+_TINY = 1e-300  # added, so that what underflows is not called impossible
 _SERIES_FROM = 25.0  # beyond this the asymptotic series of -R' beats the subtraction 1 - t R(t)
 
 
@@ -105,6 +106,29 @@ def mu(epsilon_: float, delta_: float) -> float:
     root = _root(excess, low, high)
     # Checked through epsilon(), so that whoever recomputes the cost stays within the budget.
     return _push(root, lambda m: epsilon(delta_, m) <= epsilon_, up=False)
+
+
+def delta_grid(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """Return `delta` at many points at once, epsilons of any sign, rounded up.
+
+    ``phi(x) (R(x) - R(y))`` where x >= 0, which loses an ulp of R(x) only.
+    """
+    eps, size = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
+    with np.errstate(all="ignore"):
+        safe = np.maximum(size, _TINY)
+        extent = np.abs(eps) / safe + safe / 2
+        x = eps / safe - safe / 2
+        y = x + safe
+        right = np.maximum(x, 0.0)
+        mills = _ROOT_HALF_PI * erfcx(right / math.sqrt(2))
+        gap = mills - _ROOT_HALF_PI * erfcx((right + safe) / math.sqrt(2))
+        # Relative error: rounding of x moves -x^2/2 by |x| times it, the rest is a few ulps.
+        slack = np.minimum((4 * (right + 1) * extent + 4 * right * right + 64) * _ULP, 1.0)
+        log_density = np.maximum(-0.5 * right * right, -745.0) - _LOG_ROOT_TWO_PI
+        far = np.exp(log_density) * (gap + 8 * _ULP * mills) * (1 + 2 * slack)
+        near = ndtr(-x) - np.exp(np.minimum(eps + log_ndtr(-y), 0.0)) + 64 * _ULP * (1 + extent**2)
+    value = np.where(x >= 0, far, near) + _TINY
+    return np.asarray(np.where(size == 0.0, 0.0, np.clip(value, 0.0, 1.0)))
 
 
 def delta_array(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]:

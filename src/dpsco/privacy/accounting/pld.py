@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from ...errors import AssumptionError, MissingExtraError
 from . import gaussian
 from .amplification import sampled_delta_array
-from .pld_arrays import composed_points, dense, epsilon_for_delta, hull
 
 Array = NDArray[np.float64]
 
@@ -36,6 +35,9 @@ _MOST_STEPS = 10_000_000
 _MOST_POINTS = 5_000_000  # of the composed grid: 70 bytes each while it is composed
 _MOST_PROFILE = 250_000  # of one profile's grid, on each side of 0: about two seconds
 _CLT_FROM = 1.0  # up to this distance, many sampled releases look like a Gaussian of equal spread
+_SPARSE = 1000  # compositions from which the library certainly leaves its sparse form
+_PARTS = ("_pmf_remove", "_pmf_add")  # names of the library's insides
+_FIELDS = ("_probs", "_lower_loss", "_discretization", "_infinity_mass")
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ def _composition(losses: tuple[tuple[Loss, int], ...], step: float) -> Any:
     total = None
     for loss, count in losses:
         part = _single(loss, step)
-        if composed_points(part, count, _library().pld.common) > _MOST_POINTS:
+        if _composed_points(part, count) > _MOST_POINTS:
             return None
         part = dense(part, count).self_compose(count) if count > 1 else part
         total = part if total is None else total.compose(part)
@@ -311,6 +313,19 @@ def _from_points(epsilons: Array, deltas: Array, step: float) -> Any:
     profile = np.minimum.accumulate(np.interp(np.exp(grid * step), *corners))
     mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, np.minimum(profile, 1.0))
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
+
+
+def hull(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return the corners of the largest convex function below points, x rising."""
+    corners: list[tuple[float, float]] = []
+    for c, z in zip(x.tolist(), y.tolist(), strict=True):
+        while len(corners) > 1:
+            (a, u), (b, v) = corners[-2:]
+            if (v - u) / (b - a) < (z - v) / (c - b):
+                break
+            corners.pop()
+        corners.append((c, z))
+    return np.array([a for a, _ in corners]), np.array([u for _, u in corners])
 
 
 def _rdp_relation(losses: Sequence[tuple[Loss, int]]) -> Any:
@@ -396,3 +411,77 @@ def _epsilon(losses: tuple[tuple[Loss, int], ...], delta: float) -> float:
     The key holds no distribution: of those only the last ones are kept.
     """
     return Composed(losses)._numerical(delta)
+
+
+# -- the library's slow loops, by arrays -----------------------------------------------------------
+#
+# The results are the library's own, up to the rounding of its exponentials. Where its insides are
+# others than known here, its own functions are used.
+
+
+def dense(distribution: Any, count: int) -> Any:
+    """Return a distribution in the form that ``count`` compositions need.
+
+    To find out which one that is, the library computes size**count: for a million compositions a
+    number of millions of digits, which takes seconds.
+    """
+    if count < _SPARSE:
+        return distribution
+    parts: list[Any] = [getattr(distribution, name, None) for name in _PARTS]
+    if not all(hasattr(part, "to_dense_pmf") and part.size > 1 for part in parts):
+        return distribution
+    remove, add = parts
+    return type(distribution)(remove.to_dense_pmf(), None if add is remove else add.to_dense_pmf())
+
+
+def _composed_points(distribution: Any, count: int) -> int:
+    """Return how many points ``count`` compositions have as the library bounds them, or 0.
+
+    Its bounds get loose where there are very many.
+    """
+    sizes = []
+    for part in dict.fromkeys(getattr(dense(distribution, _SPARSE), name, None) for name in _PARTS):
+        probs = getattr(part, "_probs", None)
+        if probs is None or count < _SPARSE:
+            continue
+        low, high = _library().pld.common.compute_self_convolve_bounds(probs, count, 1e-15)
+        sizes.append(int(high - low))
+    return max(sizes, default=0)
+
+
+def epsilon_for_delta(distribution: Any, delta: float) -> float:
+    """Return the least epsilon at ``delta``, of the worse of both directions."""
+    parts: list[Any] = [getattr(distribution, name, None) for name in _PARTS]
+    if not all(hasattr(part, name) for part in parts for name in _FIELDS):
+        return float(distribution.get_epsilon_for_delta(delta))
+    if parts[0] is parts[1]:
+        parts = parts[:1]
+    return max(_least_epsilon(part, delta) for part in parts)
+
+
+def _least_epsilon(part: Any, delta: float) -> float:
+    """Return where the hockey-stick divergence of a discrete loss falls to ``delta``.
+
+    From the largest loss down, masses are added up until the divergence at the next loss would be
+    above: there epsilon follows from the masses above it.
+    """
+    probs, lower, step, infinite = (getattr(part, name) for name in _FIELDS)
+    if infinite > delta:
+        return math.inf
+    masses = np.asarray(probs, dtype=float)[::-1]
+    losses = np.full(len(masses), -step)
+    losses[0] = (lower + len(masses) - 1) * step
+    losses = np.cumsum(losses)  # rounded as the library rounds them
+    with np.errstate(all="ignore"):
+        upper = np.cumsum(np.concatenate([[infinite], masses]))
+        less = np.cumsum(np.concatenate([[0.0], np.exp(-losses) * masses]))
+        crossed = (upper[:-1] > delta) & (less[:-1] > 0)
+        crossed &= np.log((upper[:-1] - delta) / less[:-1]) >= losses
+        certain = (upper[1:] >= delta) & (less[1:] == 0)  # exp(-loss) counts as nothing
+    ends = [int(np.argmax(each)) if each.any() else len(masses) for each in (crossed, certain)]
+    if ends[1] < ends[0]:
+        return max(0.0, float(losses[ends[1]]))
+    above, below = float(upper[ends[0]]), float(less[ends[0]])
+    if above <= below + delta:
+        return 0.0
+    return math.log((above - delta) / below) if below > 0 else math.inf

@@ -27,7 +27,7 @@ from ... import _validate
 from ..._validate import store
 from ...errors import AssumptionError
 from ...files.limits import MOST_COUNT
-from ..accounting import gaussian, gaussian_grid
+from ..accounting import gaussian
 from ..accounting.privacy_loss import PrivacyLoss, Profile, combined_mu
 from ..accounting.sensitivity import STABLE_SLACK, check_stated_adjacency
 from ..budget import Adjacency
@@ -136,7 +136,7 @@ def delta(
     """
     values, masses, lost = participation_law(rows, steps)
     moved = participation_shift * values + (2.0 / 3.0) * drift * math.sqrt(steps)
-    parts = masses * gaussian_grid.delta(epsilon, np.hypot(moved / sigma, beside) * _UP)
+    parts = masses * gaussian.delta_grid(epsilon, np.hypot(moved / sigma, beside) * _UP)
     never = gaussian.delta(epsilon, beside * _UP)
     return min(1.0, (math.fsum(parts) + never) * _UP + lost)
 

@@ -28,7 +28,7 @@ from dpsco.errors import (
     ParameterError,
 )
 from dpsco.privacy import certificate as certificates
-from dpsco.privacy.accounting import gaussian, pld, pld_arrays, renyi
+from dpsco.privacy.accounting import gaussian, pld, renyi
 from dpsco.privacy.accounting.calibration import calibrate
 from dpsco.privacy.accounting.composition import _least_epsilon, cost
 from dpsco.privacy.accounting.cross_check import cross_check
@@ -580,7 +580,7 @@ def test_a_composition_of_one_is_the_profile_itself(runs):
 def test_the_hull_of_points_is_convex_and_touches_from_below():
     x = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0])
     y = np.array([1.0, 1.0, 1.0, 0.2, 0.3, 0.0])
-    corners = pld_arrays.hull(x, y)
+    corners = pld.hull(x, y)
     assert corners[0].tolist() == [0.0, 2.0, 4.0]
     assert np.all(np.interp(x, *corners) <= y)
 

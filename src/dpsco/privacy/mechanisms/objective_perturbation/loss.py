@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, log_ndtr, ndtr
 
-from ...accounting import gaussian, gaussian_grid
+from ...accounting import gaussian
 from . import zcdp as perturbation_zcdp
 from .chi_law import chi_law
 from .zcdp import mean_chi
@@ -92,7 +92,7 @@ def delta_glm(epsilon: ArrayLike, m: ArrayLike, c: float) -> Array:
     eps, size = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(m, dtype=float))
     e = eps - c - 4 * _ULP * (np.abs(eps) + c)
     with np.errstate(all="ignore"):
-        tail = 2.0 * gaussian_grid.delta(e, size)
+        tail = 2.0 * gaussian.delta_grid(e, size)
         bulk = 1.0 - 2.0 * np.exp(np.minimum(e, 0.5 * size * size) + log_ndtr(-size))
     return np.asarray(np.clip(np.where(e >= 0.5 * size * size, tail, bulk + 1e-14), 0.0, 1.0))
 
