@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import dpsco as dp
-from dpsco.kernels.normals import compiled_available
+from dpsco.kernels import compiler
 from dpsco.privacy.lattice import lattice_step, with_gaussian
 from dpsco.privacy.mechanisms import gaussian
 from dpsco.privacy.randomness import Randomness
@@ -33,10 +33,10 @@ def measure(count: int = COUNT, rounds: int = ROUNDS) -> dict[str, float]:
     pcg64 = np.random.Generator(np.random.PCG64())
     stream = Randomness.secure().child("benchmark")
     sources: dict[str, Callable[[], object]] = {BASE: lambda: pcg64.standard_normal(count)}
-    if compiled_available():
+    if compiler.available():
         sources["secure stream, compiled"] = lambda: _with_switch("1", stream.normals, count)
     sources["secure stream, NumPy reference"] = lambda: _with_switch("0", stream.normals, count)
-    if compiled_available():
+    if compiler.available():
         _with_switch("1", stream.normals, 2)  # import and compile before the clock runs
     best = dict.fromkeys(sources, float("inf"))
     for _ in range(rounds):
@@ -129,7 +129,7 @@ def main() -> None:
         ratio, target = least / seconds[BASE], TARGETS.get(name)
         verdict = "" if target is None else f"<= {target}{'' if ratio <= target else '  MISSED'}"
         print(f"{name:<28}{least / COUNT * 1e9:>9.2f}{ratio:>8.2f}{verdict:>9}")
-    if not compiled_available():
+    if not compiler.available():
         print("The compiled loop is not available: Numba is absent or DPSCO_COMPILED=0.")
     print_lattice()
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import kolmogorov, ndtr
 
 from dpsco.errors import ParameterError
-from dpsco.kernels import normals
+from dpsco.kernels import compiler, normals
 
 FALSE_ALARM = 1e-6  # of each statistical test below
 
@@ -64,7 +64,7 @@ def ks_p_value(sample: np.ndarray, scale: float = 1.0) -> float:
 
 def test_compiled_loop_and_reference_agree_bit_for_bit(words: np.ndarray) -> None:
     pytest.importorskip("numba")
-    loop = normals._compiled_loop()
+    loop = normals._compiled_loop(normals._pair_loop, "none(words, out)")
     assert loop is not None
     out = np.full(words.size, np.nan)
     loop(words, out)
@@ -140,7 +140,7 @@ def test_empty_request() -> None:
 
 def test_loop_is_loaded_after_patience_only(patient: pytest.MonkeyPatch) -> None:
     calls = []
-    patient.setattr(normals, "_compiled_loop", lambda: lambda w, out: calls.append(out.size))
+    patient.setattr(normals, "_compiled_loop", lambda *_: lambda w, out: calls.append(out.size))
     patient.setattr(normals, "COMPILE_THRESHOLD", 3 * (1000 + normals._CALL))
     words, out = np.zeros(1000, np.uint64), np.empty(1000)
     for _ in range(5):
@@ -151,13 +151,13 @@ def test_loop_is_loaded_after_patience_only(patient: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(("wish", "compiled"), [("0", 0), ("1", 1)])
 def test_environment_decides(patient: pytest.MonkeyPatch, wish: str, compiled: int) -> None:
     calls = []
-    patient.setattr(normals, "_compiled_loop", lambda: lambda w, out: calls.append(out.size))
+    patient.setattr(normals, "_compiled_loop", lambda *_: lambda w, out: calls.append(out.size))
     patient.setattr(normals, "_served", 0 if compiled else normals.COMPILE_THRESHOLD)
     patient.setenv("DPSCO_COMPILED", wish)
     normals.normals_from_words(np.zeros(2, np.uint64), np.empty(2))
     assert len(calls) == compiled
     if not compiled:
-        assert not normals.compiled_available()
+        assert not compiler.available()
 
 
 def test_without_numba_the_reference_serves(patient: pytest.MonkeyPatch, words: np.ndarray) -> None:
@@ -165,7 +165,7 @@ def test_without_numba_the_reference_serves(patient: pytest.MonkeyPatch, words: 
     patient.setenv("DPSCO_COMPILED", "1")
     normals._compiled_loop.cache_clear()
     try:
-        assert not normals.compiled_available()
+        assert not compiler.available()
         out = np.empty(words.size)
         normals.normals_from_words(words, out)
         np.testing.assert_array_equal(out, reference(words))

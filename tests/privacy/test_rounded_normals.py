@@ -167,7 +167,8 @@ def test_loop_and_twin_agree_to_the_bit(scale):
     z[:4] = [0.0, 0.0, 9.0, 0.1]
     z[4:204] = np.ldexp(z[4:204], -np.arange(200) // 8)
     outcomes = []
-    for loop in (normals._numpy_round_pairs, normals._rounding_loop()):
+    compiled = normals._compiled_loop(normals._round_loop, "none(out, float, flags)")
+    for loop in (normals._numpy_round_pairs, compiled):
         copy, doubtful = z.copy(), np.empty(z.size // 2, dtype=np.uint8)
         loop(copy, scale, doubtful)
         outcomes.append((copy.tobytes(), doubtful.tobytes()))

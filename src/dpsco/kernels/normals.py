@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -100,11 +99,6 @@ _REFERENCE_BLOCK = (
 )
 
 
-def compiled_available() -> bool:
-    """Whether the compiled loop may be used: Numba is installed and not switched off."""
-    return compiler.available()
-
-
 def normals_from_words(words: Words, out: Floats) -> None:
     """Fill ``out`` with the standard normals that belong to ``words``.
 
@@ -128,9 +122,11 @@ def normals_from_words(words: Words, out: Floats) -> None:
     Reference:
         Box, Muller 1958, A note on the generation of random normal deviates.
     """
+    global _served
     _check(words, out)
-    loop = _loop_if_due(out.size)
+    loop = _loop_if_due(_pair_loop, "none(words, out)")
     if loop is None:
+        _served += out.size + _CALL
         _numpy_normals(words, out)
     else:
         loop(words, out)
@@ -151,26 +147,18 @@ def _check(words: Words, out: Floats) -> None:
         )
 
 
-def _loop_if_due(count: int) -> Callable[[Words, Floats], None] | None:
-    """Return the compiled loop, or None while the reference should serve."""
-    global _served
-    if loop_is_due():
-        return _compiled_loop()
-    _served += count + _CALL
-    return None
-
-
-def loop_is_due() -> bool:
-    """Whether this process has made so many normals that compiled loops pay."""
+def _loop_if_due(function: compiler.Loop, signature: str) -> compiler.Loop | None:
+    """Return a compiled loop, or None until this process has made so many normals that it pays."""
     wish = os.environ.get("DPSCO_COMPILED")
-    return wish != "0" and (wish == "1" or _served >= COMPILE_THRESHOLD)
+    due = wish != "0" and (wish == "1" or _served >= COMPILE_THRESHOLD)
+    return _compiled_loop(function, signature) if due else None
 
 
-@lru_cache(maxsize=1)
-def _compiled_loop() -> Callable[[Words, Floats], None] | None:
-    """Import Numba and compile the loop, or load it from Numba's cache; None without Numba."""
+@lru_cache(maxsize=2)
+def _compiled_loop(function: compiler.Loop, signature: str) -> compiler.Loop | None:
+    """Import Numba and compile a loop, or load it from Numba's cache; None without Numba."""
     try:  # no fast-math: the reference's bits would be lost
-        return compiler.compile_loop(_pair_loop, "none(words, out)", flags=())
+        return compiler.compile_loop(function, signature, flags=())
     except ImportError:
         return None
 
@@ -283,20 +271,11 @@ def round_pairs(normals: Floats, scale: float, doubtful: Flags) -> None:
         scale: positive.
         doubtful: one for each pair, 1 where ``scale`` times the exact normals may round otherwise.
     """
-    loop = _rounding_loop() if loop_is_due() else None
+    loop = _loop_if_due(_round_loop, "none(out, float, flags)")
     if loop is None:
         _numpy_round_pairs(normals, scale, doubtful)
     else:
         loop(normals, scale, doubtful)
-
-
-@lru_cache(maxsize=1)
-def _rounding_loop() -> Callable[[Floats, float, Flags], None] | None:
-    """Compile the loop, or load it from Numba's cache; None without Numba."""
-    try:
-        return compiler.compile_loop(_round_loop, "none(out, float, flags)", flags=())
-    except ImportError:
-        return None
 
 
 def _round_loop(normals: Floats, scale: float, doubtful: Flags) -> None:
