@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from dpsco.kernels import clipping, compiler, normals, sparse, steps, sums
+from dpsco.kernels import clipping, compiler, normals, sgd, sparse, sums
 from dpsco.kernels.slope import Slope, two_argument
 
 
@@ -55,7 +55,7 @@ def test_a_few_hundred_thousand_steps_count_as_small(monkeypatch):
     def serves(n, d):
         rows, labels, weights = np.zeros((n, d)), np.zeros(n), np.zeros(d)
         rest = (None, np.inf, None, 0.0, 1.0, None)  # no clip, order or ridge; a ball
-        job = steps.Job(rows, labels, Slope(hinge), weights, 0.1, *rest)
+        job = sgd.Job(rows, labels, Slope(hinge), weights, 0.1, *rest)
         return compiler.use_compiled(job.reference_seconds())
 
     assert not serves(200_000, 3)
@@ -66,13 +66,14 @@ def test_a_few_hundred_thousand_steps_count_as_small(monkeypatch):
 @pytest.mark.parametrize(
     ("loop", "flags"),
     [
-        (lambda: steps.dense_loop("float64"), {"reassoc", "contract", "nsz", "arcp"}),
+        (lambda: sgd._dense_loop("float64"), {"reassoc", "contract", "nsz", "arcp"}),
         (lambda: sums._loop("dense margins", "float32"), {"reassoc", "contract", "nsz", "arcp"}),
         (lambda: sums._loop("sparse margins", "float64"), {"contract"}),
         (lambda: sums._loop("sparse sum", "float64"), {"contract"}),
         (lambda: sparse.lazy_loop("float64"), {"contract"}),
         (clipping._compiled, None),
-        (normals._compiled_loop, None),
+        (lambda: normals._compiled_loop(normals._pair_loop, "none(words, out)"), None),
+        (lambda: normals._compiled_loop(normals._round_loop, "none(out, float, flags)"), None),
     ],
 )
 def test_flags_and_signatures_are_fixed(loop, flags):

@@ -14,7 +14,7 @@ from unittest import mock
 
 from ..data.objective import Objective
 from ..data.source import MemorySource, Source
-from ..kernels.steps import Job
+from ..kernels.sgd import Job
 from ..solvers.common import quadratic
 from ..solvers.common.glm_objective import GlmObjective
 

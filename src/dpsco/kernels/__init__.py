@@ -7,10 +7,10 @@ not use it, and the reference serves wherever the compiler is absent.
 |--------------------|----------------------------------------------------------------------|
 | compiler           | when and how a loop is compiled: read it first                       |
 | slope              | the derivative of a scalar loss, as loops call it                    |
-| rows               | sparse rows as three plain arrays                                    |
+| rows               | rows and vectors as loops read them; sparse rows as three arrays     |
 | sums, clipping     | sums of clipped gradients; coefficients within exact bounds          |
 | pairwise           | sums of rows in leaves, and what rounding can do to them             |
 | rescale            | rows measured and rescaled, for the bounds                           |
-| sgd, steps, sparse | sequential passes of gradient steps: the job, dense and sparse rows  |
+| sgd, sparse        | sequential passes of gradient steps, over dense and over sparse rows |
 | normals            | random words as normals; normals rounded to a grid                   |
 """

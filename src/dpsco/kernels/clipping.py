@@ -13,16 +13,27 @@ overflow) has the coefficient 0: a rule for the row alone, as privacy needs it.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import real
+from ..errors import ParameterError
 from . import compiler
 
 Floats = NDArray[np.float64]
 
 BELOW_ONE = 1.0 - 2.0**-52
 TINY = 2.0**-1021  # a limit of this size or more has met no subnormal number on its way
+
+
+def checked_clip(clip: Any) -> float:
+    """Return a bound on a row's contribution, zero or positive; inf for none."""
+    bound = real("clip", clip)
+    if bound < 0.0:
+        raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
+    return bound
 
 
 def limits(norms: Floats, clip: float) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiler
-from .steps import kind
+from .rows import kind
 
 Floats = NDArray[np.float64]
 

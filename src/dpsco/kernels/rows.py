@@ -1,4 +1,4 @@
-"""Sparse rows as three plain arrays, which compiled loops can read and slices can share."""
+"""Rows and vectors as compiled loops read them; sparse rows as three plain arrays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import refusal
 from ..errors import ParameterError
 
 
@@ -125,3 +126,31 @@ class SparseRows:
 
 Rows = NDArray[Any] | SparseRows
 """Dense rows (C order, float32 or float64) or sparse ones."""
+
+
+def checked_rows(rows: Rows) -> Rows:
+    """Refuse rows that a compiled loop would misread; copy dense ones into C order if need be."""
+    if isinstance(rows, SparseRows):
+        rows.check_shape()
+        return rows
+    if getattr(rows, "ndim", 0) != 2 or rows.dtype.char not in "fd":
+        raise ParameterError(
+            "rows must be a two-dimensional array of float32 or float64 or SparseRows, got "
+            f"{getattr(rows, 'ndim', 0)} dimensions of {getattr(rows, 'dtype', type(rows))}."
+        )
+    return np.ascontiguousarray(rows, dtype=np.dtype(rows.dtype.char))  # in the machine's order
+
+
+def kind(rows: Rows) -> str:
+    """Return the name of the rows' type, as the signatures have it."""
+    return "float32" if rows.dtype.itemsize == 4 else "float64"
+
+
+def vector(name: str, values: Any, size: int) -> NDArray[np.float64]:
+    """Return ``values`` as a contiguous vector of float64 of this length."""
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (size,):
+        return values if values.flags.c_contiguous else values.copy()
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if np.ndim(values) != 1 or len(array) != size:
+        raise refusal(name, f"must be a vector of length {size}, got shape {np.shape(values)}.")
+    return array

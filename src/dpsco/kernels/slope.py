@@ -140,3 +140,29 @@ def smoothed_slope(slope: Slope, margins: ArrayLike, labels: ArrayLike) -> Float
             result = result + half_width * (2.0 * (value > result) - 1.0)
             result = np.where(np.isnan(value), np.nan, result)
     return np.asarray(result, dtype=float)
+
+
+def coefficient(
+    function: Any,
+    first: float,
+    second: float,
+    smoothing: float,
+    bound: float,
+    margin: float,
+    label: float,
+    limit: float,
+) -> float:
+    """Return the slope of the loss or of its envelope, cut; compiled into the loops."""
+    result = 0.0 * margin
+    if smoothing == 0.0:
+        result = function(margin, label, first, second)
+    else:
+        half_width = bound
+        for _ in range(BISECTIONS):
+            half_width = 0.5 * half_width
+            value = function(margin - result / smoothing, label, first, second)
+            result = result + half_width if value > result else result - half_width
+            if value != value:
+                result = np.nan
+    result = result if abs(result) < np.inf else 0.0
+    return min(max(result, -limit), limit)

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import compiler
-from .slope import Floats
-from .steps import Job, coefficient
+from .slope import Floats, coefficient
+
+if TYPE_CHECKING:
+    from .sgd import Job
 
 Integers = NDArray[np.int64]
 

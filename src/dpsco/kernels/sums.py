@@ -17,13 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validate import real
-from ..errors import ParameterError
 from . import compiler
-from .clipping import coefficients
+from .clipping import checked_clip, coefficients
 from .pairwise import SUM_LEAF, PairwiseSum
-from .rows import Rows, SparseRows
-from .slope import BISECTIONS, Floats, Slope, TwoArgument, check_slope, smoothed_slope
-from .steps import checked_rows, coefficient, kind, vector
+from .rows import Rows, SparseRows, checked_rows, kind, vector
+from .slope import (
+    BISECTIONS,
+    Floats,
+    Slope,
+    TwoArgument,
+    check_slope,
+    coefficient,
+    smoothed_slope,
+)
 
 _STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between the two passes
 WHOLE = 8 * SUM_LEAF  # rows whose slopes are found at once: threads then seldom wait for each other
@@ -135,9 +141,7 @@ def _clipped_sum(
     n, d = rows.shape
     label, norm = vector("labels", labels, n), vector("norms", norms, n)
     weighted = [(vector(name, weights, d), factor) for name, weights, factor in points]
-    bound = real("clip", clip)
-    if bound < 0.0:
-        raise ParameterError(f"clip must be zero or positive, got {clip!r}.")
+    bound = checked_clip(clip)
     bisections = BISECTIONS if slope.smoothing else 1
     compiled = use_compiled(n, d, points=len(points) * bisections)
 
