@@ -42,7 +42,6 @@ from dpsco.privacy.mechanisms import (
     gaussian,
     gaussian_sigma,
     prefix_sum_sigma,
-    sampled_gaussian,
 )
 from dpsco.privacy.mechanisms.prefix_sum import release as prefix_sum
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import MECHANISMS, mechanism
@@ -312,7 +311,7 @@ def test_a_failure_in_a_later_step_breaks_the_ledger(monkeypatch):
     ledger = opened(sampled)
     sample = ledger.poisson(**arguments(sampled))
     with monkeypatch.context() as patch:
-        patch.setattr(sampled_gaussian, "with_gaussian", fail)
+        patch.setattr(gaussian, "with_gaussian", fail)
         with pytest.raises(RuntimeError, match="middle"):
             sample.release(0.0)
     with pytest.raises(LedgerError, match="broken"):
@@ -668,7 +667,7 @@ def test_one_release_at_a_time(monkeypatch):
 
         return wrapped
 
-    for module in (gaussian, sampled_gaussian, prefix_sum):
+    for module in (gaussian, prefix_sum):
         monkeypatch.setattr(module, "with_gaussian", slowly(module.with_gaussian))
     monkeypatch.setattr(sums._decoder, "next", slowly(next_noise))
     steps = [lambda: execute(ledger, plain)] * 4 + [lambda: sample.release(0.0)]

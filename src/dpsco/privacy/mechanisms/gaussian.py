@@ -22,9 +22,29 @@ from ..release import Release, register
 Array = NDArray[np.float64]
 
 
+class GaussianNoise:
+    """N(0, sigma^2 I) on a vector, both on the lattice: for records that say what moves the vector.
+
+    ``moved_by`` names the field with the l2 distance of which the lattice's step is a small part:
+    one row's bound, or a sensitivity.
+    """
+
+    moved_by: ClassVar[str] = "bound"
+    sigma: float
+
+    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
+        """Return sigma and the step of a vector of ``size`` numbers."""
+        return ((self.sigma, lattice_step(getattr(self, self.moved_by), size)),)
+
+    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
+        """Return a vector with its noise, both on the lattice."""
+        ((sigma, step),) = self.lattices(exact.size)
+        return with_gaussian(stream.words, exact, sigma, step)
+
+
 @register
 @dataclass(frozen=True)
-class GaussianRelease(Release):
+class GaussianRelease(GaussianNoise, Release):
     """The sum over ``rows`` of vectors with l2 norm <= bound, plus N(0, sigma^2 I).
 
     ``diameter`` is the largest l2 distance of two such vectors where that is less than 2 bound:
@@ -56,15 +76,6 @@ class GaussianRelease(Release):
         if self.diameter is not None and adjacency is Adjacency.REPLACE_ONE:
             sensitivity *= self.diameter / (2 * self.bound)
         return gaussian_loss(sensitivity / self.sigma)
-
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of the sum."""
-        return ((self.sigma, lattice_step(self.bound, size)),)
-
-    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
-        """Return a sum with its noise, both on the lattice."""
-        step = lattice_step(self.bound, exact.size)
-        return with_gaussian(stream.words, exact, self.sigma, step)
 
 
 def gaussian_sigma(

@@ -20,11 +20,10 @@ from ..accounting import pld
 from ..accounting.privacy_loss import PrivacyLoss, gaussian_loss, round_up
 from ..accounting.sensitivity import refuse_add_remove, sum_sensitivity
 from ..budget import Adjacency
-from ..lattice import lattice_step, with_gaussian
 from ..randomness import Stream
 from ..release import Release, register
+from .gaussian import GaussianNoise
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _SAMPLED_UP_TO = 20.0  # distance in standard deviations beyond which sampling is not credited
@@ -39,7 +38,7 @@ _SAMPLE_CAVEAT = (
 
 @register
 @dataclass(frozen=True)
-class PoissonGaussianRelease(Release):
+class PoissonGaussianRelease(GaussianNoise, Release):
     """A sum over a secret sample with each row independently at ``rate``, plus N(0, sigma^2 I).
 
     ``pair`` says which bound pays for replace-one neighbours: 'proved', or 'conjectured' (the
@@ -79,23 +78,14 @@ class PoissonGaussianRelease(Release):
         conjectured = adjacency is Adjacency.REPLACE_ONE and self.pair == "conjectured"
         return (*([_PAIR_CAVEAT] if conjectured else []), _SAMPLE_CAVEAT)
 
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of the sum."""
-        return ((self.sigma, lattice_step(self.bound, size)),)
-
     def draw_rows(self, stream: Stream) -> Indices:
         """Return the sampled rows."""
         return self.rows[0] + stream.poisson_sample(self.row_count, self.rate)
 
-    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
-        """Return the sum over the sample with its noise, both on the lattice."""
-        step = lattice_step(self.bound, exact.size)
-        return with_gaussian(stream.words, exact, self.sigma, step)
-
 
 @register
 @dataclass(frozen=True)
-class FixedSizeGaussianRelease(Release):
+class FixedSizeGaussianRelease(GaussianNoise, Release):
     """A sum over a secret uniformly random sample of ``size`` rows, plus N(0, sigma^2 I)."""
 
     kind: ClassVar[str] = "fixed_size_gaussian"
@@ -129,18 +119,9 @@ class FixedSizeGaussianRelease(Release):
         """Return what the numerical bound rests on."""
         return (_SAMPLE_CAVEAT,)
 
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of the sum."""
-        return ((self.sigma, lattice_step(self.bound, size)),)
-
     def draw_rows(self, stream: Stream) -> Indices:
         """Return the sampled rows."""
         return self.rows[0] + stream.fixed_size_sample(self.row_count, self.size)
-
-    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
-        """Return the sum over the sample with its noise, both on the lattice."""
-        step = lattice_step(self.bound, exact.size)
-        return with_gaussian(stream.words, exact, self.sigma, step)
 
 
 def _unsampled(distance: float) -> PrivacyLoss:

@@ -12,16 +12,17 @@ from ..accounting import amplification
 from ..accounting.privacy_loss import PrivacyLoss, Profile, gaussian_loss, round_up
 from ..accounting.sensitivity import refuse_add_remove, sum_sensitivity
 from ..budget import Adjacency
-from ..lattice import lattice_step, with_gaussian
+from ..lattice import with_gaussian
 from ..randomness import Stream
 from ..release import Release, register
+from .gaussian import GaussianNoise
 
 Array = NDArray[np.float64]
 
 
 @register
 @dataclass(frozen=True)
-class ShuffledRelease(Release):
+class ShuffledRelease(GaussianNoise, Release):
     """One report per row, a vector of l2 norm <= bound plus N(0, sigma^2 I), in secret order."""
 
     kind: ClassVar[str] = "shuffled"
@@ -45,12 +46,8 @@ class ShuffledRelease(Release):
             ),
         )
 
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of one report."""
-        return ((self.sigma, lattice_step(self.bound, size)),)
-
     def draw_noisy(self, stream: Stream, exact: Array) -> Array:
         """Return the reports with their noise, on the lattice, in a uniformly random order."""
-        step = lattice_step(self.bound, exact.shape[1])
-        reports = with_gaussian(stream.words, exact, self.sigma, step)
+        ((sigma, step),) = self.lattices(exact.shape[1])  # of one report
+        reports = with_gaussian(stream.words, exact, sigma, step)
         return np.asarray(reports[stream.permutation(len(reports))])

@@ -19,10 +19,11 @@ from ...errors import ParameterError
 from ..accounting.privacy_loss import PrivacyLoss, gaussian_loss, pure_loss, round_up
 from ..accounting.sensitivity import stated_sensitivity
 from ..budget import Adjacency
-from ..lattice import lattice_step, with_gaussian, with_rounded
+from ..lattice import lattice_step, with_rounded
 from ..randomness import Stream
 from ..release import Release, register
 from . import gamma
+from .gaussian import GaussianNoise
 
 Array = NDArray[np.float64]
 
@@ -33,7 +34,7 @@ _ADJACENCY_HINT = "A stability theorem needs a public number of rows, so add_rem
 
 @register
 @dataclass(frozen=True)
-class StableGaussianRelease(Release):
+class StableGaussianRelease(GaussianNoise, Release):
     """A vector that neighbours under ``adjacency`` move by l2 <= sensitivity, plus N(0, sigma^2 I).
 
     ``theorem`` names the result that the sensitivity comes from.
@@ -41,6 +42,7 @@ class StableGaussianRelease(Release):
 
     kind: ClassVar[str] = "stable_gaussian"
     summary: ClassVar[str] = "The outcome of a stable algorithm, with Gaussian noise"
+    moved_by: ClassVar[str] = "sensitivity"
     sensitivity: float
     sigma: float
     adjacency: str
@@ -53,15 +55,6 @@ class StableGaussianRelease(Release):
     def privacy_loss(self, adjacency: Adjacency) -> PrivacyLoss:
         """Return the exact loss of two Gaussians."""
         return gaussian_loss(stated_sensitivity(self, adjacency) / self.sigma)
-
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of the vector."""
-        return ((self.sigma, lattice_step(self.sensitivity, size)),)
-
-    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
-        """Return the vector with its noise, both on the lattice."""
-        step = lattice_step(self.sensitivity, exact.size)
-        return with_gaussian(stream.words, exact, self.sigma, step)
 
 
 @register

@@ -31,9 +31,10 @@ from ..accounting import gaussian
 from ..accounting.privacy_loss import PrivacyLoss, Profile, combined_mu
 from ..accounting.sensitivity import STABLE_SLACK, check_stated_adjacency
 from ..budget import Adjacency
-from ..lattice import SLACK, lattice_step, with_gaussian
+from ..lattice import SLACK
 from ..randomness import Stream
 from ..release import Release, register
+from .gaussian import GaussianNoise
 from .stable import check_theorem
 
 Array = NDArray[np.float64]
@@ -49,7 +50,7 @@ _FINEST = 500  # values are merged that differ by less than this part of themsel
 
 @register
 @dataclass(frozen=True)
-class WithReplacementRelease(Release):
+class WithReplacementRelease(GaussianNoise, Release):
     """The average of ``steps`` SGD iterates, rows drawn i.i.d. and in secret, plus N(0, sigma^2 I).
 
     Given the drawn indices, neighbours move the average of the iterates before each step by at
@@ -61,6 +62,7 @@ class WithReplacementRelease(Release):
     kind: ClassVar[str] = "with_replacement"
     summary: ClassVar[str] = "The outcome of steps on secretly drawn rows, with Gaussian noise"
     stream_name: ClassVar[str] = "random_hits"  # an older name of the kind: seeds keep their noise
+    moved_by: ClassVar[str] = "participation_shift"
     participation_shift: float  # how far one participation of the row moves the iterate
     drift: float
     steps: int
@@ -104,19 +106,9 @@ class WithReplacementRelease(Release):
         """Return that the drawn rows are a secret."""
         return ("the rows drawn at the steps stay secret",)
 
-    def lattices(self, size: int) -> tuple[tuple[float, float], ...]:
-        """Return sigma and the step of the average."""
-        return ((self.sigma, lattice_step(self.participation_shift, size)),)
-
     def draw_rows(self, stream: Stream) -> NDArray[np.int64]:
         """Return the row of each step."""
         return self.rows[0] + stream.integers(self.row_count, self.steps)
-
-    def draw_noisy(self, stream: Stream, exact: Array) -> Array:
-        """Return the average iterate with its noise, both on the lattice."""
-        return with_gaussian(
-            stream.words, exact, self.sigma, lattice_step(self.participation_shift, exact.size)
-        )
 
 
 def delta(
