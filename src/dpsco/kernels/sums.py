@@ -116,15 +116,7 @@ def coefficients_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return ``X^T c``, in float64; rows beyond SUM_LEAF in leaves that are combined pairwise."""
     checked = checked_rows(rows)
     n, d = checked.shape
-    factors = vector("coefficients", coefficients, n)
-    compiled = use_compiled(n, d)
-
-    def leaf(start: int, stop: int) -> Floats:
-        total = np.zeros(d)
-        _accumulate(checked[start:stop], factors[start:stop], total, compiled)
-        return total
-
-    return _pairwise(leaf, n)
+    return _weighted_sum(checked, vector("coefficients", coefficients, n), use_compiled(n, d))
 
 
 def _clipped_sum(
@@ -151,27 +143,20 @@ def _clipped_sum(
             return coefficients(slopes, norm[part], bound, compiled=compiled)
 
     if compiled and not isinstance(rows, SparseRows) and SUM_LEAF < n <= WHOLE:
-        whole = cut(rows, slice(0, n))
+        return _weighted_sum(rows, cut(rows, slice(0, n)), compiled)
+    stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache
+    if not isinstance(rows, SparseRows):
+        stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
 
-        def leaf(start: int, stop: int) -> Floats:
-            total = np.zeros(d)
-            _accumulate(rows[start:stop], whole[start:stop], total, compiled)
-            return total
-
-    else:
-        stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache
-        if not isinstance(rows, SparseRows):
-            stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
-
-        def leaf(start: int, stop: int) -> Floats:
-            total = np.zeros(d)
-            for begin in range(start, stop, stage):
-                part = slice(begin, min(begin + stage, stop))
-                block = rows if part.stop - begin == n else rows[part]
-                if not compiled and not isinstance(block, SparseRows):
-                    block = np.asarray(block, dtype=np.float64)  # once for both passes
-                _accumulate(block, cut(block, part), total, compiled)
-            return total
+    def leaf(start: int, stop: int) -> Floats:
+        total = np.zeros(d)
+        for begin in range(start, stop, stage):
+            part = slice(begin, min(begin + stage, stop))
+            block = rows if part.stop - begin == n else rows[part]
+            if not compiled and not isinstance(block, SparseRows):
+                block = np.asarray(block, dtype=np.float64)  # once for both passes
+            _accumulate(block, cut(block, part), total, compiled)
+        return total
 
     return _pairwise(leaf, n)
 
@@ -200,6 +185,17 @@ def _evaluate(slope: Slope, margins: Floats, labels: Floats, compiled: bool) -> 
     if slope.smoothing > 0.0:
         return smoothed_slope(slope, margins, labels)
     return np.asarray(slope(margins, labels), dtype=np.float64)
+
+
+def _weighted_sum(rows: Rows, factors: Floats, compiled: bool) -> Floats:
+    """Return X^T c, leaf by leaf."""
+
+    def leaf(start: int, stop: int) -> Floats:
+        total = np.zeros(rows.shape[1])
+        _accumulate(rows[start:stop], factors[start:stop], total, compiled)
+        return total
+
+    return _pairwise(leaf, len(rows))
 
 
 def _pairwise(leaf: Callable[[int, int], Floats], rows: int) -> Floats:
