@@ -105,11 +105,15 @@ class Budget:
             "differentially private. Pass ApproxDP(epsilon, delta), ZCDP(rho) or GDP(mu)."
         )
 
+    def amounts(self) -> dict[str, float]:
+        """Return the numbers that may be spent, by their names."""
+        return {name: getattr(self, name) for name in _amounts(type(self))}
+
     def to_json(self) -> dict[str, Any]:
         """Return the budget as plain JSON values."""
         return {
             "kind": self.kind,
-            **{name: getattr(self, name) for name in _amounts(type(self))},
+            **self.amounts(),
             "adjacency": self.adjacency.value,
             "unit": {"rows": self.unit.rows, "name": self.unit.name},
         }

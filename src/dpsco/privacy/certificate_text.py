@@ -121,11 +121,7 @@ def of_total(amount: float, budget: Budget) -> str:
         return f"epsilon {rounded_up(amount)} of {budget.epsilon:.6g} at delta {budget.delta:.3g}"
     if isinstance(budget, PureDP):
         return f"epsilon {rounded_up(amount)} of {budget.epsilon:.6g}, pure (delta 0)"
-    ((name, total),) = (
-        (name, value)
-        for name, value in budget.to_json().items()
-        if name not in ("kind", "adjacency", "unit")
-    )
+    ((name, total),) = budget.amounts().items()
     return f"{name} {rounded_up(amount)} of {total:.6g}"
 
 
@@ -149,9 +145,8 @@ def printable(line: str) -> str:
 
 def amounts(budget: Budget) -> str:
     """Return the budget in words."""
-    record = budget.to_json()
-    amounts = [f"{k} {v:.6g}" for k, v in record.items() if k not in ("kind", "adjacency", "unit")]
-    return f"{type(budget).__name__}: " + ", ".join(amounts)
+    numbers = [f"{name} {value:.6g}" for name, value in budget.amounts().items()]
+    return f"{type(budget).__name__}: " + ", ".join(numbers)
 
 
 def _theorems(planned: tuple[Release, ...]) -> list[str]:
