@@ -46,6 +46,20 @@ def perturbed(sigma=9.0, **change):
     return ObjectivePerturbationRelease(sigma=sigma, **facts)
 
 
+def largest_m(delta_of, delta):
+    """Return the largest m with ``delta_of(m) <= delta``, by bisection on the predicate."""
+    low, high = 1e-12, 1.0
+    while delta_of(high) <= delta:
+        low, high = high, 2 * high
+    while high / low > 1 + 1e-12:
+        middle = math.sqrt(low * high)
+        if delta_of(middle) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 def accepts(values, law):
     return stats.kstest(values, law).pvalue > FALSE_ALARM
 

@@ -18,12 +18,13 @@ from dpsco.privacy.mechanisms.objective_perturbation import loss as perturbation
 from dpsco.privacy.mechanisms.objective_perturbation.loss import (
     Loss,
     delta_glm,
-    largest_m,
     log_determinant,
-    output_sigma,
     rdp,
-    split_delta,
 )
+
+from ..conftest import largest_m
+
+SHARES = (0.99, 0.90)  # of epsilon and delta that the minimiser gets, the rest hides its distance
 
 
 def delta_pair(epsilon, m, c):
@@ -92,17 +93,18 @@ def test_noise_of_a_replaced_row(curvature, floor, epsilon, delta, known):
     [(0.1, 85.0), (0.5, 18.7), (1.0, 9.78), (2.0, 5.14), (4.0, 2.73), (8.0, 1.48)],
 )
 def test_noise_of_a_divided_budget(epsilon, known):
-    (first, delta1), _ = split_delta(epsilon, 1e-6)
-    found = noise(lambda m: delta_pair(first, m, 0.1 * epsilon), delta1)
+    first = SHARES[0] * epsilon
+    found = noise(lambda m: delta_pair(first, m, 0.1 * epsilon), SHARES[1] * 1e-6)
     assert abs(found - known) <= 0.006 * 10 ** math.floor(math.log10(known))
 
 
 def test_divided_budget_and_output_noise():
-    (e1, d1), (e2, d2) = split_delta(1.0, 1e-6)
+    e1, d1 = SHARES[0], SHARES[1] * 1e-6
     c = log_determinant(0.25, 10.0, 1)
     assert math.isclose(c, 0.0246926, rel_tol=1e-6)
     assert math.isclose(noise(lambda m: delta_pair(e1, m, c), d1), 9.066081, rel_tol=2e-7)
-    assert math.isclose(output_sigma(e2, d2, distance=1e-9), 7.2404e-7, rel_tol=1e-5)
+    output_sigma = 2 * 1e-9 / gaussian.mu(1.0 - e1, 1e-6 - d1)
+    assert math.isclose(output_sigma, 7.2404e-7, rel_tol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from dpsco.privacy.mechanisms.objective_perturbation.loss import (
     delta_chi,
     delta_general,
     delta_glm,
-    largest_m,
     log_determinant,
 )
 from dpsco.privacy.randomness import Randomness
@@ -40,6 +39,7 @@ from ..conftest import (
     accepts,
     composed_delta,
     drawn,
+    largest_m,
     perturbed,
     stable,
 )

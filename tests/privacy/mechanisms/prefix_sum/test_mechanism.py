@@ -666,12 +666,11 @@ def test_stream_shares_no_memory_with_its_surroundings() -> None:
 def test_state_is_plain_and_as_large_as_stated() -> None:
     for noise in variants(16):
         stream = noise.start(lambda: np.ones(5))
-        assert stream.state()["memory"].shape == (noise.memory_vectors(), 0)
+        assert stream.memory.shape == (noise.memory_vectors(), 0)
         for _ in range(16):
             stream.next()
-        state = stream.state()
-        assert (state["position"], state["drawn"]) == (16, noise.draws())
-        assert state["memory"].shape == (noise.memory_vectors(), 5)
+        assert (stream.position, stream.drawn) == (16, noise.draws())
+        assert stream.memory.shape == (noise.memory_vectors(), 5)
 
 
 def test_a_failed_round_ends_the_stream() -> None:

@@ -35,7 +35,6 @@ take any sign of epsilon; delta(epsilon) = E (1 - e^(epsilon - loss))_+.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -296,33 +295,6 @@ def rdp(orders: Array, m: float, c: float, s: int = 1) -> Array:
     return np.asarray((c + 0.5 * m * m * orders + extra) * (1 + 1e-12))
 
 
-def split_delta(
-    epsilon: float, delta: float, *, split: tuple[float, float] = (0.99, 0.90)
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the budgets of the minimiser and of the output's noise when one is divided in two."""
-    first = (split[0] * epsilon, split[1] * delta)
-    return first, (epsilon - first[0], delta - first[1])
-
-
-def largest_m(delta_of: Callable[[float], float], delta: float) -> float:
-    """Return the largest m with ``delta_of(m) <= delta``, by bisection on the predicate."""
-    low, high = 1e-12, 1.0
-    while delta_of(high) <= delta:
-        low, high = high, 2 * high
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        if delta_of(middle) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def output_sigma(epsilon: float, delta: float, *, distance: float) -> float:
-    """Return the noise that hides inexact minimisers, each within ``distance``, at (eps, delta)."""
-    return 2 * distance / gaussian.mu(epsilon, delta) * (1 + 8 * _ULP)
-
-
 __all__ = [
     "Loss",
     "delta_average",
@@ -330,9 +302,6 @@ __all__ = [
     "delta_general",
     "delta_glm",
     "delta_pair",
-    "largest_m",
     "log_determinant",
-    "output_sigma",
     "rdp",
-    "split_delta",
 ]

@@ -3,7 +3,7 @@
 Of standard normals it makes the noise of a run; of noisy rows ``C x + sigma z`` it makes the noisy
 increments ``x + sigma C^-1 z``, from numbers that have left and nothing else.
 
-What the mechanisms are, and what they cost, says :mod:`.prefix_sums`. Each has one step here: from
+What the mechanisms are, and what they cost, says :mod:`.mechanism`. Each has one step here: from
 the round, a fresh Gaussian vector and the memory it makes the noise increment of the round.
 """
 
@@ -87,12 +87,6 @@ class NoiseStream:
         """Go on after so many rounds and draws, from what was held then."""
         self._check_usable()
         self._position, self._drawn, self._memory = position, drawn, memory
-
-    def state(self) -> dict[str, int | Array]:
-        """Return copies of all that changes: position, draws used, memory. Secret."""
-        empty = np.zeros((self.mechanism.memory_vectors(), 0))
-        memory = empty if self._memory is None else self._memory.copy()
-        return {"position": self._position, "drawn": self._drawn, "memory": memory}
 
     def _check_usable(self) -> None:
         """Refuse whatever could repeat noise."""
