@@ -46,7 +46,6 @@ __all__ = [
     "on_lattice",
     "with_gaussian",
     "with_rounded",
-    "with_steps",
 ]
 
 Array = NDArray[np.float64]
@@ -97,15 +96,10 @@ def gaussian_steps(words: Words, size: int, sigma: float, step: float) -> Array:
     return rounded_normals(words, size, in_steps(sigma, step))
 
 
-def with_steps(noise: Array, exact: Array, step: float) -> Array:
-    """Return the exact values on the lattice plus noise in whole numbers of steps."""
-    total = on_lattice(exact.reshape(-1), step) + noise.reshape(-1)
-    return np.asarray(total * step).reshape(exact.shape)
-
-
 def with_rounded(noise: Array, exact: Array, step: float) -> Array:
     """Return the exact values plus noise that was drawn in floats, both rounded to the lattice."""
-    return with_steps(on_lattice(noise, step), exact, step)
+    total = on_lattice(exact.reshape(-1), step) + on_lattice(noise.reshape(-1), step)
+    return np.asarray(total * step).reshape(exact.shape)
 
 
 def in_steps(sigma: float, step: float) -> float:
