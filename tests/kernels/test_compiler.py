@@ -54,7 +54,7 @@ def test_a_few_hundred_thousand_steps_count_as_small(monkeypatch):
 
     def serves(n, d):
         rows, labels, weights = np.zeros((n, d)), np.zeros(n), np.zeros(d)
-        rest = (None, np.inf, None, 0.0, 1.0, None)  # no clip, order or ridge; a ball
+        rest = (None, np.inf, 0.0, 1.0, None)  # no clip or ridge; a ball
         job = sgd.Job(rows, labels, Slope(hinge), weights, 0.1, *rest)
         return compiler.use_compiled(job.reference_seconds())
 

@@ -93,11 +93,10 @@ def envelope(slope: Slope, margin: float, label: float) -> float:
 
 def recursion(X, y, slope, w, steps, **options):
     """The formula of the module, one step at a time with nothing clever."""
-    order = options.get("order", range(len(X)))
-    steps = np.broadcast_to(steps, len(order))
+    steps = np.broadcast_to(steps, len(X))
     centre = options.get("centre", np.zeros(X.shape[1]))
     radius, total, w = options.get("radius", math.inf), np.zeros(X.shape[1]), w.copy()
-    for t, i in enumerate(order):
+    for i in range(len(X)):
         x = X[i].astype(np.float64)
         total += w
         with np.errstate(all="ignore"):
@@ -106,7 +105,7 @@ def recursion(X, y, slope, w, steps, **options):
         if options.get("clip", math.inf) < math.inf:
             bound = options["clip"] / options["norms"][i] if options["norms"][i] else math.inf
             g = min(max(g, -bound), bound)
-        w = (1.0 - steps[t] * options.get("ridge", 0.0)) * w - steps[t] * (g * x)
+        w = (1.0 - steps[i] * options.get("ridge", 0.0)) * w - steps[i] * (g * x)
         distance = np.linalg.norm(w - centre)
         if distance > radius:
             w = centre + (w - centre) * (radius / distance)
@@ -119,19 +118,17 @@ def assert_close(found, expected, tolerance=TOLERANCE):
         assert np.max(np.abs(one - other), initial=0.0) <= tolerance * scale
 
 
-def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
+def options(name: str, d: int, X: np.ndarray, rng) -> dict[str, Any]:
     norms = np.linalg.norm(X.astype(np.float64), axis=1) * (1 + 1e-9)
     centre = rng.standard_normal(d)
     return {
         "plain": {},
-        "order": {"order": rng.integers(0, n, 2 * n)},  # repeats, and rows left out
         "ridge": {"ridge": 0.3},
         "ball": {"radius": 0.4},
         "centre": {"radius": 0.5, "centre": centre, "ridge": 0.2},
         "far centre": {"radius": 0.01, "centre": 1e3 * centre},
         "clip": {"clip": 0.3, "norms": norms},
         "all": {
-            "order": rng.integers(0, n, n),
             "ridge": 0.1,
             "radius": 0.9,
             "centre": 0.3 * centre,
@@ -141,7 +138,7 @@ def options(name: str, n: int, d: int, X: np.ndarray, rng) -> dict[str, Any]:
     }[name]
 
 
-NAMES = ["plain", "order", "ridge", "ball", "centre", "far centre", "clip", "all"]
+NAMES = ["plain", "ridge", "ball", "centre", "far centre", "clip", "all"]
 
 
 @pytest.mark.slow
@@ -150,11 +147,10 @@ NAMES = ["plain", "order", "ridge", "ball", "centre", "far centre", "clip", "all
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option(name, form, dtype, compiled):
     X, y, rng = problem(150, 23, dtype)
-    chosen = options(name, 150, 23, X, rng)
+    chosen = options(name, 23, X, rng)
     start = 0.1 * rng.standard_normal(23)
-    count = len(chosen.get("order", X))
     for slope in (SLOPES["logistic"], SLOPES["smoothed hinge"]):
-        for steps in (0.2, 0.4 * rng.random(count)):
+        for steps in (0.2, 0.4 * rng.random(150)):
             rows = X if form == "dense" else sparse_rows(X)
             before = start.copy()
             found = sgd_pass(rows, y, slope, start, steps, **chosen)
@@ -188,11 +184,11 @@ def test_edges_of_size(n, d, form, compiled):
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
-def test_an_empty_order_takes_no_step(form, compiled):
-    X, y, _ = problem(5, 3)
+def test_without_rows_no_step_is_taken(form, compiled):
+    X, y, _ = problem(0, 3)
     rows = X if form == "dense" else sparse_rows(X)
     start = np.array([5.0, 0.0, 0.0])
-    last, total = sgd_pass(rows, y, SLOPES["hinge"], start, 0.1, order=np.empty(0, int), radius=1.0)
+    last, total = sgd_pass(rows, y, SLOPES["hinge"], start, 0.1, radius=1.0)
     np.testing.assert_array_equal(last, start)
     np.testing.assert_array_equal(total, np.zeros(3))
 
@@ -248,7 +244,8 @@ def test_lazy_scaling_survives_any_shrinking(steps, ridge, compiled):
 def test_no_drift_in_a_million_sparse_steps(centred):
     pytest.importorskip("numba")
     X, y, rng = problem(2000, 30, seed=8)
-    chosen = {"order": rng.integers(0, 2000, 1_000_000), "radius": 0.5, "ridge": 1e-3}
+    order = rng.integers(0, 2000, 1_000_000)
+    X, y, chosen = X[order], y[order], {"radius": 0.5, "ridge": 1e-3}
     if centred:
         chosen["centre"] = rng.standard_normal(30)
     start = np.zeros(30)
@@ -263,8 +260,9 @@ def test_norms_are_refreshed(monkeypatch):
     # Without settlements, rounding in the recurrence of ||v||^2 does show: the test can fail.
     X, y, rng = problem(500, 6, seed=8)
     X *= np.exp(rng.normal(0.0, 6.0, (500, 1)))  # long rows throw v far, the ball takes it back
-    chosen = {"order": rng.integers(0, 500, 20_000), "radius": 1.0}
-    args = (y, SLOPES["hinge"], np.zeros(6), 1.0)
+    order = rng.integers(0, 500, 20_000)
+    X, chosen = X[order], {"radius": 1.0}
+    args = (y[order], SLOPES["hinge"], np.zeros(6), 1.0)
     dense = sgd_pass(X, *args, **chosen)
     assert_close(sgd_pass(sparse_rows(X), *args, **chosen), dense, 1e-9)
     monkeypatch.setattr(sparse, "RANGE", 1e300)
@@ -302,11 +300,8 @@ def test_random_jobs_agree(data):
         chosen["centre"] = rng.standard_normal(d)
     if data.draw(st.booleans()):
         chosen |= {"clip": data.draw(st.sampled_from([0.0, 0.1, 3.0])), "norms": 5 * rng.random(n)}
-    if n and data.draw(st.booleans()):
-        chosen["order"] = rng.integers(0, n, data.draw(st.integers(0, 50)))
-    count = len(chosen.get("order", X))
     steps = data.draw(st.sampled_from([0.5, None]))
-    steps = rng.random(count) if steps is None else steps
+    steps = rng.random(n) if steps is None else steps
     start, slope = rng.standard_normal(d), SLOPES["huber"]
     rows = [X, sparse_rows(X)]
     found = []
@@ -366,9 +361,6 @@ def test_without_numba_the_reference_serves(monkeypatch):
         ({"steps": np.ones(3)}, "steps must be a vector of length 4"),
         ({"rows": np.ones((4, 2), dtype=int)}, "float32 or float64"),
         ({"rows": np.ones(4)}, "two-dimensional"),
-        ({"order": np.array([0, 4])}, "rows 0 to 3"),
-        ({"order": np.array([-1])}, "rows 0 to 3"),
-        ({"order": np.array([0.5])}, "integers"),
         ({"clip": 1.0}, "needs norms"),
         ({"clip": -1.0, "norms": np.ones(4)}, "clip must be zero or positive"),
         ({"clip": 1.0, "norms": np.ones(2)}, "norms must be a vector of length 4"),
@@ -393,12 +385,10 @@ def test_refusals(change, message):
 
 def test_overflow_on_sparse_rows_ends_in_the_ball(compiled):
     """A recurrence that holds no number must not switch the projection off."""
-    rows = SparseRows(np.array([1e200, 1.0]), np.array([0, 1], dtype=np.int32), np.array([0, 2]), 2)
+    values, columns = np.tile([1e200, 1.0], 3), np.tile(np.array([0, 1], dtype=np.int32), 3)
+    rows = SparseRows(values, columns, np.array([0, 2, 4, 6]), 2)
     slope = Slope(two_argument(lambda margin, label: -label))
-    last, _ = sgd_pass(
-        rows, np.ones(1), slope, np.zeros(2), 1.0, radius=1.0,
-        order=np.zeros(3, dtype=np.int64),
-    )  # fmt: skip
+    last, _ = sgd_pass(rows, np.ones(3), slope, np.zeros(2), 1.0, radius=1.0)
     assert np.linalg.norm(last) <= 1.0 + 1e-12
 
 
@@ -411,7 +401,8 @@ def test_a_far_centre_with_ridge_on_sparse_rows(compiled, ratio):
     centre = np.full(d, ratio / math.sqrt(d))
     y = rng.standard_normal(n)
     slope = Slope(two_argument(lambda margin, label: -5.0 if label > 0 else -4.0))
-    options = {"ridge": 1e-3, "radius": 1.0, "centre": centre, "order": np.arange(300) % n}
+    X, y = np.tile(X, (5, 1)), np.tile(y, 5)
+    options = {"ridge": 1e-3, "radius": 1.0, "centre": centre}
     sparse = sgd_pass(sparse_rows(X), y, slope, centre, 0.05, **options)
     with compiler.implementation(compiled=False):
         dense = sgd_pass(X, y, slope, centre, 0.05, **options)

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._validate import non_negative, real
 from ..errors import ParameterError
@@ -24,12 +23,9 @@ from .clipping import checked_clip, limits
 from .rows import Rows, SparseRows, checked_rows, kind, vector
 from .slope import BISECTIONS, Floats, Slope, check_slope, coefficient, smoothed_slope
 
-Integers = NDArray[np.int64]
-
 LONG_ROW = 256  # entries; the processor fetches the rest of longer rows in time by itself
 
 _NONE = np.empty(0)
-_NO_ORDER = np.empty(0, dtype=np.int64)
 
 
 def sgd_pass(
@@ -41,7 +37,6 @@ def sgd_pass(
     *,
     norms: Floats | None = None,
     clip: float = math.inf,
-    order: Integers | None = None,
     ridge: float = 0.0,
     radius: float = math.inf,
     centre: Floats | None = None,
@@ -59,7 +54,6 @@ def sgd_pass(
         steps: one step size, or one for each step.
         norms: upper bounds on the rows' norms; needed if there is a clip.
         clip: bound on ``|c_t| * norm``, enforced in exact arithmetic.
-        order: which row each step reads (repeats allowed); all in their order if absent.
         ridge: strength of ``ridge / 2 ||w||^2`` added to the loss.
         radius: of the ball that every step is projected onto.
         centre: of that ball; the origin if absent.
@@ -74,7 +68,7 @@ def sgd_pass(
         >>> sgd_pass(X, y, half_square, np.zeros(2), 0.5)
         (array([0.5, 1. ]), array([0.5, 0. ]))
     """
-    job = Job(rows, labels, slope, weights, steps, norms, clip, order, ridge, radius, centre)
+    job = Job(rows, labels, slope, weights, steps, norms, clip, ridge, radius, centre)
     if compiler.use_compiled(job.reference_seconds()):
         function = compiler.scalar_function(slope.function)
         if function is not None:
@@ -86,6 +80,9 @@ def sgd_pass(
 class Job:
     """Checked arguments of one pass; absent arrays have length 0."""
 
+    count: int  # of steps: one for each row
+    d: int
+
     def __init__(
         self,
         rows: Rows,
@@ -95,25 +92,21 @@ class Job:
         steps: float | Floats,
         norms: Floats | None,
         clip: float,
-        order: Integers | None,
         ridge: float,
         radius: float,
         centre: Floats | None,
     ) -> None:
         check_slope(slope)
         self.slope, self.rows = slope, checked_rows(rows)
-        n, self.d = rows.shape
-        self.labels = vector("labels", labels, n)
+        self.count, self.d = rows.shape
+        self.labels = vector("labels", labels, self.count)
         self.weights = vector("weights", weights, self.d)
-        self.order = _NO_ORDER if order is None else _checked_order(order, n)
-        self.count = n if order is None else len(self.order)
-        self.ordered = order is not None
         self.steps = np.atleast_1d(np.asarray(steps, dtype=np.float64))
         if np.ndim(steps) > 0:
             self.steps = vector("steps", steps, self.count)
         if not np.all(np.isfinite(self.steps)):
             raise ParameterError("steps must be finite.")
-        self.limits = _limits(norms, clip, n)
+        self.limits = _limits(norms, clip, self.count)
         self.ridge = non_negative("ridge", ridge)
         self.radius = real("radius", radius)
         if self.radius < 0.0:
@@ -133,10 +126,9 @@ class Job:
             step += BISECTIONS * 5e-6
         return self.count * step
 
-    def step(self, t: int) -> tuple[int, float]:
-        """Return row and step size of step t."""
-        row = int(self.order[t]) if self.ordered else t
-        return row, float(self.steps[t if len(self.steps) > 1 else 0])
+    def step(self, row: int) -> float:
+        """Return the size of the step on a row."""
+        return float(self.steps[row if len(self.steps) > 1 else 0])
 
     def cut(self, margin: float, row: int) -> float:
         """Return the coefficient of a row at this margin."""
@@ -160,9 +152,9 @@ class Job:
         last, total = self.weights.copy(), np.zeros(self.d)
         centre = self.centre if len(self.centre) else np.zeros(self.d)
         rows: Any = self.rows
-        for t in range(self.count):
+        for row in range(self.count):
             total += last
-            row, step = self.step(t)
+            step = self.step(row)
             x = np.asarray(rows[row], dtype=np.float64)
             change = self.cut(float(x @ last), row) * x
             change *= step
@@ -175,19 +167,6 @@ class Job:
                     last *= self.radius / distance
                 last += centre
         return last, total
-
-
-def _checked_order(order: Any, n: int) -> Integers:
-    """Return the order as int64; refuse rows that do not exist."""
-    array = np.asarray(order)
-    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise ParameterError(
-            f"order must be a vector of integers, got {array.ndim} dimensions of {array.dtype}."
-        )
-    array = np.ascontiguousarray(array, dtype=np.int64)
-    if array.size and (array.min() < 0 or array.max() >= n):
-        raise ParameterError(f"order must name rows 0 to {n - 1}, got others.")
-    return array
 
 
 def _limits(norms: Any, clip: Any, n: int) -> Floats:
@@ -213,7 +192,7 @@ def _run_compiled(job: Job, function: Any) -> tuple[Floats, Floats]:
         return last, total
     slope, rows = job.slope, job.rows
     head = (function, slope.first, slope.second, slope.smoothing, slope.bound)
-    tail = (job.labels, job.limits, job.order, job.steps)
+    tail = (job.labels, job.limits, job.steps)
     ball = (job.ridge, job.radius, job.centre, last, total)
     if not isinstance(rows, SparseRows):
         _dense_loop(kind(rows))(*head, rows, *tail, *ball)
@@ -250,7 +229,6 @@ def _dense_pass(
     rows: Any,
     labels: Floats,
     limits: Floats,
-    order: Integers,
     steps: Floats,
     ridge: float,
     radius: float,
@@ -259,26 +237,23 @@ def _dense_pass(
     total: Floats,
 ) -> None:
     """Take all steps, weights and total in place; compiled, never run as Python."""
-    count = order.size if order.size > 0 else rows.shape[0]
-    d = weights.size
+    count, d = rows.shape
     w = weights.copy()  # arrays of its own cannot overlap others, which the vectoriser would test
     sums = np.zeros(d)
     # A word of each cache line of the next row is read early, so that the line is there in time.
     seen = np.empty(d)
-    for t in range(count):
-        i = order[t] if order.size > 0 else t
+    for i in range(count):
         margin = 0.0
         for j in range(d):
             sums[j] += w[j]
             margin += w[j] * rows[i, j]
-        k = min(t + 1, count - 1)
-        k = order[k] if order.size > 0 else k
+        k = min(i + 1, count - 1)
         if d <= LONG_ROW:
             for j in range(0, d, 8):
                 seen[j] = rows[k, j]
         limit = limits[i] if limits.size > 0 else np.inf
         g = coefficient(function, first, second, smoothing, bound, margin, labels[i], limit)
-        step = steps[t if steps.size > 1 else 0]
+        step = steps[i if steps.size > 1 else 0]
         shrink = 1.0 - step * ridge
         g *= step
         square = 0.0
@@ -301,7 +276,7 @@ def _dense_loop(dtype: str) -> compiler.Loop:
     """Return the loop for one type of rows."""
     return compiler.compile_loop(
         _dense_pass,
-        f"none(slope, float, float, float, float, {dtype} rows, floats, floats, integers, floats, "
+        f"none(slope, float, float, float, float, {dtype} rows, floats, floats, floats, "
         "float, float, floats, out, out)",
         flags=compiler.REASSOCIATE,
         helpers=(coefficient, centred_step, pull),

@@ -27,8 +27,6 @@ from .slope import Floats, coefficient
 if TYPE_CHECKING:
     from .sgd import Job
 
-Integers = NDArray[np.int64]
-
 RANGE = 256.0  # of the scale, either way; the sum loses about as many units in the last place
 SHORTEST, LONGEST = 64, 8192  # steps between two settlements
 FAR = 1e4  # squared shifts beyond so many squared radii would cancel in the distance
@@ -44,8 +42,8 @@ def reference(job: Job) -> tuple[Floats, Floats]:
     """Take the steps of a job over sparse rows with NumPy."""
     rows: Any = job.rows
     state = _State(job.weights, job.centre, rows.width)
-    for t in range(job.count):
-        row, step = job.step(t)
+    for row in range(job.count):
+        step = job.step(row)
         entries = slice(rows.offsets[row], rows.offsets[row + 1])
         columns, x = rows.columns[entries], rows.values[entries].astype(np.float64)
         along, across = float(x @ state.v[columns]), float(x @ state.centre[columns])
@@ -130,10 +128,9 @@ def _lazy_pass(
     bound: float,
     values: Any,
     columns: NDArray[np.int32],
-    offsets: Integers,
+    offsets: NDArray[np.int64],
     labels: Floats,
     limits: Floats,
-    order: Integers,
     steps: Floats,
     ridge: float,
     radius: float,
@@ -142,18 +139,16 @@ def _lazy_pass(
     total: Floats,
 ) -> None:
     """Take all steps, weights and total in place; compiled, never run as Python."""
-    count = order.size if order.size > 0 else offsets.size - 1
     state = np.zeros((weights.size, 2))  # v and debt, side by side in memory
     numbers = np.zeros(6)  # scale, shift, spent, shifts, square, cross
     centre_square = begin(weights, centre, state, numbers)
     left = interval(weights.size)
-    for t in range(count):
-        i = order[t] if order.size > 0 else t
+    for i in range(offsets.size - 1):
         along, across, length = products(values, columns, offsets[i], offsets[i + 1], state, centre)
         margin = numbers[0] * along + (1.0 + numbers[1]) * across
         limit = limits[i] if limits.size > 0 else np.inf
         g = coefficient(function, first, second, smoothing, bound, margin, labels[i], limit)
-        step = steps[t if steps.size > 1 else 0]
+        step = steps[i if steps.size > 1 else 0]
         shrink(numbers, 1.0 - step * ridge)
         left -= 1
         if left == 0 or due(numbers, step * g * step * g * length, radius, centre_square):
@@ -269,7 +264,7 @@ def lazy_loop(dtype: str) -> compiler.Loop:
     return compiler.compile_loop(
         _lazy_pass,
         f"none(slope, float, float, float, float, {dtype} values, columns, integers, floats, "
-        "floats, integers, floats, float, float, floats, out, out)",
+        "floats, floats, float, float, floats, out, out)",
         flags=compiler.CONTRACT,
         helpers=(coefficient, interval, begin, restart, settle, shrink, due, project, products),
     )
