@@ -214,13 +214,13 @@ def test_one_bound_would_be_too_little_for_fixed_size_samples(epsilon):
         hockey_stick(epsilon, table([1, -1]), table([0, -1])),
         hockey_stick(epsilon, table([0, -1]), table([1, -1])),
     )
-    one_bound = sampled_delta(epsilon, 0.5, 1 / sigma)
+    one_bound, two_bounds = (sampled_delta(np.array([epsilon]), 0.5, k / sigma)[0] for k in (1, 2))
     assert exact > 1.05 * one_bound
     release = FixedSizeGaussianRelease(1.0, sigma, 1, rows=(0, 2))
     for adjacency in ("zero_out", "replace_one"):
         found = cost(release, adjacency=adjacency).delta(epsilon)
         assert exact <= found
-        assert math.isclose(found, sampled_delta(epsilon, 0.5, 2 / sigma), rel_tol=1e-3)
+        assert math.isclose(found, two_bounds, rel_tol=1e-3)
 
 
 def test_fixed_size_is_attained_under_replace_one():

@@ -25,20 +25,14 @@ _MOST_MASSES = 20_000  # probabilities that are added up within the cells
 _PARTS = 16  # of a cell, each bounded at its ends, where there are more
 
 
-def sampled_delta(epsilon: float, rate: float, mu: float) -> float:
-    """Return delta of a Gaussian release on a secret sample that holds a row with ``rate``.
+def sampled_delta(epsilons: NDArray[np.float64], rate: float, mu: float) -> NDArray[np.float64]:
+    """Return deltas of a Gaussian release on a secret sample that holds a row with ``rate``.
 
     ``rate * delta_G(log(1 + (e^epsilon - 1)/rate))``: advanced joint convexity (Balle, Barthe,
     Gaboardi 2018, arXiv:1807.01647, Thm 2). Samples of fixed size without replacement: ``mu`` is
     two bounds, because the row makes way for another one. Poisson samples, replace-one: likewise.
+    Epsilons of any sign; accurate, not rounded up.
     """
-    return min(1.0, rate * gaussian.delta(_inner_epsilon(epsilon, rate), mu) * (1 + 1e-15))
-
-
-def sampled_delta_array(
-    epsilons: NDArray[np.float64], rate: float, mu: float
-) -> NDArray[np.float64]:
-    """Return :func:`sampled_delta` at many epsilons of any sign (accurate, not rounded up)."""
     size = np.abs(epsilons)
     inner = np.where(
         size < 500, np.log1p(np.expm1(np.minimum(size, 500)) / rate), size - math.log(rate)
@@ -149,13 +143,6 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
 def _not_pure_correction(epsilon: float, eps0: float, delta0: float, reports: int) -> float:
     growth = math.exp(min(epsilon, 700.0)) + 1
     return growth * (1 + math.exp(-eps0) / 2) * reports * delta0 * (1 + 1e-14)
-
-
-def _inner_epsilon(epsilon: float, rate: float) -> float:
-    """Return log(1 + (e^epsilon - 1)/rate), rounded down."""
-    if epsilon > 500:
-        return (epsilon - math.log(rate)) * (1 - 1e-15)
-    return math.log1p(math.expm1(epsilon) / rate) * (1 - 1e-15)
 
 
 def _tail_half(k: NDArray[np.float64], c: NDArray[np.int64]) -> NDArray[np.float64]:

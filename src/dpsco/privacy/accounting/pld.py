@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ...errors import AssumptionError, MissingExtraError
 from . import gaussian
-from .amplification import sampled_delta_array
+from .amplification import sampled_delta
 
 Array = NDArray[np.float64]
 
@@ -290,7 +290,7 @@ def _from_profile(loss: SampledLoss, step: float) -> Any:
     last = max(2, math.ceil(loss.max_loss / step))
     grid = np.arange(-last, last + 1)
     epsilons = np.asarray(grid * step, dtype=np.float64)
-    deltas = sampled_delta_array(epsilons, loss.rate, loss.mu)
+    deltas = sampled_delta(epsilons, loss.rate, loss.mu)
     deltas = np.minimum.accumulate(deltas)
     mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, deltas)
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
