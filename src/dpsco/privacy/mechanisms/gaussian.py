@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 class GaussianNoise:
     """N(0, sigma^2 I) on a vector, both on the lattice: for records that say what moves the vector.
 
-    ``moved_by`` names the field with the l2 distance of which the lattice's step is a small part:
-    one row's bound, or a sensitivity.
+    ``moved_by`` names the field of an l2 distance, one row's bound or a sensitivity, of which the
+    lattice's step is a small part. What is checked beforehand is what is drawn.
     """
 
     moved_by: ClassVar[str] = "bound"
