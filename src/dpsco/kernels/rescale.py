@@ -68,7 +68,7 @@ def square_sums(rows: NDArray[Any], part: slice, *, compiled: bool = False) -> F
 
 
 def factors(lengths: Floats, keep: float, target: float, *, compiled: bool = False) -> Floats:
-    """Return 1 where ``found`` is at most ``keep``, else ``target / found``."""
+    """Return 1 where a length is at most ``keep``, else ``target`` over it."""
     if not compiled:
         return np.where(lengths <= keep, 1.0, target / lengths)
     out = np.empty(len(lengths))
