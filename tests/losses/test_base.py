@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import math
 import pickle
 import pkgutil
@@ -22,7 +23,7 @@ MADE_FROM_OTHERS = {losses.Smoothed, losses.CustomLoss, RoundedPinball}
 
 
 def defined(kind):
-    """The public classes of one kind that the modules of dpsco.losses define."""
+    """The public classes of one kind that the modules of dpsco.losses define, bases left out."""
     modules = [
         importlib.import_module(f"dpsco.losses.{module.name}")
         for module in pkgutil.iter_modules(losses.__path__)
@@ -35,6 +36,7 @@ def defined(kind):
         and issubclass(item, kind)
         and item.__module__ == module.__name__
         and not name.startswith("_")
+        and not inspect.isabstract(item)
     }
 
 

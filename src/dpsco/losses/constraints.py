@@ -23,10 +23,21 @@ from .penalties import Floats, Indicator, Penalty, Set, as_point
 
 
 @dataclass(frozen=True)
-class WithinBall(Penalty):
-    """A radial penalty plus the indicator of ``||w||_2 <= radius``, in closed form."""
+class _Constrained(Penalty):
+    """A penalty plus the indicator of a set."""
 
     penalty: Penalty
+
+    @property
+    def strong_convexity(self) -> float:
+        """That of the penalty."""
+        return self.penalty.strong_convexity
+
+
+@dataclass(frozen=True)
+class WithinBall(_Constrained):
+    """A radial penalty plus the indicator of ``||w||_2 <= radius``, in closed form."""
+
     radius: float
 
     def __post_init__(self) -> None:
@@ -48,21 +59,15 @@ class WithinBall(Penalty):
         length = float(L2(result))
         return result if length <= self.radius else result / length * self.radius
 
-    @property
-    def strong_convexity(self) -> float:
-        """That of the penalty."""
-        return self.penalty.strong_convexity
-
 
 @dataclass(frozen=True)
-class Within(Penalty):
+class Within(_Constrained):
     """Any penalty plus the indicator of any set, by a fixed number of Dykstra's steps.
 
     The answer lies in the set; it is the prox only in the limit of many ``iterations``, a public
     number. `WithinBall` and `WithinBox` are exact.
     """
 
-    penalty: Penalty
     domain: Set
     iterations: int = 1000
 
@@ -85,20 +90,14 @@ class Within(Penalty):
             second = shrunk + second - result
         return result
 
-    @property
-    def strong_convexity(self) -> float:
-        """That of the penalty."""
-        return self.penalty.strong_convexity
-
 
 @dataclass(frozen=True)
-class WithinBox(Penalty):
+class WithinBox(_Constrained):
     """A sum over coordinates plus the indicator of ``lower <= w_j <= upper``, in closed form.
 
     ``WithinBox(NoPenalty(), 0.0, math.inf)`` keeps weights from being negative.
     """
 
-    penalty: Penalty
     lower: float
     upper: float
 
@@ -125,11 +124,6 @@ class WithinBox(Penalty):
     def prox(self, point: ArrayLike, step: float) -> Floats:
         """Return the penalty's prox, clipped to the box."""
         return np.clip(self.penalty.prox(point, step), self.lower, self.upper)
-
-    @property
-    def strong_convexity(self) -> float:
-        """That of the penalty."""
-        return self.penalty.strong_convexity
 
 
 @dataclass(frozen=True)

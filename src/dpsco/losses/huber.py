@@ -32,18 +32,35 @@ def pseudo_huber_slope(margin: Any, label: Any, threshold: Any, second: Any) -> 
 
 
 @dataclass(frozen=True)
-class Huber(MarginLoss):
-    """phi(u, y) = r^2 / 2 for |r| <= threshold, else threshold (|r| - threshold / 2); r = u - y.
-
-    >>> Huber(1.0).value([0.5, 3.0], 0.0).tolist()
-    [0.125, 2.5]
-    """
+class ThresholdLoss(MarginLoss):
+    """What losses of a residual share that are r^2 / 2 near 0, and flatter beyond a threshold."""
 
     threshold: float
     labels: ClassVar[LabelKind] = "real"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threshold", positive("threshold", self.threshold))
+
+    def curvature_bound(self, label: float, margin: float) -> float:
+        """Return 1, attained at u = y."""
+        return 1.0
+
+    def hoelder(self) -> Hoelder:
+        """Return (1, 1)."""
+        return Hoelder(1.0, 1.0)
+
+    def value_at_zero(self, label: float) -> float:
+        """Return the loss of a residual as large as a label may be."""
+        return float(self.value(0.0, label))
+
+
+@dataclass(frozen=True)
+class Huber(ThresholdLoss):
+    """phi(u, y) = r^2 / 2 for |r| <= threshold, else threshold (|r| - threshold / 2); r = u - y.
+
+    >>> Huber(1.0).value([0.5, 3.0], 0.0).tolist()
+    [0.125, 2.5]
+    """
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return r^2 / 2 for |r| <= threshold, else threshold (|r| - threshold / 2)."""
@@ -86,36 +103,18 @@ class Huber(MarginLoss):
         """Return min(threshold, label + margin)."""
         return min(self.threshold, label + margin)
 
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return (1, 1)."""
-        return Hoelder(1.0, 1.0)
-
     def hoelder_views(self) -> tuple[Hoelder, ...]:
         """Return (1, 1) and (0, 2 threshold)."""
         return self.hoelder(), Hoelder(0.0, 2.0 * self.threshold)
 
-    def value_at_zero(self, label: float) -> float:
-        """Return the loss of a residual as large as a label may be."""
-        return float(self.value(0.0, label))
-
 
 @dataclass(frozen=True)
-class PseudoHuber(MarginLoss):
+class PseudoHuber(ThresholdLoss):
     """phi(u, y) = threshold^2 (sqrt(1 + (r / threshold)^2) - 1), r = u - y: smooth of all orders.
 
     >>> float(PseudoHuber(1.0).value(0.75, 0.0))
     0.25
     """
-
-    threshold: float
-    labels: ClassVar[LabelKind] = "real"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", positive("threshold", self.threshold))
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return threshold r^2 / (threshold + sqrt(threshold^2 + r^2)), without cancellation."""
@@ -151,18 +150,6 @@ class PseudoHuber(MarginLoss):
             return self.threshold
         return self.threshold * (residual / math.hypot(self.threshold, residual))
 
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1, attained at u = y."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return (1, 1)."""
-        return Hoelder(1.0, 1.0)
-
     def hoelder_views(self) -> tuple[Hoelder, ...]:
         """Return (1, 1) and (0, 2 threshold)."""
         return self.hoelder(), Hoelder(0.0, 2.0 * self.threshold)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return the loss of a residual as large as a label may be."""
-        return float(self.value(0.0, label))

@@ -26,6 +26,7 @@ from .._validate import positive
 from ..errors import ParameterError
 from ..kernels.slope import Slope
 from .base import Floats, Hoelder, LabelKind, MarginLoss, as_floats
+from .huber import ThresholdLoss
 from .pieces import LARGEST
 
 _FAR = 1e50  # scaled residuals beyond this are all alike; it keeps powers finite
@@ -167,27 +168,11 @@ class Ramp(MarginLoss):
 
 
 @dataclass(frozen=True)
-class _Robust(MarginLoss):
+class _Robust(ThresholdLoss):
     """What bounded losses of a residual share: like ``r^2 / 2`` at 0, level beyond c."""
 
     threshold: float = 1.0  # c
-    labels: ClassVar[LabelKind] = "real"
     convex: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", positive("threshold", self.threshold))
-
-    def curvature_bound(self, label: float, margin: float) -> float:
-        """Return 1, attained at residual 0."""
-        return 1.0
-
-    def hoelder(self) -> Hoelder:
-        """Return smoothness on the whole line."""
-        return Hoelder(1.0, 1.0)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return phi at a residual of the label bound."""
-        return float(self.value(0.0, label))
 
 
 def _tukey_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
