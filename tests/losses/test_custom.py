@@ -17,12 +17,13 @@ from dpsco.kernels.sgd import sgd_pass
 from dpsco.kernels.slope import TwoArgument
 from dpsco.kernels.sums import slope_sum
 from dpsco.losses.base import Hoelder
-from dpsco.losses.custom import CustomLoss, PerRowLoss
+from dpsco.losses.custom import CustomLoss
 from dpsco.losses.epsilon_insensitive import EpsilonInsensitive
 from dpsco.losses.hinge import Hinge, ModifiedHuber, QHinge, SquaredHinge
 from dpsco.losses.huber import Huber, PseudoHuber
 from dpsco.losses.logistic import Logistic
 from dpsco.losses.nonconvex import GemanMcClure, Ramp, Sigmoid, Tukey, Welsch
+from dpsco.losses.per_row import PerRowLoss
 from dpsco.losses.poisson import Poisson
 from dpsco.losses.power import Absolute, QPower
 from dpsco.losses.quantile import Pinball

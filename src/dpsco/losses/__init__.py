@@ -14,8 +14,8 @@ Read `base`, then one loss (`huber` is a good one); docs/add_loss.md shows how t
 | prox                          | the prox of any scalar loss, numerically                       |
 | smoothing                     | `Smoothed`: the Moreau envelope of a loss, as a loss           |
 | vector, one_versus_rest       | losses that are no function of one margin                      |
-| custom, per_row               | a user's own losses                                            |
-| claims, guarded               | what those claim, searched for violations; errors contained    |
+| custom, per_row               | a user's own losses; claims are searched for violations        |
+| guarded                       | what those share: frozen, errors contained                     |
 | penalties, constraints        | penalties on the weights, with or without a set                |
 
 Names are written out below, where editors and type checkers look for them; a test says if one is

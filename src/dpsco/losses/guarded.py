@@ -1,4 +1,4 @@
-"""Calls of a user's function on private rows: bounded results, and silence about the rows."""
+"""What losses given by functions share: a frozen record, and calls that are silent about rows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,33 @@ def quiet() -> Iterator[None]:
     with _LOCK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
+
+
+class UserLoss:
+    """A loss that is given by functions. It is frozen, and equal to one that was given the same."""
+
+    _record: Any  # a record with a name
+
+    def _keep(self, record: Any, **derived: Any) -> None:
+        """Keep what was given, and what follows from it."""
+        vars(self).update(_record=record, **derived)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a loss is frozen: {name!r} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._record == other._record
+
+    def __hash__(self) -> int:
+        return hash(self._record)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The name that was given."""
+        return str(self._record.name)
 
 
 @dataclass(frozen=True)

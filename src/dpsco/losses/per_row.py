@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,13 +19,24 @@ from .._validate import integer
 from ..errors import ParameterError
 from ..kernels.rows import Rows, SparseRows
 from .base import Constants, Floats, Hoelder
-from .guarded import run_guarded
+from .guarded import UserLoss, run_guarded
 from .vector import FULL_RANK, Structure, VectorLoss
 
 RowFunction = Callable[[Floats, Floats, Floats], Any]
 
 
-class PerRowLoss(VectorLoss):
+class _Record(NamedTuple):
+    """What a user has given."""
+
+    gradient: RowFunction
+    dimension: int | None
+    value: RowFunction | None
+    convex: bool
+    features: int | None
+    name: str
+
+
+class PerRowLoss(UserLoss, VectorLoss):
     """A loss given by ``gradient(weights, X, y)``, which returns one gradient a row.
 
     X is a dense (rows, d) matrix, y has one label a row, the result is (rows, dimension).
@@ -64,31 +75,10 @@ class PerRowLoss(VectorLoss):
             )
         size = None if dimension is None else integer("dimension", dimension)
         columns = None if features is None else integer("features", features)
-        vars(self).update(_record=(gradient, size, value, convex, columns, str(name)))
-        vars(self)["convex"] = convex
+        self._keep(_Record(gradient, size, value, convex, columns, str(name)), convex=convex)
         self._probe()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a loss is frozen: {name!r} cannot be set")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PerRowLoss) and self._given == other._given
-
-    def __hash__(self) -> int:
-        return hash(self._given)
-
-    def __repr__(self) -> str:
-        return f"PerRowLoss(name={self.name!r})"
-
-    @property
-    def _given(self) -> tuple[Any, ...]:
-        values: tuple[Any, ...] = vars(self)["_record"]
-        return values
-
-    @property
-    def name(self) -> str:
-        """The name that was given."""
-        return str(self._given[5])
+    _record: _Record
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -97,7 +87,7 @@ class PerRowLoss(VectorLoss):
             f"{self.name}: the gradient of a row depends on that row and the weights alone, to "
             "float64 rounding whatever rows are with it",
         )
-        return (*said, f"{self.name}: convex in the weights") if self._given[3] else said
+        return (*said, f"{self.name}: convex in the weights") if self.convex else said
 
     @property
     def structure(self) -> Structure:
@@ -106,10 +96,10 @@ class PerRowLoss(VectorLoss):
 
     def dimension(self, d: int) -> int:
         """Return the number of weights; refuse another number of features than was stated."""
-        _, size, _, _, features, name = self._given
+        size, features = self._record.dimension, self._record.features
         if features is not None and d != features:
-            raise ParameterError(f"{name} was made for {features} features, got {d}.")
-        return d if size is None else int(size)
+            raise ParameterError(f"{self.name} was made for {features} features, got {d}.")
+        return d if size is None else size
 
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the gradient of each row; NaN for a row on which the function fails."""
@@ -121,8 +111,7 @@ class PerRowLoss(VectorLoss):
 
     def _each_row(self, which: str, weights: ArrayLike, X: Rows, y: ArrayLike | None) -> Floats:
         """Call a function so that no row can raise an error: that would tell something of it."""
-        function = self._given[0 if which == "gradient" else 2]
-        if function is None:
+        if which == "value" and self._record.value is None:
             raise ParameterError(
                 f"{self.name} has no value: pass value=... to PerRowLoss to report losses."
             )
@@ -130,8 +119,7 @@ class PerRowLoss(VectorLoss):
         try:
             return self._call(which, w, rows, labels)
         except ParameterError:
-            shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
-            values = np.full(shape, np.nan)
+            values = np.full(_shape(which, w, rows), np.nan)
         for k in range(len(rows)):
             with contextlib.suppress(ParameterError):
                 values[k] = self._call(which, w, rows[k : k + 1], labels[k : k + 1])[0]
@@ -139,8 +127,8 @@ class PerRowLoss(VectorLoss):
 
     def _call(self, which: str, w: Floats, rows: Floats, labels: Floats) -> Floats:
         """Call a function once; refuse a failure and a result of the wrong shape or type."""
-        function = self._given[0 if which == "gradient" else 2]
-        shape = (len(rows), len(w)) if which == "gradient" else (len(rows),)
+        function: Any = self._record.gradient if which == "gradient" else self._record.value
+        shape = _shape(which, w, rows)
         owner = f"the {which} of {self.name}"
         # The function gets copies: what it does to its arguments must not reach the rows.
         claims = (w.copy(), rows.copy(), labels.copy())
@@ -156,25 +144,24 @@ class PerRowLoss(VectorLoss):
         self, *, feature: float, label: float = 1.0, radius: float = math.inf
     ) -> Constants:
         """Return that nothing is bounded: all bounds come from clipping."""
-        convex = bool(self._given[3])
         return Constants(
             lipschitz=math.inf,
             smoothness=math.inf,
             strong_convexity=0.0,
-            weak_convexity=0.0 if convex else math.inf,
+            weak_convexity=0.0 if self.convex else math.inf,
             hoelder=Hoelder(0.0, math.inf),
             gradient_at_zero=math.inf,
             value_at_zero=math.inf,
             curvature=math.inf,
             hessian_rank=FULL_RANK,
-            convex=convex,
+            convex=self.convex,
         )
 
     def _inputs(
         self, weights: ArrayLike, X: Rows, y: ArrayLike | None
     ) -> tuple[Floats, Floats, Floats]:
         """Return copies of weights, rows (dense) and labels (zeros if none), of fitting shapes."""
-        dense = np.array(X.matrix().toarray() if isinstance(X, SparseRows) else X, dtype=float)
+        dense = np.array(X.dense() if isinstance(X, SparseRows) else X, dtype=float)
         if dense.ndim != 2:
             raise ParameterError(f"{self.name} needs rows as a matrix, got shape {dense.shape}.")
         w = np.array(weights, dtype=float)
@@ -189,11 +176,11 @@ class PerRowLoss(VectorLoss):
 
     def _probe(self) -> None:
         """Call the functions on rows of zeros, and on others to see that rows are not mixed."""
-        _, size, value, _, features, _ = self._given
-        d = features or size or 3
+        features = self._record.features
+        d = features or self._record.dimension or 3
         weights, rows, labels = np.zeros(self.dimension(d)), np.zeros((3, d)), np.zeros(3)
         hint = "" if features else f" It was probed with {d} features: pass features=... if wrong."
-        for which in ("gradient",) if value is None else ("gradient", "value"):
+        for which in ("gradient",) if self._record.value is None else ("gradient", "value"):
             try:
                 self._call(which, weights, rows, labels)
             except ParameterError as error:
@@ -215,3 +202,8 @@ class PerRowLoss(VectorLoss):
                 "by one. Each row's result may depend on that row and the weights alone (no means "
                 "over rows, no batch statistics); privacy rests on it."
             )
+
+
+def _shape(which: str, w: Floats, rows: Floats) -> tuple[int, ...]:
+    """Return the shape of gradients or values of some rows."""
+    return (len(rows), len(w)) if which == "gradient" else (len(rows),)
