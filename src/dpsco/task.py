@@ -108,8 +108,7 @@ class Task:
     @cached_property
     def n_weights(self) -> int:
         """How many weights there are."""
-        loss = self.problem.loss
-        return self.columns if isinstance(loss, MarginLoss) else loss.dimension(self.columns)
+        return self.problem.loss.dimension(self.columns)
 
     @property
     def start(self) -> Floats:

@@ -74,8 +74,7 @@ class Objective:
         if start >= stop:
             raise ParameterError(f"an objective needs at least one row, got {start} to {stop}.")
         self._source, self._loss, self._range = source, loss, (start, stop)
-        margin = isinstance(loss, MarginLoss)
-        self._size = source.d if margin else loss.dimension(source.d)  # type: ignore[union-attr]
+        self._size = loss.dimension(source.d)
         self._ridge = non_negative("ridge", ridge)
         self._linear = self._vector("linear", np.zeros(self._size) if linear is None else linear)
         self._centre = self._vector("centre", np.zeros(self._size) if centre is None else centre)

@@ -395,7 +395,7 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
 def _check_size(loss: Loss, size: int, source: Source) -> None:
     """Refuse labels that the loss cannot read, and a number of weights that it does not ask for."""
     require_labels(loss, source.bounds.label)
-    wanted = source.d if isinstance(loss, MarginLoss) else loss.dimension(source.d)
+    wanted = loss.dimension(source.d)
     if size != wanted:
         raise ParameterError(
             f"{loss.name} needs {wanted} weights for rows of {source.d} columns (the intercept "

@@ -52,11 +52,9 @@ class Constants:
     convex: bool
 
 
-class MarginLoss(ABC):
-    """A loss phi(margin, label). Subclasses are frozen dataclasses of their parameters."""
+class AnyLoss:
+    """What losses of a margin and losses of whole rows share. All of them are frozen records."""
 
-    labels: ClassVar[LabelKind]
-    """"sign": -1 or 1; "real": any number within the label bound; "count": 0 up to the bound."""
     convex: ClassVar[bool] = True
 
     @property
@@ -68,6 +66,17 @@ class MarginLoss(ABC):
     def trusted(self) -> tuple[str, ...]:
         """What a user said of the loss and nothing here can verify; empty for the catalogue."""
         return ()
+
+    def dimension(self, d: int) -> int:
+        """Return the number of weights for rows of d features."""
+        return d
+
+
+class MarginLoss(AnyLoss, ABC):
+    """A loss phi(margin, label). Subclasses are frozen dataclasses of their parameters."""
+
+    labels: ClassVar[LabelKind]
+    """"sign": -1 or 1; "real": any number within the label bound; "count": 0 up to the bound."""
 
     # -- functions of (margin, label), elementwise on arrays -------------------------------------
 

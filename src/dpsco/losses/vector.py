@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from .._validate import integer, positive, real
 from ..errors import ParameterError
 from ..kernels.rows import Rows, SparseRows
-from .base import Constants, Floats, Hoelder
+from .base import AnyLoss, Constants, Floats, Hoelder
 
 FULL_RANK = sys.maxsize
 """A Hessian's rank where only the dimension limits it; take the smaller of the two."""
@@ -42,34 +42,19 @@ class Structure:
     rank: int = FULL_RANK
 
 
-class VectorLoss(ABC):
-    """A loss f(w, x, y) with a gradient per row. Subclasses are frozen records."""
+class VectorLoss(AnyLoss, ABC):
+    """A loss f(w, x, y) with a gradient per row."""
 
     labels: ClassVar[Literal["none", "classes", "any"]] = "any"
     """"none": it reads no labels; "classes": declared ones, numbered; "any": whatever there is."""
 
-    convex: ClassVar[bool] = True
     rank_one: ClassVar[bool] = False
     """Whether `coefficients` are offered."""
-
-    @property
-    def name(self) -> str:
-        """The class's name, for messages and plans."""
-        return type(self).__name__
-
-    @property
-    def trusted(self) -> tuple[str, ...]:
-        """What a user said of the loss and nothing here can verify."""
-        return ()
 
     @property
     @abstractmethod
     def structure(self) -> Structure:
         """The structure of the Hessians."""
-
-    @abstractmethod
-    def dimension(self, d: int) -> int:
-        """Return the number of weights for rows of d features."""
 
     @abstractmethod
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
@@ -112,10 +97,6 @@ class SquaredDistance(VectorLoss):
         """Constant Hessian: the identity; a(z) = x, at most the feature bound long."""
         return Structure("constant_hessian")
 
-    def dimension(self, d: int) -> int:
-        """Return d."""
-        return d
-
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return half the squared distance of each row."""
         difference = self.gradients(weights, X)
@@ -124,7 +105,7 @@ class SquaredDistance(VectorLoss):
     def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return w - x for each row x."""
         w = _weights(self, weights, X)
-        dense = X.matrix().toarray() if isinstance(X, SparseRows) else X
+        dense = X.dense() if isinstance(X, SparseRows) else X
         return np.asarray(w - np.asarray(dense, dtype=float))
 
     def constants(
@@ -286,7 +267,7 @@ def class_numbers(loss: VectorLoss, classes: int, y: ArrayLike | None, rows: int
 
 def outer_rows(X: Rows, coefficients: Floats) -> Floats:
     """Return the outer product of each row with its coefficients, flattened."""
-    dense = X.matrix().toarray() if isinstance(X, SparseRows) else X
+    dense = X.dense() if isinstance(X, SparseRows) else X
     outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
     return np.asarray(outer.reshape(len(outer), outer.shape[1] * outer.shape[2]))
 
