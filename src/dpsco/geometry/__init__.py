@@ -1,7 +1,7 @@
 """Geometry of the weights: norms, domains, mirror maps and Gaussian widths.
 
 Everything here is public: it depends on the problem, never on private rows. Read `norms`, then
-`domains/base` and one domain, then `mirror`; `regularity` and `width` are constants of theorems.
+`domains/base` and one domain, then `mirror`; `width` holds constants of theorems.
 """
 
 from .domains import (
@@ -17,9 +17,8 @@ from .domains import (
     Simplex,
     WholeSpace,
 )
-from .mirror import Entropy, MirrorMap, PNormMap
+from .mirror import Entropy, MirrorMap, PNormMap, Regularity
 from .norms import L1, L2, LINF, GroupNorm, Lp, Norm, WeightedLp, equivalence, operator_norm
-from .regularity import Regularity
 from .width import (
     Width,
     box_width,

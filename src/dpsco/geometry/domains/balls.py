@@ -107,10 +107,6 @@ class LpBall(Domain):
             return self._reach_of_vertices(centre, norm)
         return float(norm(centre)) + self.radius(d, norm)
 
-    def diameter(self, d: int, norm: Norm = L2) -> float:
-        """Return twice the radius in this norm: exact in l_p, weighted and group norms."""
-        return 2.0 * self.radius(d, norm)
-
     def gaussian_width(self, d: int, samples: int = 4096, seed: int = 0) -> Width:
         """Return radius * E ||g||_q: by closed form or quadrature, without simulation."""
         return lp_ball_width(d=self._size(d), p=self.p, radius=self._radius)

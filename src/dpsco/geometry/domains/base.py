@@ -112,9 +112,13 @@ class Domain(ABC):
     def max_norm(self, d: int, norm: Norm = L2) -> float:
         """Return the largest norm of a member, or an upper bound on it."""
 
-    @abstractmethod
     def diameter(self, d: int, norm: Norm = L2) -> float:
-        """Return the largest distance between two members, or an upper bound on it."""
+        """Return the largest distance between two members, or an upper bound on it.
+
+        Here it is twice the radius: exact where the radius is, and the domain symmetric about its
+        centre.
+        """
+        return 2.0 * self.radius(d, norm)
 
     def gaussian_width(self, d: int, samples: int = 4096, seed: int = 0) -> Width:
         """Return E max <g, w> over members w, g standard normal: by simulation if not exact.

@@ -69,10 +69,6 @@ class Box(Domain):
         low, high = self._edges(d)
         return box_extent(np.maximum(np.abs(low), np.abs(high)), checked_norm(norm))
 
-    def diameter(self, d: int, norm: Norm = L2) -> float:
-        """Return the norm of the diagonal: exact for norms of absolute values."""
-        return 2.0 * self.radius(d, norm)
-
     def gaussian_width(self, d: int, samples: int = 4096, seed: int = 0) -> Width:
         """Return sqrt(2 / pi) times half the sum of the edges: exact."""
         return box_width(self._half(d))

@@ -102,10 +102,6 @@ class Ellipsoid(Domain):
         """Return the centre's norm plus the radius: an upper bound, exact for a zero centre."""
         return float(checked_norm(norm)(self._middle)) + self.radius(d, norm)
 
-    def diameter(self, d: int, norm: Norm = L2) -> float:
-        """Return twice the radius: exact where the radius is."""
-        return 2.0 * self.radius(d, norm)
-
     def _along(self, rows: Floats) -> Floats:
         """Return coordinates along the axes."""
         return rows if self._frame is None else np.asarray(rows @ self._frame)
