@@ -11,6 +11,11 @@ _NO_LOCKS = (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # or a folder without reading
 
 
+def flag(name: str) -> int:
+    """Return a flag of `os.open`, 0 where the system does not have it."""
+    return int(getattr(os, name, 0))
+
+
 def absolute(place: Path) -> Path:
     """Return a path by which a later process finds the same file; the file may be a link itself."""
     return Path(os.path.realpath(place.parent)) / place.name

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .disk import absolute, is_at, lock, sync_folder, write
+from .disk import absolute, flag, is_at, lock, sync_folder, write
 
 DRAFT, OLD, CLAIM = ".dpsco-draft", ".dpsco-old", ".dpsco-commit"
 _PREPARED, _FORWARD, _UNDO, _POINTER = b"p", b"f", b"u", b"-"
@@ -209,7 +209,8 @@ def _settle(claim: Path, pointed: bool) -> list[Path] | None:
     if handle is None:
         return [] if not os.path.lexists(claim) else None
     try:
-        if not _waited(handle, claim) or not is_at(claim, handle):
+        _wait(handle, claim)
+        if not is_at(claim, handle):
             return []
         content = os.pread(handle, _LARGEST, 0)
         state, record = content[:1], _parsed(content[1:])
@@ -303,7 +304,7 @@ def _place_of(claim: Path) -> Path | None:
 def _opened(claim: Path) -> int | None:
     """Open a claim that this user has written, and nobody else can have; None for others."""
     try:
-        handle = os.open(claim, os.O_RDWR | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK"))
+        handle = os.open(claim, os.O_RDWR | flag("O_NOFOLLOW") | flag("O_NONBLOCK"))
     except OSError:
         return None
     result = os.fstat(handle)
@@ -319,10 +320,6 @@ def _opened_by_others(claim: Path) -> bool:
     if handle is not None:
         os.close(handle)
     return handle is None and os.path.lexists(claim)
-
-
-def _flag(name: str) -> int:
-    return int(getattr(os, name, 0))
 
 
 def _moves(record: Any) -> list[Move]:
@@ -351,14 +348,13 @@ def _parsed(content: bytes) -> Any:
         return None
 
 
-def _waited(handle: int, claim: Path) -> bool:
+def _wait(handle: int, claim: Path) -> None:
     """Wait until a claim's process has ended, or let go of it."""
     deadline = time.monotonic() + _PATIENCE
     while not lock(handle, wait=False, unknown=True):
         if time.monotonic() > deadline:
             raise _busy(_place_of(claim) or claim)
         time.sleep(0.01)
-    return True
 
 
 def _busy(place: Path) -> DataError:

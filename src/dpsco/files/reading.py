@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from .._validate import distinct_fields, shown
 from ..errors import DpscoError
+from .disk import flag
 from .limits import JsonLimits
 
 _LARGEST = 2**64  # beyond any integer of a column, a count or a seed's word
@@ -35,13 +36,15 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
     """
     try:
         # Without blocking: opening a pipe would wait for somebody to write into it.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(path, flags | getattr(os, "O_CLOEXEC", 0)), "rb") as file:
+        flags = os.O_RDONLY | flag("O_NONBLOCK") | flag("O_BINARY") | flag("O_CLOEXEC")
+        with open(os.open(path, flags), "rb") as file:
             result = os.fstat(file.fileno())
             if not stat.S_ISREG(result.st_mode):
                 raise error(f"cannot read {what} {path}: it is no regular file.")
             if result.st_size > most:
-                raise _too_large(what, path, most, error)
+                raise error(
+                    f"cannot read {what} {path}: it is larger than {most:,} bytes, the limit."
+                )
             content = file.read(result.st_size + 1)
     except OSError as problem:
         raise error(f"cannot read {what} {path}: {problem.strerror or problem}.") from None
@@ -50,10 +53,6 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
     if len(content) > result.st_size:
         raise error(f"cannot read {what} {path}: it is being written.")
     return content
-
-
-def _too_large(what: str, path: str | Path, most: int, error: type[DpscoError]) -> DpscoError:
-    return error(f"cannot read {what} {path}: it is larger than {most:,} bytes, the limit.")
 
 
 def read_json(

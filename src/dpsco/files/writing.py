@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import DataError
-from .disk import is_at, lock, write
+from .disk import flag, is_at, lock, write
 from .journal import DRAFT, OLD, Move, claim_of, prefix, recover, replace_all
 
 _KINDS = (
@@ -54,7 +54,7 @@ class Draft:
     def _created(self) -> bool:
         """Make and lock a file of a new name; known by name before it is there, to be dropped."""
         name = f"{prefix(self.place)}{os.getpid()}-{time.monotonic_ns():x}{DRAFT}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | _flag("O_CLOEXEC") | _flag("O_BINARY")
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | flag("O_CLOEXEC") | flag("O_BINARY")
         self.path = self.place.parent / name
         try:
             self._handle = os.open(self.path, flags, 0o666)
@@ -206,13 +206,9 @@ def _remove_stale(place: Path) -> None:
 
 def _remove_unlocked(draft: Path) -> None:
     with contextlib.suppress(OSError):  # it is gone, or somebody else's
-        handle = os.open(draft, os.O_RDWR | _flag("O_NONBLOCK"))
+        handle = os.open(draft, os.O_RDWR | flag("O_NONBLOCK"))
         try:
             if lock(handle, wait=False):
                 os.unlink(draft)
         finally:
             os.close(handle)
-
-
-def _flag(name: str) -> int:
-    return int(getattr(os, name, 0))
