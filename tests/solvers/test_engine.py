@@ -12,8 +12,8 @@ import pytest
 import dpsco as dp
 from dpsco.audit import contract
 from dpsco.audit.planted import planted as planting
-from dpsco.data.queries import ClippedGradient, VertexScores
-from dpsco.data.vertices import vertex_set
+from dpsco.data.queries import ClippedGradient
+from dpsco.data.vertices import VertexScores, vertex_set
 from dpsco.errors import LedgerError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, Lp
 from dpsco.losses import Logistic

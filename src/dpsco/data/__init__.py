@@ -13,7 +13,7 @@ Read in this order, which is that of a row on its way into a sum:
 | source       | `Source`: clipped rows in a fixed order, and their sums                     |
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
-| vertices     | `VertexSet`: candidates that `VertexScores` ranks                           |
+| vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
 | histograms   | row norms and labels in public bins, for bounds that are learnt privately   |
 | counts       | how many rows are present and filled in                                     |
 | contributions| what each single row adds, for workers that round rows one by one           |
@@ -26,7 +26,7 @@ from .block import Block
 from .bounds import Bounds
 from .labels import Classes, Scaled
 from .objective import Objective
-from .queries import ClippedDifference, ClippedGradient, Query, VertexScores
+from .queries import ClippedDifference, ClippedGradient, Query
 from .schema.draft import draft_schema
 from .schema.encoder import TableEncoder
 from .schema.schema import (
@@ -46,7 +46,7 @@ from .tables.csvfile import from_csv
 from .tables.frames import from_frame
 from .tables.parquet import from_parquet
 from .tables.table import Table, from_arrays
-from .vertices import VertexSet
+from .vertices import VertexScores, VertexSet
 
 __all__ = [
     # bounds

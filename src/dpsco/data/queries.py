@@ -16,7 +16,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from numpy.typing import ArrayLike
 
 from .._validate import real, refusal, shown
 from ..errors import ParameterError
-from ..geometry.domains import Domain
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.clipping import TINY
 from ..kernels.rows import Rows, SparseRows
@@ -35,7 +33,6 @@ from .block import Block, Floats
 from .bounds import describe_norm
 from .labels import require_labels
 from .row_norms import cache_slices, check_limit, clip_rows, upper_norms
-from .vertices import VertexSet, vertex_set
 
 if TYPE_CHECKING:
     from .source import Source
@@ -206,92 +203,6 @@ class ClippedDifference(_Clipped):
             )
         terms = ((self.first_factor, self.first), (-self.second_factor, self.second))
         return _vector_sum(self.loss, terms, self.clip, self.norm, block)
-
-
-@dataclass(frozen=True, eq=False)
-class VertexScores(Query):
-    """The scores of a polytope's vertices on the sum of a clipped gradient or difference.
-
-    A score is ``<v - m, g>`` with a fixed public point m: a shift common to all changes no choice.
-    ``bound`` is the spread (largest minus smallest) of one row's scores: at most the diameter of
-    the vertices, in the norm dual to the gradient's, times the gradient's bound. No score of one
-    row is larger than that either.
-
-    Args:
-        gradient: the query whose sum is scored. For the l1 ball or the simplex give it LINF.
-        vertices: a domain with vertices, a matrix of vertices, or a `VertexSet`.
-
-    >>> from dpsco.geometry.domains import L1Ball
-    >>> from dpsco.geometry.norms import LINF
-    >>> from dpsco.losses.logistic import Logistic
-    >>> query = VertexScores(ClippedGradient(Logistic(), np.zeros(3), 0.5, LINF), L1Ball(2.0))
-    >>> query.size, round(query.bound, 9)
-    (6, 2.0)
-    """
-
-    gradient: ClippedGradient | ClippedDifference
-    vertices: VertexSet | Domain | ArrayLike
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.gradient, (ClippedGradient, ClippedDifference)):
-            raise ParameterError(
-                "VertexScores needs a ClippedGradient or ClippedDifference, got "
-                f"{type(self.gradient).__name__}."
-            )
-        candidates = vertex_set(self.vertices, self.gradient.size)
-        if candidates.d != self.gradient.size:
-            raise ParameterError(
-                f"vertices have {candidates.d} coordinates, but there are {self.gradient.size} "
-                "weights."
-            )
-        object.__setattr__(self, "vertices", candidates)
-        if not math.isfinite(self.bound):
-            raise ParameterError(
-                "vertices are too far apart for this clip: the bound on their scores overflows."
-            )
-
-    @property
-    def candidates(self) -> VertexSet:
-        """The vertices, numbered as the scores are."""
-        assert isinstance(self.vertices, VertexSet)
-        return self.vertices
-
-    @property
-    def norm(self) -> Norm:
-        """The norm in which gradients are clipped."""
-        return self.gradient.norm
-
-    @cached_property
-    def bound(self) -> float:
-        """The most that one row's scores can spread."""
-        return self.candidates.diameter(self.gradient.norm.dual) * self.gradient.bound * _UP
-
-    @property
-    def size(self) -> int:
-        """The number of vertices."""
-        return self.candidates.count
-
-    def sum(self, block: Block) -> Floats:
-        """Return the sum of the clipped gradients of a leaf."""
-        return self.gradient.sum(block)
-
-    def finish(self, total: Floats) -> Floats:
-        """Return the scores of the summed gradient."""
-        return self.candidates.scores(total)
-
-    @property
-    def enforced(self) -> tuple[str, ...]:
-        """The gradient's clip, from which the spread of the scores follows."""
-        return self.gradient.enforced
-
-    @property
-    def trusted(self) -> tuple[str, ...]:
-        """What the loss takes on trust."""
-        return self.gradient.trusted
-
-    def check(self, source: Source) -> None:
-        """Refuse a source whose rows ask for another number of weights."""
-        self.gradient.check(source)
 
 
 # -- vector losses ---------------------------------------------------------------------------------

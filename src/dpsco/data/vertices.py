@@ -1,4 +1,4 @@
-"""The vertices of a polytope as candidates for a selection: scores, and how far they spread.
+"""A selection among the vertices of a polytope: candidates, and the query that scores them.
 
 The score of a vertex v on a gradient g is ``<v - m, g>`` with a fixed public point m: adding one
 number to all scores changes no selection, and it keeps them small.
@@ -6,9 +6,10 @@ number to all scores changes no selection, and it keeps them small.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +18,16 @@ from .._validate import integer
 from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import MAX_VERTEX_ENTRIES, Domain, LpBall, Simplex
 from ..geometry.norms import Norm
+from .block import Block, Floats
+from .queries import ClippedDifference, ClippedGradient, Query
 from .row_norms import LARGEST_LIMIT, cache_slices
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from .source import Source
 
 _PAIRS = 1 << 26  # numbers that comparing all pairs of vertices may touch
 _UP = 1.0 + 2.0**-40
+_PRODUCT_UP = 1.0 + 2.0**-50  # more than the roundings of two products
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +151,91 @@ def vertex_set(vertices: VertexSet | Domain | ArrayLike, d: int) -> VertexSet:
         return vertices
     shape = vertices if isinstance(vertices, Domain) else np.asarray(vertices)
     return VertexSet(shape, d)
+
+
+@dataclass(frozen=True, eq=False)
+class VertexScores(Query):
+    """The scores of a polytope's vertices on the sum of a clipped gradient or difference.
+
+    ``bound`` is the spread (largest minus smallest) of one row's scores: at most the diameter of
+    the vertices, in the norm dual to the gradient's, times the gradient's bound. No score of one
+    row is larger than that either.
+
+    Args:
+        gradient: the query whose sum is scored. For the l1 ball or the simplex give it LINF.
+        vertices: a domain with vertices, a matrix of vertices, or a `VertexSet`.
+
+    >>> from dpsco.geometry.domains import L1Ball
+    >>> from dpsco.geometry.norms import LINF
+    >>> from dpsco.losses.logistic import Logistic
+    >>> query = VertexScores(ClippedGradient(Logistic(), np.zeros(3), 0.5, LINF), L1Ball(2.0))
+    >>> query.size, round(query.bound, 9)
+    (6, 2.0)
+    """
+
+    gradient: ClippedGradient | ClippedDifference
+    vertices: VertexSet | Domain | ArrayLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, (ClippedGradient, ClippedDifference)):
+            raise ParameterError(
+                "VertexScores needs a ClippedGradient or ClippedDifference, got "
+                f"{type(self.gradient).__name__}."
+            )
+        candidates = vertex_set(self.vertices, self.gradient.size)
+        if candidates.d != self.gradient.size:
+            raise ParameterError(
+                f"vertices have {candidates.d} coordinates, but there are {self.gradient.size} "
+                "weights."
+            )
+        object.__setattr__(self, "vertices", candidates)
+        if not math.isfinite(self.bound):
+            raise ParameterError(
+                "vertices are too far apart for this clip: the bound on their scores overflows."
+            )
+
+    @property
+    def candidates(self) -> VertexSet:
+        """The vertices, numbered as the scores are."""
+        assert isinstance(self.vertices, VertexSet)
+        return self.vertices
+
+    @property
+    def norm(self) -> Norm:
+        """The norm in which gradients are clipped."""
+        return self.gradient.norm
+
+    @cached_property
+    def bound(self) -> float:
+        """The most that one row's scores can spread."""
+        return self.candidates.diameter(self.gradient.norm.dual) * self.gradient.bound * _PRODUCT_UP
+
+    @property
+    def size(self) -> int:
+        """The number of vertices."""
+        return self.candidates.count
+
+    def sum(self, block: Block) -> Floats:
+        """Return the sum of the clipped gradients of a leaf."""
+        return self.gradient.sum(block)
+
+    def finish(self, total: Floats) -> Floats:
+        """Return the scores of the summed gradient."""
+        return self.candidates.scores(total)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The gradient's clip, from which the spread of the scores follows."""
+        return self.gradient.enforced
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss takes on trust."""
+        return self.gradient.trusted
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights."""
+        self.gradient.check(source)
 
 
 def _matrix(values: Any) -> Floats:
