@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..kernels.rows import SparseRows
-from .tables.table import raw_rows
+from .tables.arrays import raw_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

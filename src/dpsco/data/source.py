@@ -249,6 +249,11 @@ class Source(ABC):
         )
 
 
+def likely_entries(d: int, sparse: bool) -> int:
+    """Return about how many numbers a row stores, from public facts."""
+    return min(d, _SPARSE_ENTRIES) if sparse else d
+
+
 def _within(block: Block, start: int, stop: int) -> Block:
     """Return some rows of a block."""
     return block[start:stop]
@@ -272,8 +277,7 @@ class MemorySource(Source):
         return self._whole.take(indices)
 
     def _entries(self) -> int:
-        sparse = isinstance(self._whole.rows, SparseRows)
-        return min(self._d, _SPARSE_ENTRIES) if sparse else self._d
+        return likely_entries(self._d, isinstance(self._whole.rows, SparseRows))
 
     def rows(self, start: int = 0, stop: int | None = None) -> Block:
         """Return the rows from ``start`` to ``stop`` (default: all), sharing memory."""

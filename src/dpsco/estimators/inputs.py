@@ -13,8 +13,15 @@ from sklearn.utils.validation import validate_data
 from ..data.labels import LONGEST_CLASS, Classes, label_kind
 from ..data.prediction import PredictionRows, prediction_rows
 from ..data.schema.columns import from_library, open_frame
-from ..data.tables.arrays import as_array, label_array, numbers_of, words_of
-from ..data.tables.table import Table, labelled_rows, raw_labels, raw_rows
+from ..data.tables.arrays import (
+    as_array,
+    label_array,
+    listed_labels,
+    numbers_of,
+    raw_labels,
+    raw_rows,
+)
+from ..data.tables.table import Table, labelled_rows
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
 from ..models.config import declared as declared_classes
@@ -143,12 +150,12 @@ def scored_labels(y: Any, count: int, *, text: bool) -> NDArray[Any]:
     Raises:
         DataError: a shape or type that cannot be used; no label is quoted.
     """
-    labels, missing = raw_labels(_labels(y))
+    labels, missing, _ = raw_labels(_labels(y))
     if labels is None or len(labels) != count:
         number = "none" if labels is None else f"{len(labels)} labels"
         raise DataError(f"X has {count} rows, but y has {number}.")
     if isinstance(labels, tuple):
-        labels, missing = words_of(labels) if text else (numbers_of(labels), None)
+        labels, missing = listed_labels(labels, text=text)
     if (label_kind(labels) == "text") != text:
         kinds = ("strings", "numbers") if text else ("numbers", "strings")
         raise DataError(f"predictions are {kinds[0]}, but the labels in y are {kinds[1]}.")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.schema.schema import Label, SignLabel
-from ..data.tables.table import raw_rows
+from ..data.tables.arrays import raw_rows
 from ..errors import AssumptionError, ParameterError
 from ..kernels.pairwise import sum_rows
 from ..kernels.rows import SparseRows

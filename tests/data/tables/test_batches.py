@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import dpsco as dp
 from dpsco.data import Bounds, Classes, ClippedDifference, ClippedGradient, from_arrays
 from dpsco.data import parallel_sum as leaves
-from dpsco.data.tables.batches import AGAIN, _copied, from_batches
-from dpsco.data.tables.stream import Raw
+from dpsco.data.tables.arrays import Raw
+from dpsco.data.tables.batches import AGAIN, from_batches
 from dpsco.data.tables.table import UNCHOSEN
 from dpsco.errors import DataError, ParameterError
 from dpsco.kernels import compiler
@@ -706,7 +706,7 @@ def test_what_the_first_fetch_raises_costs_nothing(tmp_path):
 
 def test_rows_that_wait_for_the_next_chunk_share_no_memory_with_it():
     rows, labels, missing = np.ones((4, D)), np.array(["a", "b"] * 2), np.zeros(4, dtype=bool)
-    kept = _copied(Raw(rows, labels, missing)[1:])
+    kept = Raw(rows, labels, missing)[np.arange(1, 4)]
     rows[:], labels[:], missing[:] = np.nan, "c", True
     assert kept.rows.tolist() == np.ones((3, D)).tolist()
     assert kept.labels.tolist() == ["b", "a", "b"]

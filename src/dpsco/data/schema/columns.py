@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError, MissingExtraError
-from ..tables.arrays import Mask, numbers_of, words_of
+from ..block import Mask
+from ..tables.arrays import numbers_of, words_of
 from ..tables.arrow import (
     distinct,
     family,
@@ -176,10 +177,8 @@ def _pandas_kind(dtype: Any) -> Kind:
     return "objects" if plain.kind in "Oc" else "number" if plain.kind in "biuf" else "other"
 
 
-def column_type(series: Any) -> np.dtype[Any] | None:
-    """Return the NumPy type of a column of booleans or short counts; None for all others."""
-    if column_kind(series) != "number":
-        return None
+def _count_type(series: Any) -> np.dtype[Any] | None:
+    """Return the NumPy type of a column of booleans or short counts; None for other numbers."""
     if _library(series) == "pyarrow":
         words = [type_name(series.to_native().type)]
     else:
@@ -250,8 +249,8 @@ def _numbers(series: Any) -> NDArray[Any]:
 # -- labels --------------------------------------------------------------------------------------
 
 
-def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None]:
-    """Return a column of labels, and which are missing where the labels cannot say so themselves.
+def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None, np.dtype[Any] | None]:
+    """Return a column of labels as `raw_labels` does.
 
     Python objects are a tuple: the bounds will say whether text or numbers are read from it.
 
@@ -260,19 +259,19 @@ def label_column(series: Any, name: Any) -> tuple[Labels, Mask | None]:
     """
     kind = column_kind(series)
     if kind == "categories":
-        return _category_labels(series, name)
+        return *_category_labels(series, name), None
     if kind == "objects":
-        return tuple(_read(series, name, _objects)), None
+        return tuple(_read(series, name, _objects)), None, None
     if kind != "text":
-        return number_column(series, name, "the label").astype(np.float64), None
-    words, missing = _read(series, name, _words)
-    return words, missing
+        labels = number_column(series, name, "the label").astype(np.float64)
+        return labels, None, _count_type(series)
+    return *_read(series, name, _words), None
 
 
 def _category_labels(series: Any, name: Any) -> tuple[Labels, Mask | None]:
     """Return labels that are categories, as a column of the categories' own type is read."""
     array = series.to_native().array
-    result, missing = label_column(
+    result, missing, _ = label_column(
         _narwhals("y").from_native(array.categories.to_series(), series_only=True), name
     )
     codes = np.asarray(array.codes)  # -1: missing, which finds the last one

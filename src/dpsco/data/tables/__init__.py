@@ -13,6 +13,6 @@ Read `table` first (what every table offers, and rows in memory), then the kind 
 | csvfile, written     | `from_csv`; by which rule numbers that are written as text are read |
 | table_file           | a file that a schema describes, as the private table of a fit       |
 | arrow                | Arrow columns as NumPy arrays, without an error that a value causes |
-| batch_layout, batches| `from_batches`: chunks of one layout from an iterator, seen once    |
+| batches              | `from_batches`: chunks of one layout from an iterator, seen once    |
 | origin               | which files the rows lie in, to know them again after a restart     |
 """

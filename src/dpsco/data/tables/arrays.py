@@ -9,6 +9,7 @@ such rows become null rows when they are bounded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,14 +18,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from ...kernels.rows import SparseRows
+from ...kernels.rows import Rows, SparseRows
+from ..block import Floats, Indices, Mask, take_rows
 from ..labels import LONGEST_CLASS, array_type, label_kind
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_, Decimal, Fraction)
 _DAMAGED = "X is a sparse matrix whose arrays do not belong together: {}. Make it anew."
+
+_REMEDY: dict[type, str] = {dict: "pandas.DataFrame(X)"}  # how else to pass what is no table
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Rows as they were read, not clipped yet."""
+
+    rows: Rows
+    labels: NDArray[Any] | None
+    missing: Mask | None  # which labels are, where they cannot say so themselves
+
+    @property
+    def parts(self) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
+        """What `Bounds.apply` takes."""
+        return self.rows, self.labels, self.missing
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __getitem__(self, which: slice | Indices) -> Raw:
+        """Return some rows: a slice of them shares memory, a choice is a copy."""
+        rows = self.rows[which] if isinstance(which, slice) else take_rows(self.rows, which)
+        labels = None if self.labels is None else self.labels[which]
+        return Raw(rows, labels, None if self.missing is None else self.missing[which])
+
+
+def raw_rows(X: Any) -> Rows:
+    """Return the features; the type of X says how they are read."""
+    if isinstance(X, np.ndarray):
+        return dense_rows(X)
+    if isinstance(X, (list, tuple)):
+        return list_rows(X)
+    if is_sparse(X):
+        return sparse_rows(X)
+    from ..schema.columns import from_library, number_rows, open_frame
+
+    if from_library(X):
+        data = open_frame(X, "from_arrays")
+        return number_rows(data, list(data.columns))
+    if hasattr(type(X), "__array__"):
+        return dense_rows(as_array("X", X))
+    raise DataError(
+        "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
+        f"{type(X).__name__}. Convert it first: {_REMEDY.get(type(X), 'numpy.asarray(X)')}."
+    )
+
+
+def raw_labels(
+    y: Any,
+) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None, np.dtype[Any] | None]:
+    """Return labels, which are missing where the labels cannot say so themselves, and their type.
+
+    The type is that of a data frame's column of booleans or short counts, and None for all others.
+    """
+    if y is None:
+        return None, None, None
+    if isinstance(y, np.ndarray):
+        return label_array(y), None, None
+    if isinstance(y, (list, tuple)):
+        return tuple(y), None, None
+    from ..schema.columns import from_library, label_column, open_series
+
+    if from_library(y):
+        return label_column(open_series(y), "y")
+    if hasattr(type(y), "__array__"):
+        return label_array(as_array("y", y)), None, None
+    raise DataError(
+        "y must be a NumPy array, a list or a column of a data frame, got "
+        f"{type(y).__name__}. Pass a list: list(y)."
+    )
+
+
+def listed_labels(entries: Sequence[Any], *, text: bool) -> tuple[NDArray[Any], Mask | None]:
+    """Return labels that are Python objects as strings, and which of them are none; or as numbers.
+
+    Args:
+        entries: of any type.
+        text: whether strings are read.
+    """
+    return words_of(entries) if text else (numbers_of(entries), None)
 
 
 # -- arrays ----------------------------------------------------------------------------------------

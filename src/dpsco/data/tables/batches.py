@@ -8,26 +8,38 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ..._validate import choice, integer, shown
 from ...errors import DataError, ParameterError
 from ...kernels.pairwise import SUM_LEAF
+from ...kernels.rows import Rows, SparseRows
 from ...privacy.randomness import Randomness
-from ..block import Block, Indices, take_rows
+from ..block import Block, Indices, Mask
 from ..bounds import Bounds
-from ..labels import reads_text
+from ..labels import clean_labels, label_kind, reads_text
 from ..parallel_sum import Group
-from ..source import Source
-from .batch_layout import Batches, Chunks, Labels, Layout, check_batches
-from .stream import Raw, regroup
+from ..schema.columns import from_library
+from ..source import Source, likely_entries
+from .arrays import Raw, is_sparse, listed_labels, raw_labels, raw_rows
+from .arrow import pyarrow
+from .stream import regroup
 from .table import Order, Table
 
+Batches = Iterable[Any] | Callable[[], Iterable[Any]]
+Labels = Literal["number", "text", "none"]
+
+ANEW = (
+    "Make a new iterator and a new table, or give from_batches a list, or a function without "
+    "arguments that returns a new iterator."
+)
 AGAIN = (
     "chunks that begin anew hand out the same rows in the same order each time, so that a row "
     "takes part as often as is paid for"
@@ -82,7 +94,7 @@ def from_batches(
     <BatchTable: 20 x 2, float64, labels: number>
     """
     choice("labels", labels, ("number", "text", "none"))
-    check_batches(batches, labels)
+    _check_batches(batches, labels)
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -97,6 +109,39 @@ def from_batches(
         )
     rows, columns = integer("n", n, at_least=1), integer("d", d, at_least=1)
     return BatchTable(batches, rows, Layout(columns, kind, labels, sparse))
+
+
+def _check_batches(batches: Any, labels: Labels) -> None:
+    """Refuse what yields no chunks, and a table whose iterator would yield rows or names.
+
+    Raises:
+        DataError: it is a single table, a pair (X, y) of one, or nothing that can be iterated.
+    """
+    table = isinstance(batches, (np.ndarray, str, bytes, Mapping)) or is_sparse(batches)
+    if table or (from_library(batches) and not isinstance(batches, Iterator)):
+        raise DataError(
+            f"from_batches reads an iterator of chunks, got one {type(batches).__name__}. Use "
+            "from_arrays(X, y) for a single table, or pass a list of chunks: [(X, y)]."
+        )
+    if _is_pair(batches, labels):
+        raise DataError(
+            "from_batches reads an iterator of chunks, got one pair (X, y). Give a list of chunks: "
+            "[(X, y)], or use from_arrays(X, y)."
+        )
+    if not isinstance(batches, Iterable) and not callable(batches):
+        raise DataError(
+            f"from_batches reads an iterator of chunks, got {type(batches).__name__}. Pass a "
+            "generator of pairs (X, y), a list of them, or a function that returns one."
+        )
+
+
+def _is_pair(batches: Any, labels: Labels) -> bool:
+    """Return whether these are features and labels, not two chunks."""
+    if not isinstance(batches, (tuple, list)) or len(batches) != 2:
+        return False
+    if labels != "none":
+        return not isinstance(batches[0], tuple)  # as every chunk with labels is
+    return getattr(batches[1], "ndim", 2) == 1  # two tables may be two chunks
 
 
 class BatchTable(Table):
@@ -226,14 +271,14 @@ class BatchSource(Source):
         return self._apply(self._layout.no_rows())
 
     def _entries(self) -> int:
-        return self._layout.entries()
+        return likely_entries(self._layout.d, self._layout.sparse)
 
     def _clipped(self, raw: Raw, start: int, stop: int) -> Block:
         return self._apply(raw[start:stop])
 
     def _apply(self, raw: Raw) -> Block:
         """Return rows within their bounds."""
-        return self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
+        return self._bounds.apply(*raw.parts, table_rows=self._n)
 
     def _parts(self, start: int, stop: int) -> Iterator[Raw]:
         """Yield the rows of a range, chunk by chunk; what waits for the next chunk is a copy."""
@@ -245,7 +290,7 @@ class BatchSource(Source):
             cut = max(0, (done + len(part) - last) // SUM_LEAF * SUM_LEAF - done)
             if cut:
                 yield part[:cut]
-            tail = _copied(part[cut:])
+            tail = part[np.arange(cut, len(part))]  # which the iterator cannot change
             if last:
                 self._require_end()
             if len(tail):
@@ -290,10 +335,200 @@ class BatchSource(Source):
             )
 
 
-def _copied(raw: Raw) -> Raw:
-    """Return a copy of some rows, which the iterator cannot change."""
-    rows = raw.rows
-    rows = rows.copy() if isinstance(rows, np.ndarray) else take_rows(rows, np.arange(len(raw)))
-    labels = None if raw.labels is None else raw.labels.copy()
-    missing = None if raw.missing is None else raw.missing.copy()
-    return Raw(rows, labels, missing)
+# -- what an iterator hands out: chunks of one layout, and a first look before a run is paid for ---
+#
+# A wrong width or type shows in the first chunk. It is fetched once, decoded to see whether it
+# fits, and kept for whoever reads the rows: a look loses nothing. Shapes and types decide, never a
+# value.
+
+
+@dataclass
+class _Seen:
+    """What was fetched of an iterator; it must not refer to the iterator, which keeps it alive."""
+
+    number: int = 0  # of the next chunk, from 0
+    waiting: list[Any] = field(default_factory=list)  # that chunk, if it was looked at
+    fits: tuple[Layout, Bounds, int] | None = None  # what it was found to fit
+    taken: bool = False  # whether rows were asked for: nobody else may begin in the middle
+
+
+# A second table of one iterator must find the chunk that the first one has looked at.
+_SEEN: weakref.WeakKeyDictionary[Iterator[Any], _Seen] = weakref.WeakKeyDictionary()
+
+
+def _seen(chunks: Iterator[Any]) -> _Seen:
+    """Return what was fetched of an iterator before, by whichever table, where that is known."""
+    if type(chunks).__hash__ is not object.__hash__:  # equal ones may be two
+        return _Seen()
+    try:
+        return _SEEN.setdefault(chunks, _Seen())
+    except TypeError:  # such as map and zip, which cannot be referred to weakly
+        return _Seen()
+
+
+class Chunks(Iterator[Any]):
+    """The chunks of an iterator, of which the first one can be looked at before it is read."""
+
+    def __init__(self, chunks: Iterator[Any]) -> None:
+        self._chunks, self._seen = chunks, _seen(chunks)
+
+    @classmethod
+    def begin(cls, batches: Batches) -> Chunks:
+        """Return the chunks of what was given to `from_batches`, from the first one.
+
+        Raises:
+            DataError: a function returned something else than an iterator.
+        """
+        result: Any = batches
+        if not isinstance(result, Iterable):
+            result = result()
+            if not isinstance(result, Iterable):
+                raise DataError(
+                    "the function given to from_batches must return an iterator of chunks, got "
+                    f"{type(result).__name__}."
+                )
+        return cls(iter(result))
+
+    @property
+    def number(self) -> int:
+        """The number of the next chunk, from 0."""
+        return self._seen.number
+
+    def look(self, layout: Layout, bounds: Bounds, n: int) -> None:
+        """Refuse a first chunk with rows that does not fit; it stays the next one to be read.
+
+        Raises:
+            DataError: it does not fit, has more than n rows, or is not there; or somebody else
+                reads the iterator.
+        """
+        seen = self._seen
+        if seen.taken:
+            raise DataError(f"the rows of this iterator are used up: it serves one fit. {ANEW}")
+        while seen.fits != (layout, bounds, n):
+            if not seen.waiting:
+                self._fetch(n)
+            rows = len(layout.decode(seen.waiting[0], bounds, seen.number))
+            if rows > n:
+                raise DataError(
+                    f"chunk {seen.number} of the stream (counted from 0) has {rows} rows, but "
+                    f"n = {n} were declared for the whole stream. Declare the number that there "
+                    "is, or cut the chunk."
+                )
+            if rows:
+                seen.fits = (layout, bounds, n)
+            else:  # its width shows nothing yet
+                next(self)
+
+    def take(self) -> Chunks:
+        """Return the chunks for whoever reads the rows; nobody else may."""
+        self._seen.taken = True
+        return self
+
+    def _fetch(self, n: int) -> None:
+        """Let the next chunk wait."""
+        end: Any = object()
+        if (chunk := next(self._chunks, end)) is end:
+            raise DataError(
+                f"the stream has no rows, but n = {n} were declared. It is empty, or it is an "
+                f"iterator that was read before: such a one serves once. {ANEW}"
+            )
+        self._seen.waiting.append(chunk)
+
+    def __next__(self) -> Any:
+        seen = self._seen
+        chunk = seen.waiting.pop() if seen.waiting else next(self._chunks)
+        seen.number, seen.fits = seen.number + 1, None
+        return chunk
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What every chunk of a table looks like; chosen by public facts alone."""
+
+    d: int
+    dtype: np.dtype[Any]
+    labels: Labels
+    sparse: bool
+
+    def decode(self, chunk: Any, bounds: Bounds, number: int) -> Raw:
+        """Return the rows of a chunk, every one with the same types.
+
+        Raises:
+            DataError: it is no chunk of this table; it is named by its number. No error depends on
+                a value.
+        """
+        try:
+            return self._decode(chunk, bounds)
+        except DataError as problem:
+            message = f"chunk {number} of the stream (counted from 0): {problem}"
+            raise DataError(message) from None
+
+    def _decode(self, chunk: Any, bounds: Bounds) -> Raw:
+        if self.labels != "none" and not (isinstance(chunk, tuple) and len(chunk) == 2):
+            raise DataError(
+                f"it must be a pair (X, y), got {type(chunk).__name__}. Without labels: "
+                "from_batches(..., labels='none')."
+            )
+        if self.labels == "none" and isinstance(chunk, tuple):
+            raise DataError(
+                "it is a tuple, but the table has no labels. Hand out X alone, or make the table "
+                "with labels='number' or 'text'."
+            )
+        X, y = (chunk, None) if self.labels == "none" else chunk
+        rows = self._features(X)
+        labels, missing = self._read_labels(y)
+        if labels is not None and len(labels) != len(rows):
+            raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
+        # Of no rows: refuses labels of a type that the bounds do not read.
+        clean_labels(bounds.label, None if labels is None else labels[:0], 0)
+        if labels is not None and self.labels == "number":
+            with np.errstate(all="ignore"):  # a long double may overflow: that row is null
+                labels = np.asarray(labels, dtype=np.float64)
+        return Raw(rows, labels, missing)
+
+    def _features(self, X: Any) -> Rows:
+        """Return the features, of the table's type and width."""
+        if is_sparse(X) != self.sparse:
+            result = "is" if is_sparse(X) else "is not"
+            raise DataError(
+                f"X {result} a sparse matrix, but the table was made with sparse={self.sparse}."
+            )
+        if type(X).__module__.startswith("pyarrow") and type(X).__name__ == "RecordBatch":
+            X = pyarrow().Table.from_batches([X])
+        rows = raw_rows(X)
+        if len(rows) and rows.shape[1] != self.d:
+            raise DataError(f"X has {rows.shape[1]} columns, but the table has d = {self.d}.")
+        with np.errstate(all="ignore"):  # a number too large for float32 makes a null row
+            if isinstance(rows, SparseRows):
+                values = np.asarray(rows.values, dtype=self.dtype)
+                return SparseRows(values, rows.columns, rows.offsets, rows.width)
+            return np.asarray(rows, dtype=self.dtype)
+
+    def _read_labels(self, y: Any) -> tuple[NDArray[Any] | None, Mask | None]:
+        """Return labels of the table's kind; with text always which of them are missing."""
+        if self.labels == "none":
+            return None, None
+        if y is None:
+            raise DataError("y is None, but the table has labels.")
+        result, missing, _ = raw_labels(y)
+        if isinstance(result, tuple):
+            result, missing = listed_labels(result, text=self.labels == "text")
+        if label_kind(result) != self.labels:
+            raise DataError(
+                f"its labels are of the kind {label_kind(result)!r}, but the table was made with "
+                f"labels={self.labels!r}. Make it with "
+                f"from_batches(..., labels={label_kind(result)!r})."
+            )
+        if self.labels == "text" and missing is None and result is not None:
+            missing = np.zeros(len(result), dtype=np.bool_)
+        return result, missing
+
+    def no_rows(self) -> Raw:
+        """Return what a chunk without rows holds."""
+        X: Rows = np.empty((0, self.d), dtype=self.dtype)
+        if self.sparse:
+            columns, offsets = np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+            X = SparseRows(np.empty(0, dtype=self.dtype), columns, offsets, self.d)
+        if self.labels == "none":
+            return Raw(X, None, None)
+        return Raw(X, np.empty(0, dtype=np.str_ if self.labels == "text" else np.float64), None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._validate import shown
 from ...errors import DataError, ParameterError
-from ..schema.columns import column_type, label_column, number_rows, open_frame
+from ..schema.columns import label_column, number_rows, open_frame
 from ..schema.encoder import TableEncoder, check_encoder
 from .table import MemoryTable, Table, from_arrays
 
@@ -58,8 +58,7 @@ def from_frame(
     rows = number_rows(data, chosen)
     if label is None:
         return MemoryTable(rows)
-    column = data.get_column(label)
-    return MemoryTable(rows, *label_column(column, label), column_type(column))
+    return MemoryTable(rows, *label_column(data.get_column(label), label))
 
 
 def _chosen(names: list[Any], label: str | None, features: Sequence[str] | None) -> list[Any]:

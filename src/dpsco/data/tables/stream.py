@@ -12,7 +12,6 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -23,11 +22,12 @@ from ...errors import ParameterError
 from ...kernels.pairwise import SUM_LEAF
 from ...kernels.rows import Rows
 from ...privacy.randomness import Randomness
-from ..block import Block, Mask, join_rows
+from ..block import Block, join_rows
 from ..bounds import Bounds
 from ..labels import Classes, EncodedLabels, check_type
 from ..schema.encoder import TableEncoder
 from ..source import Source
+from .arrays import Raw
 from .arrow import codes, family, numbers
 from .origin import Stamped, origin_of
 from .shuffle import shuffled
@@ -49,22 +49,6 @@ class Files(Protocol):
 
     def end_row(self, stop: int) -> int:
         """Return the end of what is decoded together with the row before ``stop``."""
-
-
-@dataclass(frozen=True)
-class Raw:
-    """Rows as decoded, not clipped yet."""
-
-    rows: Rows
-    labels: NDArray[Any] | None
-    missing: Mask | None
-
-    def __len__(self) -> int:
-        return int(self.rows.shape[0])
-
-    def __getitem__(self, part: slice) -> Raw:
-        labels = None if self.labels is None else self.labels[part]
-        return Raw(self.rows[part], labels, None if self.missing is None else self.missing[part])
 
 
 class Decoder(Protocol):
@@ -254,7 +238,7 @@ class StreamSource(Source):
         """Yield the rows of record batches in whole leaves, several at a time."""
         parts = (self._decoder.decode(batch, self._bounds) for batch in batches)
         for raw in regroup(parts, SUM_LEAF):
-            yield self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
+            yield self._bounds.apply(*raw.parts, table_rows=self._n)
 
 
 def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:

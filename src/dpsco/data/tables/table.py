@@ -17,7 +17,7 @@ from ..._validate import choice
 from ...errors import DataError, ParameterError
 from ...kernels.rows import Rows, SparseRows
 from ...privacy.randomness import Randomness
-from ..block import Block, Indices, Mask, take_rows
+from ..block import Block, Indices, Mask
 from ..bounds import Bounds
 from ..labels import (
     EncodedLabels,
@@ -29,16 +29,7 @@ from ..labels import (
     reads_text,
 )
 from ..source import MemorySource, Source
-from .arrays import (
-    as_array,
-    dense_rows,
-    is_sparse,
-    label_array,
-    list_rows,
-    numbers_of,
-    sparse_rows,
-    words_of,
-)
+from .arrays import Raw, listed_labels, raw_labels, raw_rows
 
 Order = Literal["shuffled", "given"]
 LabelKind = Literal["none", "number", "text", "list"]
@@ -47,7 +38,6 @@ UNCHOSEN = (
     "the rows come in an order that was not chosen by looking at them: no row decides where "
     "another one stands"
 )
-_REMEDY: dict[type, str] = {dict: "pandas.DataFrame(X)"}  # how else to pass what is no table
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
 
 
@@ -220,23 +210,22 @@ class MemoryTable(Table):
         check_type(bounds.label, self._label_type)
 
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
-        if isinstance(self._y, tuple):
-            text = reads_text(bounds.label)
-            labels = words_of(self._y) if text else (numbers_of(self._y), None)
-            return MemoryTable(self._X, *labels)._source(bounds, shuffle)
-        if (
-            self._encoded is not None
-            and self._y is not None
-            and self._encoded.named_by(bounds.label)
-        ):
-            named = self._encoded.read(bounds.label, self._y)
-            return MemoryTable(self._X, *named)._source(bounds, shuffle)
+        raw = self._labelled(bounds.label)
         order = None
         if shuffle is not None:
             order = shuffle.child("order of the rows").permutation(self._n)
         sparse = isinstance(self._X, SparseRows)
-        whole = self._sparse(bounds, order) if sparse else self._dense(bounds, order)
+        whole = self._sparse(raw, bounds, order) if sparse else self._dense(raw, bounds, order)
         return MemorySource(whole, bounds)
+
+    def _labelled(self, rule: LabelRule) -> Raw:
+        """Return the rows, with labels of the type that a rule reads."""
+        if isinstance(self._y, tuple):
+            return Raw(self._X, *listed_labels(self._y, text=reads_text(rule)))
+        encoded = self._encoded
+        if encoded is not None and self._y is not None and encoded.named_by(rule):
+            return Raw(self._X, *encoded.read(rule, self._y))
+        return Raw(self._X, self._y, self._missing)
 
     def _pieces(self, order: Indices | None, width: int) -> Iterator[tuple[slice, Any]]:
         """Yield ranges of rows, and what to take for each from the raw arrays."""
@@ -245,32 +234,26 @@ class MemoryTable(Table):
             part = slice(start, min(start + step, self._n))
             yield part, part if order is None else order[part]
 
-    def _raw(self, which: Any) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
-        """Return some raw rows: a slice of them shares memory, a choice is a copy."""
-        X = self._X[which] if isinstance(which, slice) else take_rows(self._X, which)
-        y = self._y[which] if isinstance(self._y, np.ndarray) else None
-        return X, y, None if self._missing is None else self._missing[which]
-
-    def _dense(self, bounds: Bounds, order: Indices | None) -> Block:
+    def _dense(self, raw: Raw, bounds: Bounds, order: Indices | None) -> Block:
         """Return all rows clipped, in one array that is filled a piece at a time."""
         n = self._n
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
         for part, which in self._pieces(order, self._d):
-            block = bounds.apply(*self._raw(which), out=rows[part], table_rows=n)
+            block = bounds.apply(*raw[which].parts, out=rows[part], table_rows=n)
             labels[part], norms[part], present[part] = block.labels, block.norms, block.present
         return Block(rows, labels, norms, present, bounds.norm)
 
-    def _sparse(self, bounds: Bounds, order: Indices | None) -> Block:
+    def _sparse(self, raw: Raw, bounds: Bounds, order: Indices | None) -> Block:
         """Return all rows clipped, in one set of sparse arrays that is filled likewise."""
-        assert isinstance(self._X, SparseRows)
-        n, stored = self._n, int(self._X.offsets[-1] - self._X.offsets[0])
+        assert isinstance(raw.rows, SparseRows)
+        n, stored = self._n, int(raw.rows.offsets[-1] - raw.rows.offsets[0])
         room = stored + (n if bounds.intercept is not None else 0)
         values = np.empty(room, dtype=bounds.dtype(self._dtype))
         columns, offsets = np.empty(room, dtype=np.int32), np.zeros(n + 1, dtype=np.int64)
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
         for part, which in self._pieces(order, stored // n + 1):
-            block = bounds.apply(*self._raw(which))
+            block = bounds.apply(*raw[which].parts)
             rows, begin = block.rows, offsets[part.start]
             assert isinstance(rows, SparseRows)
             offsets[part.start + 1 : part.stop + 1] = rows.offsets[1:] + begin
@@ -312,57 +295,7 @@ def labelled_rows(rows: Rows, y: Any = None) -> MemoryTable:
     Raises:
         DataError: labels of a wrong shape, type or number.
     """
-    labels, missing = raw_labels(y)
+    labels, missing, kind = raw_labels(y)
     if labels is not None and len(labels) != len(rows):
         raise DataError(f"X has {len(rows)} rows, but y has {len(labels)} labels.")
-    return MemoryTable(rows, labels, missing, _column_type(y))
-
-
-def _column_type(y: Any) -> np.dtype[Any] | None:
-    """Return the type of a data frame's column of labels; None for what is none."""
-    if y is None or isinstance(y, (np.ndarray, list, tuple)):
-        return None
-    from ..schema.columns import column_type, from_library, open_series
-
-    return column_type(open_series(y)) if from_library(y) else None
-
-
-def raw_rows(X: Any) -> Rows:
-    """Return the features; the type of X says how they are read."""
-    if isinstance(X, np.ndarray):
-        return dense_rows(X)
-    if isinstance(X, (list, tuple)):
-        return list_rows(X)
-    if is_sparse(X):
-        return sparse_rows(X)
-    from ..schema.columns import from_library, number_rows, open_frame
-
-    if from_library(X):
-        data = open_frame(X, "from_arrays")
-        return number_rows(data, list(data.columns))
-    if hasattr(type(X), "__array__"):
-        return dense_rows(as_array("X", X))
-    raise DataError(
-        "X must be a NumPy array, a list of rows, a SciPy sparse matrix or a data frame, got "
-        f"{type(X).__name__}. Convert it first: {_REMEDY.get(type(X), 'numpy.asarray(X)')}."
-    )
-
-
-def raw_labels(y: Any) -> tuple[NDArray[Any] | tuple[Any, ...] | None, Mask | None]:
-    """Return labels, and which are missing where the labels cannot say so themselves."""
-    if y is None:
-        return None, None
-    if isinstance(y, np.ndarray):
-        return label_array(y), None
-    if isinstance(y, (list, tuple)):
-        return tuple(y), None
-    from ..schema.columns import from_library, label_column, open_series
-
-    if from_library(y):
-        return label_column(open_series(y), "y")
-    if hasattr(type(y), "__array__"):
-        return label_array(as_array("y", y)), None
-    raise DataError(
-        "y must be a NumPy array, a list or a column of a data frame, got "
-        f"{type(y).__name__}. Pass a list: list(y)."
-    )
+    return MemoryTable(rows, labels, missing, kind)
