@@ -93,8 +93,9 @@ def _rows_to_predict(saved: SavedModel, path: Path) -> tuple[Iterator[Any], Tall
         return iter([number_rows(saved, path)[0]]), {}
     from dataclasses import replace
 
+    from ..data.block import matrix
     from ..data.schema.encoder import TableEncoder
-    from ..data.tables.table_file import matrix, open_file
+    from ..data.tables.table_file import open_file
     from .progress import Bar
     from .schema_check import tally
 

@@ -137,6 +137,11 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
     )
 
 
+def matrix(rows: Rows) -> Any:
+    """Return rows as an array or a SciPy matrix in CSR form."""
+    return rows.matrix() if isinstance(rows, SparseRows) else rows
+
+
 def take_rows(rows: Rows, indices: Indices) -> Rows:
     """Return a copy of some rows, in the order of ``indices``."""
     if not isinstance(rows, SparseRows):

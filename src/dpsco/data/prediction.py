@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..kernels.rows import SparseRows
+from .block import matrix
 from .tables.arrays import raw_rows
 
 
@@ -47,4 +48,4 @@ def prediction_rows(X: Any) -> PredictionRows:
             "X contains NaN, infinity, or an entry that is no number: such a row has no "
             "prediction. Leave those rows out, or fill them in as it was done before the fit."
         )
-    return PredictionRows(rows.matrix() if isinstance(rows, SparseRows) else rows)
+    return PredictionRows(matrix(rows))

@@ -447,16 +447,11 @@ def to_arrow(table: Any, schema: Schema | None = None) -> Any:
     names = [name for name in frame.columns if name not in ignored]
     if len(set(map(str, names))) < len(names):
         raise DataError("two columns of the table have the same name, written as text.")
-    declared = {} if schema is None else {item.name: item for item in _declared(schema)}
+    declared = {} if schema is None else {item.name: item for item in schema.items}
     result = [
         _arrow(frame.get_column(name), name, declared.get(str(name)), schema) for name in names
     ]
     return pa.table(dict(zip(map(str, names), result, strict=True)))
-
-
-def _declared(schema: Schema) -> list[Column | Label]:
-    """Return the columns of a schema, its label included."""
-    return [*schema.columns, *([] if schema.label is None else [schema.label])]
 
 
 def _arrow(series: Any, name: Any, item: Column | Label | None, schema: Schema | None) -> Any:

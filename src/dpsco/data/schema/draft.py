@@ -264,12 +264,9 @@ def round_outward(low: float, high: float) -> tuple[float, float]:
 
 def describe(schema: Schema) -> str:
     """Return a schema in words, a line for each column."""
-    items: list[Column | Label] = [*schema.columns]
-    if schema.label is not None:
-        items.append(schema.label)
-    names = [item.name or "''" for item in items]
-    room = max(map(len, names))
-    lines = [f"{name:<{room}}  {_words(item)}" for name, item in zip(names, items, strict=True)]
+    words = [(item.name or "''", _words(item)) for item in schema.items]
+    room = max(len(name) for name, _ in words)
+    lines = [f"{name:<{room}}  {text}" for name, text in words]
     if schema.decimal is not None:
         groups = "" if schema.thousands is None else f", thousands {schema.thousands!r}"
         lines.append(f"numbers may be text: decimal {schema.decimal!r}{groups}")

@@ -22,7 +22,7 @@ from ...errors import ParameterError
 from ...files.limits import MOST_WEIGHTS
 from ...geometry.norms import L2, Lp, Norm
 from ...kernels.rows import Rows, SparseRows
-from ..block import join_rows
+from ..block import join_rows, matrix
 from ..bounds import Bounds
 from ..labels import Classes, LabelRule
 from ..tables.arrow import distinct, places, require, written_numbers
@@ -169,12 +169,12 @@ class TableEncoder:
                 columns and types; it never depends on a value.
         """
         rows, labels = self._encode(table, label=self.schema.label is not None)
-        return (rows.matrix() if isinstance(rows, SparseRows) else rows), labels
+        return matrix(rows), labels
 
     def features(self, table: Any) -> Any:
         """Return the rows alone; the table need not have the label's column."""
         rows, _ = self._encode(table, label=False)
-        return rows.matrix() if isinstance(rows, SparseRows) else rows
+        return matrix(rows)
 
     def encode_batch(self, batch: Any, *, label: bool = True) -> tuple[Rows, Floats | None]:
         """Return rows and labels of a record batch whose columns are known to match."""

@@ -237,10 +237,19 @@ class Schema:
             raise ParameterError("a schema needs at least one column that is not 'ignore'.")
 
     @property
+    def items(self) -> tuple[Column | Label, ...]:
+        """All that is declared, the label last."""
+        return self.columns if self.label is None else (*self.columns, self.label)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every declared name, the label's last."""
-        names = tuple(column.name for column in self.columns)
-        return names if self.label is None else (*names, self.label.name)
+        return tuple(item.name for item in self.items)
+
+    @property
+    def names_read(self) -> tuple[str, ...]:
+        """The names of the columns that are read, the label's last."""
+        return tuple(item.name for item in self.items if not isinstance(item, Ignore))
 
     @property
     def encoded(self) -> tuple[Column, ...]:

@@ -137,7 +137,8 @@ def mismatches(
             found_type = type_name(kinds[column.name])
             hint = _hint(column, family(kinds[column.name]))
             problems.append(wrong_type(column.name, _words(column), found_type) + hint)
-    extra = [name for name in kinds if name not in schema.names]
+    known = set(schema.names)
+    extra = [name for name in kinds if name not in known]
     if extra:
         listed = ", ".join(map(shown, extra))
         problems.append(f"not declared: {listed}; declare each, if only as kind 'ignore'")

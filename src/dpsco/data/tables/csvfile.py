@@ -55,8 +55,7 @@ def header_problems(schema: Schema, header: Sequence[str]) -> list[str]:
     Where fewer than half of the names that must be there are, the line is taken for a row, and
     nothing of it is quoted.
     """
-    needed = {column.name for column in schema.encoded}
-    needed |= set() if schema.label is None else {schema.label.name}
+    needed = set(schema.names_read)
     here = len(needed & set(header))
     if 2 * here >= len(needed):
         pa = pyarrow()
@@ -79,11 +78,7 @@ class CsvFile:
     def __init__(self, path: Path, schema: Schema) -> None:
         pyarrow()
         self._path, self._header = path, csv_header(path)
-        self._numbers = {
-            column.name
-            for column in (*schema.encoded, *([] if schema.label is None else [schema.label]))
-            if reads_numbers(column)
-        }
+        self._numbers = {item.name for item in schema.items if reads_numbers(item)}
         self._writing = schema.decimal, schema.thousands
         problems = header_problems(schema, self._header)
         if problems:

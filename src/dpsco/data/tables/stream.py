@@ -101,10 +101,9 @@ class EncodedColumns:
 
     def __init__(self, encoder: TableEncoder) -> None:
         schema = encoder.schema
-        names = [column.name for column in schema.encoded]
         self._encoder = encoder
         self.encoded = EncodedLabels(encoder.label_rule, encoder.classes)
-        self.columns = tuple(names if schema.label is None else [*names, schema.label.name])
+        self.columns = schema.names_read
         self.width, self.dtype = encoder.width, encoder.dtype
         self.labels: LabelKind = "none" if schema.label is None else "number"
         self.most = encoder.slots if encoder.sparse else None

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from ... import _validate
 from ...errors import DataError
 from ...files.journal import recover
-from ...kernels.rows import SparseRows
 from ...privacy.randomness import Randomness
-from ..block import join_rows
+from ..block import join_rows, matrix
 from ..bounds import Bounds
 from ..schema.encoder import TableEncoder
-from ..schema.schema import Category, Ignore, Label, Schema
+from ..schema.schema import Category, Ignore, Schema
 from ..source import Source
 from .csvfile import CsvFile, csv_header, is_csv
 from .origin import origin_of, stamp
@@ -58,8 +57,7 @@ class TableFile:
     @property
     def columns(self) -> list[str]:
         """The names of the columns that are read."""
-        label = [] if self.schema.label is None else [self.schema.label.name]
-        return [*(column.name for column in self.schema.encoded), *label]
+        return list(self.schema.names_read)
 
     def batches(self, progress: Progress | None = None) -> Iterator[Any]:
         """Yield all rows as record batches; ``progress`` hears how many were read."""
@@ -86,13 +84,10 @@ class TableFile:
         """
         if not is_csv(self.path):
             return None
-        columns = [
-            column if isinstance(column, Ignore) else Category(column.name, ("",))
-            for column in self.schema.columns
-        ]
-        label: Label | None = self.schema.label
-        if label is not None:
-            columns.append(Category(label.name, ("",)))
+        columns = (
+            item if isinstance(item, Ignore) else Category(item.name, ("",))
+            for item in self.schema.items
+        )
         return CsvFile(self.path, Schema(tuple(columns)))
 
 
@@ -136,11 +131,6 @@ def check_kind(path: Path) -> None:
         raise DataError(f"{path}: {what}: use .csv or .parquet.")
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path} is empty.")
-
-
-def matrix(rows: Any) -> Any:
-    """Return encoded rows as an array or a SciPy matrix."""
-    return rows.matrix() if isinstance(rows, SparseRows) else rows
 
 
 def private_table(
