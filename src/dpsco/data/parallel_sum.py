@@ -36,7 +36,7 @@ class Group:
     """Rows of whole leaves; the last of a range may be shorter."""
 
     count: int  # rows
-    rows: Callable[[int, int], Block]  # from one row of the group to another
+    rows: Callable[[slice], Block]  # some of them, in one piece
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool)
     def summed(group: Group, start: int, leaves: int) -> Run:
         # A warning or error could tell something of the rows.
         with np.errstate(all="ignore"), implementation(compiled=compiled):
-            block = group.rows(start, min(start + leaves * SUM_LEAF, group.count))
+            block = group.rows(slice(start, min(start + leaves * SUM_LEAF, group.count)))
             return Run(len(block), leaves, query.sum(block))
 
     threads, first = _threads(query, count, compiled), 0

@@ -107,7 +107,13 @@ class _Clipped(Query):
 
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights, or for other labels."""
-        _check_size(self.loss, self.size, source)
+        require_labels(self.loss, source.bounds.label)
+        wanted = self.loss.dimension(source.d)
+        if self.size != wanted:
+            raise ParameterError(
+                f"{self.loss.name} needs {wanted} weights for rows of {source.d} columns (the "
+                f"intercept included), got {self.size}."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,14 +307,3 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
         raise refusal(name, "must be finite: project weights before they are used.")
     array.flags.writeable = False
     return array
-
-
-def _check_size(loss: Loss, size: int, source: Source) -> None:
-    """Refuse labels that the loss cannot read, and a number of weights that it does not ask for."""
-    require_labels(loss, source.bounds.label)
-    wanted = loss.dimension(source.d)
-    if size != wanted:
-        raise ParameterError(
-            f"{loss.name} needs {wanted} weights for rows of {source.d} columns (the intercept "
-            f"included), got {size}."
-        )

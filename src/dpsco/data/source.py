@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from .queries import Query
 
 
+UNCHOSEN = (
+    "the rows come in an order that was not chosen by looking at them: no row decides where "
+    "another one stands"
+)
 _SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
 
 
@@ -78,6 +81,13 @@ class Source(ABC):
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         return join(parts).take(places)
+
+    def trusted(self, order: str) -> tuple[str, ...]:
+        """Return what a run takes on trust about the order, for its certificate.
+
+        Whatever is asked for, the rows have an order already, which nobody here knows.
+        """
+        return (UNCHOSEN,)
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -143,7 +153,7 @@ class Source(ABC):
         if not len(chosen):
             return np.zeros(query.size)
         parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
-        groups = (Group(len(part), partial(_within, self._take(part))) for part in parts)
+        groups = (Group(len(part), self._take(part).__getitem__) for part in parts)
         return self._total(query, groups, (0, len(chosen)))
 
     def objective(
@@ -177,7 +187,7 @@ class Source(ABC):
         A subclass whose rows can be fetched by several threads at once overrides it.
         """
         for block in self._blocks(start, stop):
-            yield Group(len(block), partial(_within, block))
+            yield Group(len(block), block.__getitem__)
 
     def _total(self, query: Query, groups: Iterator[Group], rows: tuple[int, int]) -> Floats:
         """Return the query's sum over the leaves of a range of rows."""
@@ -254,11 +264,6 @@ def likely_entries(d: int, sparse: bool) -> int:
     return min(d, _SPARSE_ENTRIES) if sparse else d
 
 
-def _within(block: Block, start: int, stop: int) -> Block:
-    """Return some rows of a block."""
-    return block[start:stop]
-
-
 class MemorySource(Source):
     """Clipped rows in memory: one private copy, in the order in which they are used."""
 
@@ -271,7 +276,7 @@ class MemorySource(Source):
             yield self._whole[begin : min(begin + SUM_LEAF, stop)]
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
-        yield Group(stop - start, partial(_within, self._whole[start:stop]))
+        yield Group(stop - start, self._whole[start:stop].__getitem__)
 
     def _take(self, indices: Indices) -> Block:
         return self._whole.take(indices)

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _validate
 from ..data.source import Source
 from ..data.tables.batches import BatchTable
-from ..data.tables.table import Order, Table, from_arrays, trusted_order
+from ..data.tables.table import Order, Table, from_arrays
 from ..errors import AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
@@ -118,7 +118,7 @@ def run(
     ):
         if (stored := store.stored_result(stacklevel=2)) is not None:
             return stored
-        ledger = store.open_ledger(trusted=_unchecked_order(table, order))
+        ledger = store.open_ledger(trusted=table.trusted(order))
         if isinstance(table, Table):
             table = table.bounded(plan.problem.bounds, order=order, randomness=store.randomness)
         return store.finish(_weights(plan, table, ledger, progress, store), ledger)
@@ -307,11 +307,6 @@ def check_helpers(odometer: Any, progress: Any) -> None:
         ) from None
     except ValueError:  # a built-in without a signature
         return
-
-
-def _unchecked_order(table: Table | Source, order: Order) -> tuple[str, ...]:
-    """Return what is taken on trust about the order; a source has one that nobody here knows."""
-    return trusted_order("given") if isinstance(table, Source) else table.trusted(order)
 
 
 def _store(

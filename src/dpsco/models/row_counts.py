@@ -21,7 +21,7 @@ from typing import Any
 
 from ..data.counts import FAINTEST, PresentRows, RowCount
 from ..data.source import Source
-from ..data.tables.table import Order, Table, trusted_order
+from ..data.tables.table import Order, Table
 from ..errors import AssumptionError, ParameterError
 from ..fit import run as api
 from ..privacy.accounting.calibration import calibrate
@@ -256,7 +256,7 @@ def run_with_count(
             "Leave the count out (count_rows=False), or keep the rows: from_arrays, from_parquet."
         )
     randomness = Randomness.secure() if randomness is None else randomness
-    notes = trusted_order("given") if isinstance(table, Source) else table.trusted(order)
+    notes = table.trusted(order)
     with told(odometer):
         ledger = plan.ledger(randomness=randomness, odometer=odometer, trusted=notes)
         if isinstance(table, Table):

@@ -36,11 +36,6 @@ class Raw:
     labels: NDArray[Any] | None
     missing: Mask | None  # which labels are, where they cannot say so themselves
 
-    @property
-    def parts(self) -> tuple[Rows, NDArray[Any] | None, Mask | None]:
-        """What `Bounds.apply` takes."""
-        return self.rows, self.labels, self.missing
-
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 

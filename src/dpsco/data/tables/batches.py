@@ -239,7 +239,7 @@ class BatchSource(Source):
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         for group in self._groups(start, stop):
             for begin in range(0, group.count, SUM_LEAF):
-                yield group.rows(begin, min(begin + SUM_LEAF, group.count))
+                yield group.rows(slice(begin, min(begin + SUM_LEAF, group.count)))
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
         """Yield rows that are clipped when they are fetched: the leaves that a chunk completes.
@@ -268,17 +268,15 @@ class BatchSource(Source):
         )
 
     def _empty(self) -> Block:
-        return self._apply(self._layout.no_rows())
+        return self._clipped(self._layout.no_rows(), slice(None))
 
     def _entries(self) -> int:
         return likely_entries(self._layout.d, self._layout.sparse)
 
-    def _clipped(self, raw: Raw, start: int, stop: int) -> Block:
-        return self._apply(raw[start:stop])
-
-    def _apply(self, raw: Raw) -> Block:
-        """Return rows within their bounds."""
-        return self._bounds.apply(*raw.parts, table_rows=self._n)
+    def _clipped(self, raw: Raw, part: slice) -> Block:
+        """Return some rows within their bounds."""
+        raw = raw[part]
+        return self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
 
     def _parts(self, start: int, stop: int) -> Iterator[Raw]:
         """Yield the rows of a range, chunk by chunk; what waits for the next chunk is a copy."""

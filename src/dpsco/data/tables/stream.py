@@ -237,7 +237,7 @@ class StreamSource(Source):
         """Yield the rows of record batches in whole leaves, several at a time."""
         parts = (self._decoder.decode(batch, self._bounds) for batch in batches)
         for raw in regroup(parts, SUM_LEAF):
-            yield self._bounds.apply(*raw.parts, table_rows=self._n)
+            yield self._bounds.apply(raw.rows, raw.labels, raw.missing, table_rows=self._n)
 
 
 def side_by_side(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -28,22 +28,13 @@ from ..labels import (
     label_kind,
     reads_text,
 )
-from ..source import MemorySource, Source
+from ..source import UNCHOSEN, MemorySource, Source
 from .arrays import Raw, listed_labels, raw_labels, raw_rows
 
 Order = Literal["shuffled", "given"]
 LabelKind = Literal["none", "number", "text", "list"]
 
-UNCHOSEN = (
-    "the rows come in an order that was not chosen by looking at them: no row decides where "
-    "another one stands"
-)
 _PIECE = 1 << 18  # numbers clipped at a time: the temporaries' size, beside the one private copy
-
-
-def trusted_order(order: Order) -> tuple[str, ...]:
-    """Return what a run takes on trust about the order of the rows, for its certificate."""
-    return (UNCHOSEN,) if order == "given" else ()
 
 
 class Table(ABC):
@@ -155,7 +146,7 @@ class Table(ABC):
 
     def trusted(self, order: Order) -> tuple[str, ...]:
         """Return what a run takes on trust about how the rows come, for its certificate."""
-        return trusted_order(order)
+        return (UNCHOSEN,) if order == "given" else ()
 
     def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse bounds that do not fit, and unknown orders, from public facts: no row is read.
@@ -240,7 +231,10 @@ class MemoryTable(Table):
         rows = np.empty((n, bounds.width(self._d)), dtype=bounds.dtype(self._dtype))
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
         for part, which in self._pieces(order, self._d):
-            block = bounds.apply(*raw[which].parts, out=rows[part], table_rows=n)
+            piece = raw[which]
+            block = bounds.apply(
+                piece.rows, piece.labels, piece.missing, out=rows[part], table_rows=n
+            )
             labels[part], norms[part], present[part] = block.labels, block.norms, block.present
         return Block(rows, labels, norms, present, bounds.norm)
 
@@ -253,7 +247,8 @@ class MemoryTable(Table):
         columns, offsets = np.empty(room, dtype=np.int32), np.zeros(n + 1, dtype=np.int64)
         labels, norms, present = np.empty(n), np.empty(n), np.empty(n, dtype=bool)
         for part, which in self._pieces(order, stored // n + 1):
-            block = bounds.apply(*raw[which].parts)
+            piece = raw[which]
+            block = bounds.apply(piece.rows, piece.labels, piece.missing)
             rows, begin = block.rows, offsets[part.start]
             assert isinstance(rows, SparseRows)
             offsets[part.start + 1 : part.stop + 1] = rows.offsets[1:] + begin
