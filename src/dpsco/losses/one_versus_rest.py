@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,21 +12,17 @@ from .._validate import integer, positive
 from ..errors import ParameterError
 from ..kernels.rows import Rows
 from .base import Constants, Floats, Hoelder, MarginLoss
-from .vector import Structure, VectorLoss, class_numbers, class_scores, outer_rows
+from .vector import ClassLoss, Structure
 
 
 @dataclass(frozen=True)
-class OneVersusRest(VectorLoss):
+class OneVersusRest(ClassLoss):
     """``sum over classes k of phi(<w_k, x>, +1 if y = k else -1)`` for y in 0..classes-1.
 
-    The weights are the (d, classes) matrix W with columns w_k, flattened row by row, and a row is
-    predicted to be of the class with the largest score. A row's gradient is the outer product of x
-    and the slopes of its classes, so one row moves all classes at once: the bound, the noise and
-    the budget are those of the sum, never one for each class.
-
-    A label that is no class counts as the nearest one, and a class whose slope is not finite makes
-    the row's gradient 0: bounds are enforced where rows are read, this only keeps the answer
-    defined.
+    The w_k are the columns of W, and a row is predicted to be of the class with the largest score.
+    A row's gradient is the outer product of x and the slopes of its classes, so one row moves all
+    classes at once: the bound, the noise and the budget are those of the sum, never one for each
+    class. A class whose slope is not finite makes the row's gradient 0.
 
     Args:
         loss: of a sign, such as Hinge() or Logistic().
@@ -43,8 +38,6 @@ class OneVersusRest(VectorLoss):
 
     loss: MarginLoss
     classes: int
-    labels = "classes"
-    rank_one: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, MarginLoss) or self.loss.labels != "sign":
@@ -64,28 +57,20 @@ class OneVersusRest(VectorLoss):
         """Gradients of one row lie in the span of x times any of the classes' slopes."""
         return Structure("subspace", 2 * self.classes, self.classes, self.classes)
 
-    def dimension(self, d: int) -> int:
-        """Return d * classes."""
-        return d * self.classes
-
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the sum of the classes' losses, for each row."""
-        scores = class_scores(self, self.classes, weights, X)
+        scores = self.scores(weights, X)
         with np.errstate(invalid="ignore", over="ignore"):
             result = self.loss.value(scores, self._signs(y, len(scores)))
             return np.asarray(np.sum(result, axis=1))
 
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the slope of each class, as (rows, classes)."""
-        scores = class_scores(self, self.classes, weights, X)
+        scores = self.scores(weights, X)
         with np.errstate(invalid="ignore", over="ignore"):
             result = np.array(self.loss.slope(scores, self._signs(y, len(scores))), order="F")
         result[~np.isfinite(result).all(axis=1)] = 0.0
         return result
-
-    def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
-        """Return the gradient of each row, as (rows, d * classes)."""
-        return outer_rows(X, self.coefficients(weights, X, y))
 
     def settled(self, wrong: float) -> float:
         """Return the steepest slope of one class for a row that is half wrong: the others fit."""
@@ -120,5 +105,5 @@ class OneVersusRest(VectorLoss):
 
     def _signs(self, y: ArrayLike | None, rows: int) -> Floats:
         """Return +1 at a row's class and -1 elsewhere, as (rows, classes)."""
-        index = class_numbers(self, self.classes, y, rows)
+        index = self.numbers(y, rows)
         return np.where(index[:, None] == np.arange(self.classes), 1.0, -1.0)

@@ -127,22 +127,62 @@ class SquaredDistance(VectorLoss):
         )
 
 
-@dataclass(frozen=True)
-class Softmax(VectorLoss):
-    """Multinomial logistic regression: ``logsumexp(W^T x) - (W^T x)_y`` for y in 0..classes-1.
+class ClassLoss(VectorLoss):
+    """A loss of the scores W^T x of the classes, one of which is the row's.
 
-    The weights are the (d, classes) matrix W, flattened row by row. With p the class probabilities
-    a row's gradient is the outer product of x and ``p - e_y``. Its Hessian is
-    ``x x^T (x) (diag p - p p^T)``, of rank classes - 1; the second factor maps (1, ..., 1) to 0,
-    and its largest eigenvalue is at most ``min(1/2, max p)``.
-
-    A label that is no class counts as the nearest one, and a row whose scores overflow has gradient
-    0: bounds are enforced where rows are read, this only keeps the answer defined.
+    The weights are the (d, classes) matrix W, flattened row by row, and a row's gradient is the
+    outer product of x with one coefficient for each class. A label that is no class counts as the
+    nearest one: bounds are enforced where rows are read, this only keeps the answer defined.
     """
 
     classes: int
     labels = "classes"
     rank_one: ClassVar[bool] = True
+
+    def dimension(self, d: int) -> int:
+        """Return d * classes."""
+        return d * self.classes
+
+    def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+        """Return the gradient of each row, as (rows, d * classes)."""
+        dense = X.dense() if isinstance(X, SparseRows) else X
+        coefficients = self.coefficients(weights, X, y)
+        outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
+        return np.asarray(outer.reshape(len(outer), outer.shape[1] * outer.shape[2]))
+
+    def scores(self, weights: ArrayLike, X: Rows) -> Floats:
+        """Return X W, as (rows, classes)."""
+        matrix = _weights(self, weights, X).reshape(X.shape[1], self.classes)
+        with np.errstate(invalid="ignore", over="ignore"):
+            if isinstance(X, SparseRows):
+                return np.asarray(X.matrix() @ matrix, dtype=float)
+            scores: Floats = matrix.T @ np.asarray(X, dtype=float).T
+            return np.asarray(scores.T)
+
+    def numbers(self, y: ArrayLike | None, rows: int) -> Any:
+        """Return the labels as class numbers, whatever they hold."""
+        if y is None or np.shape(y) != (rows,):
+            raise ParameterError(
+                f"{self.name} needs one label a row, {rows} in all; got "
+                f"{'none' if y is None else f'shape {np.shape(y)}'}."
+            )
+        numbers = np.fmax(np.rint(np.asarray(y, dtype=float)), 0.0)  # fmax turns NaN into 0
+        return np.minimum(numbers, self.classes - 1.0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Softmax(ClassLoss):
+    """Multinomial logistic regression: ``logsumexp(W^T x) - (W^T x)_y`` for y in 0..classes-1.
+
+    With p the class probabilities
+    a row's gradient is the outer product of x and ``p - e_y``. Its Hessian is
+    ``x x^T (x) (diag p - p p^T)``, of rank classes - 1; the second factor maps (1, ..., 1) to 0,
+    and its largest eigenvalue is at most ``min(1/2, max p)``.
+
+    A row whose scores overflow has gradient 0.
+    """
+
+    classes: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", integer("classes", self.classes, at_least=2))
@@ -153,14 +193,10 @@ class Softmax(VectorLoss):
         free = self.classes - 1
         return Structure("subspace", 2 * free, free, free)
 
-    def dimension(self, d: int) -> int:
-        """Return d * classes."""
-        return d * self.classes
-
     def value(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the negative log-likelihood of each row."""
-        scores = class_scores(self, self.classes, weights, X)
-        index = class_numbers(self, self.classes, y, len(scores))
+        scores = self.scores(weights, X)
+        index = self.numbers(y, len(scores))
         with np.errstate(invalid="ignore", over="ignore"):
             top = np.max(scores, axis=1)
             total = np.log(np.sum(np.exp(scores - top[:, None]), axis=1))
@@ -168,9 +204,9 @@ class Softmax(VectorLoss):
 
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return p - e_y for each row, as (rows, classes)."""
-        scores = class_scores(self, self.classes, weights, X)
+        scores = self.scores(weights, X)
         result = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
-        index = class_numbers(self, self.classes, y, result.shape[1])
+        index = self.numbers(y, result.shape[1])
         with np.errstate(invalid="ignore", over="ignore"):
             result -= np.max(result, axis=0)
             np.exp(result, out=result)
@@ -182,14 +218,9 @@ class Softmax(VectorLoss):
         result[:, ~np.isfinite(others)] = 0.0  # one that is not finite spoils the sum
         return np.asarray(result.T)
 
-    def gradients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
-        """Return the gradient of each row, as (rows, d * classes)."""
-        return outer_rows(X, self.coefficients(weights, X, y))
-
     def hessian_product(self, weights: ArrayLike, X: Rows, vector: ArrayLike) -> Floats:
         """Return (sum of the rows' Hessians) times ``vector``; labels play no part in it."""
-        scores = class_scores(self, self.classes, weights, X)
-        along = class_scores(self, self.classes, vector, X)
+        scores, along = self.scores(weights, X), self.scores(vector, X)
         with np.errstate(all="ignore"):
             p = np.exp(scores - np.max(scores, axis=1, keepdims=True))
             p /= np.sum(p, axis=1, keepdims=True)
@@ -242,34 +273,6 @@ class Softmax(VectorLoss):
             hessian_rank=self.classes - 1,
             convex=True,
         )
-
-
-def class_scores(loss: VectorLoss, classes: int, weights: ArrayLike, X: Rows) -> Floats:
-    """Return X W, as (rows, classes), W the weights as a (d, classes) matrix."""
-    matrix = _weights(loss, weights, X).reshape(X.shape[1], classes)
-    with np.errstate(invalid="ignore", over="ignore"):
-        if isinstance(X, SparseRows):
-            return np.asarray(X.matrix() @ matrix, dtype=float)
-        scores: Floats = matrix.T @ np.asarray(X, dtype=float).T
-        return np.asarray(scores.T)
-
-
-def class_numbers(loss: VectorLoss, classes: int, y: ArrayLike | None, rows: int) -> Any:
-    """Return the labels as class numbers, whatever they hold."""
-    if y is None or np.shape(y) != (rows,):
-        raise ParameterError(
-            f"{loss.name} needs one label a row, {rows} in all; got "
-            f"{'none' if y is None else f'shape {np.shape(y)}'}."
-        )
-    numbers = np.fmax(np.rint(np.asarray(y, dtype=float)), 0.0)  # fmax turns NaN into 0
-    return np.minimum(numbers, classes - 1.0).astype(np.int64)
-
-
-def outer_rows(X: Rows, coefficients: Floats) -> Floats:
-    """Return the outer product of each row with its coefficients, flattened."""
-    dense = X.dense() if isinstance(X, SparseRows) else X
-    outer = np.einsum("ij,ik->ijk", np.asarray(dense, dtype=float), coefficients)
-    return np.asarray(outer.reshape(len(outer), outer.shape[1] * outer.shape[2]))
 
 
 def _weights(loss: VectorLoss, weights: ArrayLike, X: Rows) -> Floats:
