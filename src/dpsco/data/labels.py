@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import positive, real, shown
+from .._validate import flag, positive, real, shown
 from ..errors import DataError, ParameterError
 
 Floats = NDArray[np.float64]
@@ -117,10 +117,7 @@ class Scaled:
         low, high = _range((self.low, self.high))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        if not isinstance(self.centred, bool):
-            raise ParameterError(
-                f"centred must be True or False, got {shown(self.centred)}.", parameter="centred"
-            )
+        object.__setattr__(self, "centred", flag("centred", self.centred))
         if self.unit < _SMALLEST_UNIT:
             raise ParameterError(
                 f"the range from {low!r} to {high!r} is too narrow; labels are told apart down to "

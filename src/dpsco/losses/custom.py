@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import choice, real, refusal
+from .._validate import choice, flag, real, refusal
 from ..errors import ParameterError
 from ..kernels.slope import Slope, two_argument
 from .base import Floats, Hoelder, LabelKind, MarginLoss, as_floats
@@ -98,10 +98,7 @@ class CustomLoss(UserLoss, MarginLoss):
         for argument, function in (("value", value), ("slope", slope)):
             if not callable(function):
                 raise refusal(argument, "must be a function of (margin, label).")
-        if not isinstance(convex, bool):
-            raise ParameterError(
-                f"convex must be True or False, got {convex!r}.", parameter="convex"
-            )
+        convex = flag("convex", convex)
         choice("labels", labels, GRID_LABELS)
         steepest = _bound("slope_bound", slope_bound)
         sharpest = _bound("curvature_bound", curvature_bound)

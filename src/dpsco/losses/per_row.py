@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validate import integer
+from .._validate import flag, integer
 from ..errors import ParameterError
 from ..kernels.rows import Rows, SparseRows
 from .base import Constants, Floats, Hoelder
@@ -69,10 +69,7 @@ class PerRowLoss(UserLoss, VectorLoss):
     ) -> None:
         if not callable(gradient) or not (value is None or callable(value)):
             raise ParameterError("gradient and value must be functions of (weights, X, y).")
-        if not isinstance(convex, bool):
-            raise ParameterError(
-                f"convex must be True or False, got {convex!r}.", parameter="convex"
-            )
+        convex = flag("convex", convex)
         size = None if dimension is None else integer("dimension", dimension)
         columns = None if features is None else integer("features", features)
         self._keep(_Record(gradient, size, value, convex, columns, str(name)), convex=convex)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..._validate import choice, integer, shown
+from ..._validate import choice, flag, integer, shown
 from ...errors import DataError, ParameterError
 from ...kernels.pairwise import SUM_LEAF
 from ...kernels.rows import Rows, SparseRows
@@ -103,10 +103,7 @@ def from_batches(
         raise ParameterError(
             f"dtype must be float32 or float64, got {shown(dtype)}.", parameter="dtype"
         )
-    if not isinstance(sparse, bool):
-        raise ParameterError(
-            f"sparse must be True or False, got {shown(sparse)}.", parameter="sparse"
-        )
+    sparse = flag("sparse", sparse)
     rows, columns = integer("n", n, at_least=1), integer("d", d, at_least=1)
     return BatchTable(batches, rows, Layout(columns, kind, labels, sparse))
 
