@@ -20,7 +20,7 @@ from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
-from .queries import ClippedDifference, ClippedGradient, Term
+from .queries import ClippedDifference, ClippedGradient, row_gradients
 from .row_norms import cache_slices, clip_rows
 from .source import Source
 
@@ -53,9 +53,7 @@ def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> F
         if isinstance(query.loss, MarginLoss):
             rows = _slopes(query, block)[:, None] * _dense(block)
         else:
-            terms = _terms(query)
-            total = sum(a * query.loss.gradients(w, block.rows, block.labels) for a, w in terms)
-            rows = np.where(block.present[:, None], np.asarray(total, dtype=float), 0.0)
+            rows = row_gradients(query, query.loss, block)
         # Also where the coefficient was cut already: the product may have been rounded up.
         return clip_rows(rows, query.norm, query.clip)
 
@@ -82,19 +80,12 @@ def contribution_pieces(
             yield contributions(query, block[part])
 
 
-def _terms(query: ClippedGradient | ClippedDifference) -> tuple[Term, ...]:
-    """Return the gradients that a row combines: a factor and the weights for each."""
-    if isinstance(query, ClippedGradient):
-        return ((1.0, query.weights),)
-    return ((query.first_factor, query.first), (-query.second_factor, query.second))
-
-
 def _slopes(query: ClippedGradient | ClippedDifference, block: Block) -> Floats:
     """Return the clipped coefficient of each row, for a loss of a margin."""
     assert isinstance(query.loss, MarginLoss)
     kernel, total = query.loss.kernel(), np.zeros(len(block))
     with compiler.implementation(compiled=False):  # a worker's integers are the same bits anywhere
-        for factor, weights in _terms(query):
+        for factor, weights in query.terms:
             slopes = smoothed_slope(kernel, margins(block.rows, weights), block.labels)
             total = total + factor * slopes
     return coefficients(total, block.norms_in(query.norm), query.clip)

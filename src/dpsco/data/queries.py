@@ -90,6 +90,11 @@ class _Clipped(Query):
     norm: Norm
 
     @property
+    @abstractmethod
+    def terms(self) -> tuple[Term, ...]:
+        """The gradients that a row combines: a factor and the weights for each."""
+
+    @property
     def bound(self) -> float:
         """``clip``."""
         return self.clip
@@ -141,6 +146,11 @@ class ClippedGradient(_Clipped):
         _check(self, ("weights",))
 
     @property
+    def terms(self) -> tuple[Term, ...]:
+        """The gradient itself."""
+        return ((1.0, self.weights),)
+
+    @property
     def size(self) -> int:
         """The number of weights."""
         return len(self.weights)
@@ -156,7 +166,7 @@ class ClippedGradient(_Clipped):
                 self.weights,
                 self.clip,
             )
-        return _vector_sum(self.loss, ((1.0, self.weights),), self.clip, self.norm, block)
+        return _vector_sum(self, self.loss, block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +199,11 @@ class ClippedDifference(_Clipped):
             )
 
     @property
+    def terms(self) -> tuple[Term, ...]:
+        """Both gradients, the second subtracted."""
+        return ((self.first_factor, self.first), (-self.second_factor, self.second))
+
+    @property
     def size(self) -> int:
         """The number of weights."""
         return len(self.first)
@@ -207,8 +222,7 @@ class ClippedDifference(_Clipped):
                 self.second_factor,
                 self.clip,
             )
-        terms = ((self.first_factor, self.first), (-self.second_factor, self.second))
-        return _vector_sum(self.loss, terms, self.clip, self.norm, block)
+        return _vector_sum(self, self.loss, block)
 
 
 # -- vector losses ---------------------------------------------------------------------------------
@@ -217,17 +231,14 @@ _UP = 1.0 + 2.0**-50
 _BELOW = 1.0 - 2.0**-49  # more than the three roundings of a quotient and two products
 
 
-def _vector_sum(
-    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
-) -> Floats:
+def _vector_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     """Return the clipped sum for a vector loss, in pieces that stay in the cache."""
-    rank_one = loss.rank_one and isinstance(norm, Lp)
+    rank_one = loss.rank_one and isinstance(query.norm, Lp)
     piece_sum = _rank_one_sum if rank_one else _row_sum
-    size = len(terms[0][1])
-    total = np.zeros(size)
+    total = np.zeros(query.size)
     with np.errstate(all="ignore"):
-        for part in pieces(block, size, rank_one=rank_one):
-            total += piece_sum(loss, terms, clip, norm, block[part])
+        for part in pieces(block, query.size, rank_one=rank_one):
+            total += piece_sum(query, loss, block[part])
     return total
 
 
@@ -239,14 +250,12 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     return iter([slice(0, len(block))]) if sparse else cache_slices(len(block), block.d)
 
 
-def _rank_one_sum(
-    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
-) -> Floats:
+def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
-    result = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in terms)
+    result = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in query.terms)
     coefficients = np.asarray(result)
-    size = block.norms_in(norm) * upper_norms(coefficients, norm) * _UP
-    factors = np.where(size <= clip, 1.0, clip / size * _BELOW)
+    size = block.norms_in(query.norm) * upper_norms(coefficients, query.norm) * _UP
+    factors = np.where(size <= query.clip, 1.0, query.clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
     coefficients *= factors[:, None]
     coefficients[~np.isfinite(size)] = 0.0  # if one is not finite, neither is the length
@@ -261,13 +270,16 @@ def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
     return np.asarray((coefficients.T @ np.asarray(rows, dtype=float)).T).reshape(-1)
 
 
-def _row_sum(
-    loss: VectorLoss, terms: tuple[Term, ...], clip: float, norm: Norm, block: Block
-) -> Floats:
+def _row_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     """Return the sum of clipped gradients that are formed row by row."""
-    result = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in terms)
-    gradients = np.where(block.present[:, None], np.asarray(result, dtype=float), 0.0)
-    return np.asarray(clip_rows(gradients, norm, clip).sum(axis=0))
+    gradients = row_gradients(query, loss, block)
+    return np.asarray(clip_rows(gradients, query.norm, query.clip).sum(axis=0))
+
+
+def row_gradients(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
+    """Return what each row would contribute if nothing were clipped; zeros for null rows."""
+    result = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in query.terms)
+    return np.where(block.present[:, None], np.asarray(result, dtype=float), 0.0)
 
 
 # -- checks ----------------------------------------------------------------------------------------
