@@ -35,15 +35,23 @@ def capped_slope(margin: Any, label: Any, stiffness: Any, cap: Any) -> Any:
     return -label * np.minimum(stiffness * t, cap)
 
 
+class _HingeLoss(MarginLoss):
+    """What losses of ``t = 1 - y u`` share, which are powers of t near t = 1."""
+
+    labels: ClassVar[LabelKind] = "sign"
+
+    def value_at_zero(self, label: float) -> float:
+        """Return 1."""
+        return 1.0
+
+
 @dataclass(frozen=True)
-class Hinge(MarginLoss):
+class Hinge(_HingeLoss):
     """phi(u, y) = max(0, 1 - y u), y in {-1, 1}; at the corner the slope is 0.
 
     >>> Hinge().slope([0.5, 1.0, 2.0], 1.0) + 0.0
     array([-1.,  0.,  0.])
     """
-
-    labels: ClassVar[LabelKind] = "sign"
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return max(0, 1 - y u)."""
@@ -89,13 +97,9 @@ class Hinge(MarginLoss):
         """Return (0, 1)."""
         return Hoelder(0.0, 1.0)
 
-    def value_at_zero(self, label: float) -> float:
-        """Return 1."""
-        return 1.0
-
 
 @dataclass(frozen=True)
-class QHinge(MarginLoss):
+class QHinge(_HingeLoss):
     """phi(u, y) = max(0, 1 - y u)^q, y in {-1, 1}, 1 <= q <= 2.
 
     >>> QHinge(1.5).hoelder()
@@ -103,7 +107,6 @@ class QHinge(MarginLoss):
     """
 
     q: float
-    labels: ClassVar[LabelKind] = "sign"
 
     def __post_init__(self) -> None:
         if not 1.0 <= (q := real("q", self.q)) <= 2.0:
@@ -162,20 +165,14 @@ class QHinge(MarginLoss):
         """Return (q - 1, q)."""
         return Hoelder(self.q - 1.0, self.q)
 
-    def value_at_zero(self, label: float) -> float:
-        """Return 1."""
-        return 1.0
-
 
 @dataclass(frozen=True)
-class SquaredHinge(MarginLoss):
+class SquaredHinge(_HingeLoss):
     """phi(u, y) = max(0, 1 - y u)^2, y in {-1, 1}.
 
     >>> float(SquaredHinge().value(-1.0, 1.0))
     4.0
     """
-
-    labels: ClassVar[LabelKind] = "sign"
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return max(0, 1 - y u)^2."""
@@ -221,20 +218,14 @@ class SquaredHinge(MarginLoss):
         """Return (1, 2)."""
         return Hoelder(1.0, 2.0)
 
-    def value_at_zero(self, label: float) -> float:
-        """Return 1."""
-        return 1.0
-
 
 @dataclass(frozen=True)
-class ModifiedHuber(MarginLoss):
+class ModifiedHuber(_HingeLoss):
     """phi(u, y) = max(0, 1 - y u)^2 where y u >= -1, and -4 y u below; y in {-1, 1}.
 
     >>> ModifiedHuber().value([-2.0, -1.0, 0.0], 1.0).tolist()
     [8.0, 4.0, 1.0]
     """
-
-    labels: ClassVar[LabelKind] = "sign"
 
     def value(self, margin: ArrayLike, label: ArrayLike) -> Floats:
         """Return max(0, 1 - y u)^2 where y u >= -1, and -4 y u below."""
@@ -285,10 +276,6 @@ class ModifiedHuber(MarginLoss):
     def hoelder_views(self) -> tuple[Hoelder, ...]:
         """Return (1, 2) and (0, 4)."""
         return self.hoelder(), Hoelder(0.0, 4.0)
-
-    def value_at_zero(self, label: float) -> float:
-        """Return 1."""
-        return 1.0
 
 
 def _shrink(u: Floats, y: Floats, s: Floats) -> Floats:
