@@ -151,6 +151,7 @@ def _rows_to_measure(
         return (*number_rows(saved, path, column), [])
     if column is not None:
         raise ParameterError("the model's schema names the label: leave --label out.")
+    from ..data.block import matrix
     from ..data.schema.encoder import TableEncoder
     from ..data.tables.table_file import open_file
     from ..models.config import require_label
@@ -161,5 +162,5 @@ def _rows_to_measure(
     label = require_label(saved.schema)
     file = open_file(path, saved.schema, label=True)
     with Bar("reading") as bar:
-        X, labels = file.encoded(TableEncoder(saved.schema), bar)
-    return X, label_places(labels, label), sentences(tally(file)) if look else []
+        rows, labels = file.encoded(TableEncoder(saved.schema), bar)
+    return matrix(rows), label_places(labels, label), sentences(tally(file)) if look else []

@@ -285,17 +285,18 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
 
 def _test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
     """Return public rows with their labels, read before anything is paid for."""
+    from ..data.block import matrix
     from ..data.schema.encoder import TableEncoder
     from ..data.tables.table_file import open_file
     from ..models.evaluate import label_places
     from .progress import Bar
 
     with Bar("reading") as bar:
-        X, labels = open_file(path, schema, label=True).encoded(TableEncoder(schema), bar)
+        rows, labels = open_file(path, schema, label=True).encoded(TableEncoder(schema), bar)
     places = label_places(labels, schema.label)
     if not (places == places).any():
         raise DataError(f"no row of {path} has a label that the schema declares.")
-    return X, places
+    return matrix(rows), places
 
 
 def _write(outputs: Outputs, drafts: list[Path | None], fit: Fit) -> None:

@@ -355,11 +355,12 @@ def clean_labels(
     rule: LabelRule, labels: NDArray[Any] | None, count: int, missing: Mask | None = None
 ) -> tuple[Floats, Mask]:
     """Return ``count`` labels within the rule's bound, and which of the raw ones it could read."""
-    check_kind(rule, label_kind(labels))
+    kind = label_kind(labels)
+    check_kind(rule, kind)
     if labels is None or rule is None:
         return np.zeros(count), np.ones(count, dtype=bool)
     check_type(rule, labels.dtype)
-    if label_kind(labels) == "number":
+    if kind == "number":
         with np.errstate(all="ignore"):  # a long double may overflow: that row is null
             labels = np.asarray(labels, dtype=np.float64)
     if isinstance(rule, Classes):

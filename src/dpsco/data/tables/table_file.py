@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from ... import _validate
 from ...errors import DataError
 from ...files.journal import recover
+from ...kernels.rows import Rows
 from ...privacy.randomness import Randomness
-from ..block import join_rows, matrix
+from ..block import join_rows
 from ..bounds import Bounds
 from ..schema.encoder import TableEncoder
 from ..schema.schema import Category, Ignore, Schema
@@ -29,7 +30,7 @@ from .csvfile import CsvFile, csv_header, is_csv
 from .origin import origin_of, stamp
 from .parquet import ParquetFiles, from_parquet, parquet_files, read_footers
 from .stream import EncodedColumns, Files, StreamTable
-from .table import Order, Table, from_arrays
+from .table import Order, Table, labelled_rows
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
@@ -70,12 +71,11 @@ class TableFile:
 
     def encoded(
         self, encoder: TableEncoder, progress: Progress | None = None
-    ) -> tuple[Any, Floats | None]:
-        """Return all rows as an array or a CSR matrix, and the labels if there are any."""
+    ) -> tuple[Rows, Floats | None]:
+        """Return all rows, and the labels if there are any."""
         parts = [encoder.encode_batch(batch) for batch in self.batches(progress)]
-        rows = join_rows([part for part, _ in parts])
         labels = [column for _, column in parts if column is not None]
-        return matrix(rows), np.concatenate(labels) if labels else None
+        return join_rows([rows for rows, _ in parts]), np.concatenate(labels) if labels else None
 
     def text(self) -> Files | None:
         """Return the same rows of a CSV file as text; None for files whose columns have types.
@@ -166,7 +166,7 @@ def private_table(
     table = StreamTable(str(file.path), file.files, EncodedColumns(encoder), folder)
     if large or stays:
         return table
-    rows = from_arrays(*file.encoded(encoder, progress))
+    rows = labelled_rows(*file.encoded(encoder, progress))
     return rows.declare(encoder.label_rule, classes=encoder.classes, origin=table.origin)
 
 
