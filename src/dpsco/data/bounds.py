@@ -169,7 +169,7 @@ class Bounds:
     def _euclidean(self) -> bool:
         return isinstance(self.norm, Lp) and self.norm.p == 2.0
 
-    # -- clipping: why it is exact stands in `lengths` ---------------------------------------------
+    # -- clipping: why it is exact stands in `row_norms` ------------------------------------------
 
     def _clip_dense(
         self, X: NDArray[Any], readable: Mask, rows: NDArray[Any], compiled: bool

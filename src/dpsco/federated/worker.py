@@ -101,11 +101,7 @@ class Worker(NonCopyable):
         self._trust = Trust.parse(trust)
         least = int(self._trust is Trust.NOISE_HELPERS)  # how many there are is not told here
         self._encoding = agreed_encoding(plan, self._trust, encoding, helpers=least)
-        if not isinstance(resend, bool):
-            raise ParameterError(
-                f"resend must be True or False, got {_validate.shown(resend)}.", parameter="resend"
-            )
-        self._runs, self._resend = _validate.integer("runs", runs), resend
+        self._runs, self._resend = _validate.integer("runs", runs), _validate.flag("resend", resend)
         self._rows = _fitting(as_table(data), plan)
         self._range = _range(rows, self._rows)
         self._rounds, self._coins = rounds_of(plan), Randomness.secure()

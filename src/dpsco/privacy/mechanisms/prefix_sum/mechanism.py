@@ -318,11 +318,9 @@ def _check_work(name: str, rounds: int, bands: int | None) -> None:
 
 def _check_drop_root(name: str, rounds: int, drop_root: Any) -> None:
     """Refuse drop_root where there is no root above two halves."""
-    if not isinstance(drop_root, bool):
-        raise ParameterError(
-            f"drop_root must be True or False, got {drop_root!r}.", parameter="drop_root"
-        )
-    if drop_root and (name not in _TREES or rounds < 2 or rounds & (rounds - 1)):
+    if _validate.flag("drop_root", drop_root) and (
+        name not in _TREES or rounds < 2 or rounds & (rounds - 1)
+    ):
         raise ParameterError(
             "drop_root needs a tree whose rounds are a power of two, at least 2; got "
             f"{name!r} with rounds = {rounds}. Pass drop_root=False."
