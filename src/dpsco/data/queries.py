@@ -113,10 +113,10 @@ class _Clipped(Query):
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights, or for other labels."""
         require_labels(self.loss, source.bounds.label)
-        wanted = self.loss.dimension(source.d)
-        if self.size != wanted:
+        weights = self.loss.dimension(source.d)
+        if self.size != weights:
             raise ParameterError(
-                f"{self.loss.name} needs {wanted} weights for rows of {source.d} columns (the "
+                f"{self.loss.name} needs {weights} weights for rows of {source.d} columns (the "
                 f"intercept included), got {self.size}."
             )
 

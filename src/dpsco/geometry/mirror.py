@@ -95,8 +95,8 @@ class Regularity:
     with pbar = r / (r - 1). The second holds since half the squared l_pbar norm is (pbar - 1)-
     strongly convex in l_pbar and ``||w||_p <= d^(1/r - 1/q) ||w||_pbar``.
 
-    >>> found = Regularity(1.0, 200)
-    >>> round(found.r, 4), round(found.pbar, 4), round(found.kappa, 4)
+    >>> l1 = Regularity(1.0, 200)
+    >>> round(l1.r, 4), round(l1.pbar, 4), round(l1.kappa, 4)
     (10.5966, 1.1042, 26.0864)
     """
 

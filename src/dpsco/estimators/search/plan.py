@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.block import Block
+from ...data.block import Block, matrix
 from ...data.bounds import Bounds
 from ...data.labels import Classes, Scaled
 from ...data.queries import Query
@@ -21,7 +21,6 @@ from ...data.source import MemorySource, Source
 from ...data.tables.table import Table
 from ...errors import AssumptionError
 from ...fit.run import execute
-from ...kernels.rows import SparseRows
 from ...models.config import ModelConfig
 from ...models.linear import LinearModel
 from ...models.plan import plan_model
@@ -249,9 +248,8 @@ class HeldOutErrors(Query):
 
     def sum(self, block: Block) -> Floats:
         """Return the sum over a leaf of rows."""
-        rows = block.rows.matrix() if isinstance(block.rows, SparseRows) else block.rows
         with np.errstate(all="ignore"):
-            errors = self._errors(rows, block.labels)
+            errors = self._errors(matrix(block.rows), block.labels)
         errors = np.where(np.isfinite(errors), np.clip(errors, -0.5, 0.5), 0.5)
         return np.array([np.sum(np.where(block.present, errors, 0.0))])
 
