@@ -8,7 +8,7 @@ DEV    := $(VENV)/.installed-dev
 OLD    := $(VENV)-oldest
 OLDEST := $(OLD)/.installed
 
-.PHONY: help demo quick test lint types layers unit oldest docs bench fuzz bench-peers bench-rates clean
+.PHONY: help demo quick test lint types layers unit oldest docs bench fuzz bench-peers bench-rates bench-park clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -60,7 +60,7 @@ oldest: $(OLDEST)  ## all tests that are not slow, with every dependency at its 
 docs: $(DEV)  ## build the documentation; a warning is an error
 	$(BIN)/sphinx-build -j 2 -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up
+bench: $(DEV)  ## measured ratios: noise, calibration, loops beside C, Parquet (4 GB of disk), start-up, fits
 	$(BIN)/python -m benchmarks
 
 fuzz: $(DEV)  ## read 10,000 mutated files and messages: typed errors only, 2 s and 500 MB each
@@ -71,6 +71,9 @@ bench-rates: $(DEV)  ## excess risk against n for every solver, beside the bands
 
 bench-peers: $(DEV)  ## untuned fits beside other software's best (tables in $$DPSCO_DATA)
 	$(BIN)/python -m benchmarks.peers
+
+bench-park: $(DEV)  ## untuned fits beside a peer tuned in hindsight (tables in $$DPSCO_PARK)
+	$(BIN)/python -m benchmarks.park
 
 clean:  ## remove the environment and every generated file
 	rm -rf $(VENV) $(OLD) demo-output docs/_build docs/api docs/examples docs/project build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
