@@ -57,7 +57,7 @@ def test_a_table_shows_its_shape_and_nothing_else():
         pickle.dumps(table)
     public = {name for name in dir(table) if not name.startswith("_")}
     facts = {"n", "d", "dtype", "labels", "feature_names", "once", "origin", "shuffle", "encoded"}
-    assert public == {*facts, "bounded", "check", "declare", "trusted"}
+    assert public == {*facts, "bounded", "check", "declare", "sparse", "trusted"}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,22 @@ def test_a_sum_is_that_of_leaves_from_start_combined_pairwise():
     assert found.dtype == np.float64
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_clipped_anew_are_those_of_the_copy(sparse):
+    table = from_arrays(*data(10_000, sparse=sparse))
+    stored, view = (table.bounded(BOUNDS, order="given", copy=copy) for copy in (True, False))
+    assert (view.n, view.d) == (stored.n, stored.d)
+    for start, stop in ((0, 10_000), (5, 4200)):
+        first, second = stored.rows(start, stop), view.rows(start, stop)
+        assert np.array_equal(dense(first), dense(second))
+        for name in ("labels", "norms", "present"):
+            assert np.array_equal(getattr(first, name), getattr(second, name))
+    query = ClippedGradient(Logistic(), np.array([0.3, -1.0, 2.0, 0.1]), 0.5)
+    np.testing.assert_allclose(stored.sum(query), view.sum(query), rtol=1e-12)
+    with pytest.raises(TypeError, match="private rows"):
+        pickle.dumps(view)
+
+
 def test_whoever_announces_many_sums_decides_for_all_of_them(monkeypatch):
     monkeypatch.delenv("DPSCO_COMPILED", raising=False)
     decisions = []
@@ -256,11 +272,11 @@ def test_whoever_announces_many_sums_decides_for_all_of_them(monkeypatch):
     monkeypatch.setattr(compiler, "_installed", lambda: True)
     monkeypatch.setattr("dpsco.data.queries.slope_sum", lambda *_: np.zeros(4))
     source, query = from_arrays(*data(100)).bounded(BOUNDS), Watched(Logistic(), np.ones(4), 0.5)
-    for rows, points in [(10**6, 1), (10**8, 1), (10**6, 1000), (10**6, 1)]:
+    for rows, points in [(10**6, 1), (10**9, 1), (10**6, 1000), (10**6, 1)]:
         source.expect(rows, points=points)
         source.sum(query)
         source.sum_at(query, [1, 2])
-        assert decisions[-2:] == [rows * points > 10**7] * 2
+        assert decisions[-2:] == [rows * points > 10**8] * 2
     fresh = from_arrays(*data(100)).bounded(BOUNDS)
     fresh.sum(query)
     assert not decisions[-1]

@@ -1,4 +1,4 @@
-"""Rows in another unit: the same bits up to a power of two, and never beyond their bounds."""
+"""Units: rows are mapped before they are clipped, so no units can break a bound."""
 
 from fractions import Fraction
 
@@ -8,87 +8,142 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsco.data import Bounds, ClippedGradient, Scaled, from_arrays
-from dpsco.data.units import DividedSource, divided, in_units
-from dpsco.errors import ParameterError
-from dpsco.losses import Logistic
+from dpsco.data import Bounds, Scaled, from_arrays
+from dpsco.data.units import Units
+from dpsco.errors import DataError, ParameterError
+from dpsco.solvers.serialization import decode, encode
 
-UNIT = Bounds(1.0, label="sign", intercept=0.5)
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((5000, 3)) * 10.0 ** RNG.uniform(-3, 3, size=(5000, 1))
 Y = np.where(X[:, 0] > 0, 1.0, -1.0)
 X[4], Y[5] = np.nan, 0.0
-
-
-def bounded(unit, *, rows=X, bounds=UNIT, labels=Y):
-    return from_arrays(rows, labels).bounded(in_units(bounds, unit), order="given")
+X[6, 1], X[7, 0] = np.inf, -np.inf
+UNITS = Units([2.0, 0.5, 30.0], centre=[1.0, -4.0, 0.0], cut=3.0)
+BOUNDS = Bounds(1.0, label="sign", intercept=0.5)
 
 
 def dense(block):
     return block.rows if isinstance(block.rows, np.ndarray) else block.rows.dense()
 
 
-@pytest.mark.parametrize("unit", [2.0**-40, 2.0**-3, 1.0, 2.0**5, 2.0**40])
+def by_hand(rows, units):
+    centre = 0.0 if units.centre is None else units.centre
+    ends = centre - units.cut * units.scale, centre + units.cut * units.scale
+    return (np.clip(rows, *ends) - centre) / units.scale
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_division_is_exact(unit, dtype, sparse):
-    kind = scipy.sparse.csr_array if sparse else np.asarray
-    raw = bounded(unit, rows=kind((X * unit).astype(dtype)))
-    same = bounded(1.0, rows=kind(X.astype(dtype))).rows()
-    found = divided(raw, UNIT, unit)
-    assert found.bounds == UNIT
-    assert np.array_equal(dense(found.rows()), dense(same))
-    assert np.array_equal(found.rows().norms, same.norms)
-    assert np.array_equal(found.rows().labels, same.labels)
-    assert np.array_equal(found.rows().present, same.present)
-    assert not found.rows().present[4]
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_rows_are_cut_centred_and_scaled(dtype, layout):
+    rows = np.array(X, dtype=dtype, order=layout)
+    block = from_arrays(rows, Y).bounded(measured(UNITS), order="given").rows()
+    wanted = Bounds(1.0, label="sign", intercept=0.5).apply(by_hand(rows.astype(float), UNITS), Y)
+    fine = np.isfinite(rows).all(axis=1)
+    assert np.array_equal(block.present, fine & (Y != 0))
+    assert block.rows.dtype == np.float64  # mapped numbers are not rounded after they are clipped
+    assert np.allclose(block.rows[fine], wanted.rows[fine], atol=1e-6)
+    assert np.all(block.rows[~block.present] == 0.0)  # a centre makes no row of a null row
+    assert np.all(block.labels[~block.present] == BOUNDS.default_label)
 
 
-def test_rows_divided_as_they_are_read_are_the_same():
-    raw = bounded(8.0)
-    memory, streamed = divided(raw, UNIT, 8.0), DividedSource(raw, UNIT, 8.0)
-    query = ClippedGradient(Logistic(), np.array([1.0, -1.0, 0.5, 0.1]), 1.0)
-    assert np.array_equal(memory.sum(query), streamed.sum(query))
-    some = [4999, 0, 4100, 4]
-    assert np.array_equal(memory.sum_at(query, some), streamed.sum_at(query, some))
-    assert np.array_equal(memory.take(some).rows, streamed.take(some).rows)
-    assert streamed.d == 4
-    assert streamed.n == 5000
+def measured(units, bounds=BOUNDS):
+    return Bounds(bounds.feature_norm, bounds.label, bounds.norm, bounds.intercept, units)
 
 
-TINY = st.floats(min_value=-(2.0**-100), max_value=2.0**-100, width=32)
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
-@given(st.lists(TINY, min_size=2, max_size=2), st.integers(min_value=1, max_value=40))
-def test_what_underflows_is_not_rounded_up(small, exponent):
-    unit = 2.0**exponent
-    rows = np.array([[unit, *small]], dtype=np.float32)
-    bounds = Bounds(1.0)
-    raw = from_arrays(rows).bounded(in_units(bounds, unit), order="given")
-    (row,) = divided(raw, bounds, unit).rows().rows
-    assert row.dtype == np.float32
-    assert sum(Fraction(float(v)) ** 2 for v in row) <= 1
-    assert all(v == 0.0 or abs(v) >= np.finfo(np.float32).tiny for v in row)
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5),
+    st.tuples(st.floats(1e-90, 1e90), st.floats(1e-90, 1e90)),
+    st.tuples(st.floats(-1e90, 1e90), st.floats(-1e90, 1e90)),
+    st.floats(1e-3, 1e3),
+)
+def test_no_units_break_a_bound_or_make_a_row_of_a_null_row(rows, scale, centre, cut):
+    table = from_arrays(np.array(rows))
+    units = Units(scale, centre, cut=cut)
+    block = table.bounded(measured(units, Bounds(1.0)), order="given").rows()
+    for raw, row, present in zip(rows, block.rows, block.present, strict=True):
+        assert present == bool(np.isfinite(raw).all())
+        assert sum(Fraction(float(v)) ** 2 for v in row) <= 1
+        assert present or not row.any()
 
 
-def test_null_rows_have_the_default_label_of_the_new_bounds():
-    unit = Bounds(1.0, label=1.0)
-    raw = Bounds(4.0, label=Scaled(8.0, 16.0, centred=False))
-    rows = from_arrays(np.array([[1.0], [np.nan]]), np.array([12.0, 12.0]))
-    block = divided(rows.bounded(raw, order="given"), unit, 4.0).rows()
-    assert block.labels.tolist() == [0.75, 0.0]
-    assert block.rows.tolist() == [[0.25], [0.0]]
+def test_sparse_rows_are_scaled_and_keep_their_zeros():
+    rng = np.random.default_rng(1)
+    matrix = scipy.sparse.csr_array(np.where(rng.random((50, 6)) < 0.3, rng.random((50, 6)), 0.0))
+    units = Units(np.arange(1.0, 7.0), cut=0.1)
+    both = [
+        from_arrays(rows).bounded(measured(units, Bounds(1.0)), order="given").rows()
+        for rows in (matrix, matrix.toarray())
+    ]
+    assert np.allclose(dense(both[0]), both[1].rows)
+    assert len(both[0].rows.values) == matrix.nnz
+    with pytest.raises(DataError, match="sparse rows have no centre"):
+        Units(np.ones(6), centre=np.ones(6)).apply(from_arrays(matrix)._X)
 
 
-@pytest.mark.parametrize("unit", [0.0, -2.0, 3.0, np.inf, np.nan])
-def test_other_units_are_refused(unit):
-    with pytest.raises(ParameterError, match="power of two"):
-        divided(bounded(1.0), UNIT, unit)
+def test_a_model_in_units_predicts_as_one_of_raw_rows():
+    rows = RNG.standard_normal((20, 3))
+    coef, intercept = RNG.standard_normal((2, 3)), RNG.standard_normal(2)
+    units = Units([2.0, 0.5, 30.0], centre=[1.0, -4.0, 0.0])
+    raw, constant = units.fold(coef, intercept)
+    inside = by_hand(rows, units) @ coef.T + intercept
+    assert np.allclose(rows @ raw.T + constant, inside)
 
 
-def test_other_bounds_are_refused():
-    with pytest.raises(ParameterError, match="must be within"):
-        divided(bounded(4.0), UNIT, 2.0)
-    wide = from_arrays(X, Y).bounded(Bounds(2.0, label=5.0))
-    with pytest.raises(ParameterError, match="must be within"):
-        divided(wide, Bounds(1.0, label=1.0), 2.0)
+def test_labels_have_the_range_of_the_units():
+    bounds = Bounds(1.0, label=Scaled(-1, 1), units=Units([1.0], label=Scaled(10.0, 30.0)))
+    block = bounds.apply(np.ones((4, 1)), np.array([10.0, 25.0, 99.0, np.nan]))
+    assert block.labels.tolist() == [-1.0, 0.5, 1.0, 0.0]
+    with pytest.raises(ParameterError, match="exceed the bound"):
+        Bounds(1.0, label=0.5, units=Units([1.0], label=Scaled(0.0, 1.0)))
+
+
+def test_bounds_are_compared_shown_and_written_without_units():
+    bounds = measured(UNITS)
+    assert bounds == BOUNDS
+    assert hash(bounds) == hash(BOUNDS)
+    assert repr(bounds) == repr(BOUNDS)
+    assert encode(bounds) == encode(BOUNDS)
+    assert decode(encode(bounds)).units is None
+    with pytest.raises(ParameterError, match="found at run time"):
+        decode({**encode(BOUNDS), "units": 3.0})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"scale": [0.0]},
+        {"scale": [np.nan]},
+        {"scale": [1e200]},
+        {"scale": [[1.0]]},
+        {"scale": [1.0], "centre": [np.inf]},
+        {"scale": [1.0], "cut": 0.0},
+    ],
+)
+def test_wrong_units_are_refused(wrong):
+    with pytest.raises(ParameterError):
+        Units(**wrong)
+
+
+def test_units_of_other_rows_are_refused():
+    with pytest.raises(DataError, match="other rows than those of 3 columns"):
+        Units([1.0, 2.0]).apply(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rows_in_units_obey_the_bound_in_exact_arithmetic(dtype):
+    """Also rows of single precision, near the bound and far from it; norms are upper bounds."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((300, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    scale = np.array([0.3, 1.7, 0.9, 2.1, 0.4])
+    raw = (rows * rng.choice([0.3, 1.0, 1.0, 4.0], size=(300, 1)) * scale + 0.1).astype(dtype)
+    bounds = Bounds(1.0, units=Units(scale, centre=np.full(5, 0.1)))
+    for table in (from_arrays(raw).bounded(bounds), from_arrays(raw.tolist()).bounded(bounds)):
+        block = table.rows()
+        for row, norm in zip(block.rows, block.norms, strict=True):
+            square = sum(Fraction(float(value)) ** 2 for value in row)
+            assert square <= 1
+            assert square <= Fraction(float(norm)) ** 2

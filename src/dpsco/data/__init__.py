@@ -14,10 +14,11 @@ Read in this order, which is that of a row on its way into a sum:
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
 | vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
-| histograms   | row norms and labels in public bins, for bounds that are learnt privately   |
+| histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
 | counts       | how many rows are present and filled in                                     |
 | contributions| what each single row adds, for workers that round rows one by one           |
-| units        | rows and labels in another unit                                             |
+| moments      | sums of rows and of their squares, for units that are learnt privately      |
+| units        | `Units`: how raw rows are measured before they are clipped                  |
 | objective    | `Objective`: the mean loss, for a deterministic optimiser; not private      |
 | prediction   | rows to predict: the caller's own, so that an error may say what is wrong   |
 """

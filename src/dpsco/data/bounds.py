@@ -7,7 +7,8 @@ more, whatever the values; nothing that a row contains can raise an error.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from .row_norms import (
     shrink_huge,
     thresholds,
 )
+from .units import Units
 
 _SINGLE = 1e-30  # below this bound float32 would run out of exponents
 _UP = 1.0 + 2.0**-46
@@ -52,6 +54,8 @@ class Bounds:
         norm: in which rows are measured. A weighted or group norm speaks of the whole row, the
             intercept last.
         intercept: None, or the constant b > 0 of a column that is appended to every present row.
+        units: in which raw rows are measured before they are clipped, where these were found at run
+            time. The bounds are those of rows in units: they are compared and written without.
 
     Raises:
         ParameterError: a bound is not positive and finite, or outside [1e-100, 1e100].
@@ -67,6 +71,7 @@ class Bounds:
     label: LabelRule = None
     norm: Norm = L2
     intercept: float | None = None
+    units: Units | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         store(self, "feature_norm", check_limit("feature_norm", self.feature_norm))
@@ -79,6 +84,11 @@ class Bounds:
         if self.intercept is not None:
             hint = "Leave it out (None) for a model without intercept."
             store(self, "intercept", check_limit("intercept", self.intercept, hint=hint))
+        if not isinstance(self.units, (Units, NoneType)):
+            raise ParameterError("units are found at run time: leave them out.", parameter="units")
+        label = None if self.units is None else self.units.label
+        if label is not None and label_bound(label) > self.label_bound:
+            raise ParameterError(f"labels within {label!r} exceed the bound of {self.label!r}.")
 
     @property
     def row_norm(self) -> float:
@@ -110,8 +120,11 @@ class Bounds:
     def dtype(self, raw: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type of clipped rows: float32 for float16 and float32, else float64.
 
-        Bounds that leave the range of float32 make it float64 as well.
+        Bounds that leave the range of float32 make it float64 as well, and so do units: rows that
+        were mapped to other numbers would be rounded after their length was taken.
         """
+        if self.units is not None:
+            return np.dtype(np.float64)
         intercept = 1.0 if self.intercept is None else self.intercept
         fits = self.feature_norm >= _SINGLE and _SINGLE <= intercept <= 1.0 / _SINGLE
         single = raw.kind == "f" and raw.itemsize <= 4 and fits
@@ -151,14 +164,17 @@ class Bounds:
             DataError: the labels' type does not fit the rule, or the norm is for another width.
                 No error depends on a value.
         """
-        labels, readable = clean_labels(self.label, y, len(X), missing)
+        rule, stored = self.label, self.dtype(X.dtype)
+        if self.units is not None:
+            X, rule = self.units.apply(X), self.units.label or rule
+        labels, readable = clean_labels(rule, y, len(X), missing)
         rows: Rows
         with np.errstate(all="ignore"):
             if isinstance(X, SparseRows):
-                rows, norms, present = self._clip_sparse(X, readable)
+                rows, norms, present = self._clip_sparse(X, readable, stored)
             else:
-                shape, dtype = (len(X), self.width(X.shape[1])), self.dtype(X.dtype)
-                rows = np.empty(shape, dtype=dtype) if out is None else out
+                shape = len(X), self.width(X.shape[1])
+                rows = np.empty(shape, dtype=stored) if out is None else out
                 count = len(X) if table_rows is None else table_rows
                 compiled = self._euclidean and use_compiled(count, X.shape[1])
                 norms, present = self._clip_dense(X, readable, rows, compiled)
@@ -204,9 +220,11 @@ class Bounds:
         rows[null], norms[null] = 0.0, FLOOR
         return norms, present
 
-    def _clip_sparse(self, X: SparseRows, readable: Mask) -> tuple[SparseRows, Floats, Mask]:
+    def _clip_sparse(
+        self, X: SparseRows, readable: Mask, dtype: np.dtype[Any]
+    ) -> tuple[SparseRows, Floats, Mask]:
         """Return sparse rows and the same; a null row stores nothing."""
-        d, dtype = X.width, self.dtype(X.dtype)
+        d = X.width
         span = slice(int(X.offsets[0]), int(X.offsets[-1]))
         offsets, sizes = X.offsets - X.offsets[0], np.diff(X.offsets)
         raw, columns = np.asarray(X.values[span], dtype=np.float64), X.columns[span]

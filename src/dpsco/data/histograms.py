@@ -1,7 +1,7 @@
-"""Histograms over public power-of-two bins: how long rows are, and where labels lie.
+"""Histograms over public power-of-two bins: how long rows are, where labels and columns lie.
 
-The bins are fixed before any row is read. A row that is present adds a 1 to one bin, a null row
-nothing, so one row's contribution has norm 1 whatever it contains.
+The bins are fixed before any row is read. A row that is present adds a 1 to one bin (of each
+column), a null row nothing, whatever it contains.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParameterError
 from ..geometry.norms import L2, Norm
+from ..kernels.rows import SparseRows
 from .block import Block, Floats
 from .bounds import Bounds, describe_norm
 from .queries import Query
+from .units import Units
 
 if TYPE_CHECKING:
     from .source import Source
@@ -148,8 +150,7 @@ class LabelHistogram(_Histogram):
 
     def places(self, block: Block) -> NDArray[np.int64]:
         """Return the bin of each label."""
-        levels = _levels(np.abs(block.labels))
-        return np.where(block.labels < 0.0, -levels, levels) + (_LEVELS - 1)
+        return signed_levels(block.labels)
 
     def check(self, source: Source) -> None:
         """Refuse labels that are no numbers, or were clipped to less than the bins."""
@@ -158,6 +159,93 @@ class LabelHistogram(_Histogram):
                 "LabelHistogram needs labels within LabelHistogram().bounds(bounds), got "
                 f"{source.bounds}."
             )
+
+
+@dataclass(frozen=True)
+class ColumnHistogram(Query):
+    """Where the entries of each column lie: the bins of `LabelHistogram`, once for each column.
+
+    A row that is present adds 1 to one bin of each column, so its contribution has length sqrt(d),
+    and two rows differ by sqrt(2 d) at most. Zeros of sparse rows are not stored, and not counted.
+
+    Args:
+        d: features of a row.
+
+    >>> from dpsco.data import from_arrays
+    >>> query = ColumnHistogram(2)
+    >>> rows = from_arrays([[3.0, 0.0], [1e300, -0.75], [float("nan"), 1.0]])
+    >>> counts = query.by_column(rows.bounded(query.bounds(Bounds(1.0))).sum(query))
+    >>> [np.flatnonzero(column).tolist() for column in counts]
+    [[122, 160], [40, 80]]
+    """
+
+    d: int
+
+    @property
+    def size(self) -> int:
+        """The bins of all columns."""
+        return self.d * self.bins
+
+    @property
+    def bins(self) -> int:
+        """The bins of one column."""
+        return 2 * _LEVELS - 1
+
+    @property
+    def bound(self) -> float:
+        """A single 1 in each column, rounded up."""
+        return math.nextafter(math.sqrt(self.d), math.inf)
+
+    @property
+    def diameter(self) -> float:
+        """Two rows differ in two bins of each column at most; rounded up."""
+        return math.nextafter(math.sqrt(2.0 * self.d), math.inf)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """What one row adds."""
+        return ("a row adds 1 to one bin of a public histogram of each column",)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def by_column(self, counts: Floats) -> Floats:
+        """Return the counts with one row for each column."""
+        return counts.reshape(self.d, self.bins)
+
+    def bounds(self, bounds: Bounds) -> Bounds:
+        """Return bounds that keep every entry the bins tell apart, however large another one is."""
+        units = Units(np.ones(1), cut=_TOP)  # entries are cut one by one, so rows are not rescaled
+        most = 2.0 * _TOP * math.sqrt(self.d)
+        return dataclasses.replace(bounds, feature_norm=most, intercept=None, units=units)
+
+    def sum(self, block: Block) -> Floats:
+        """Return how many entries of present rows fall into each bin of their column."""
+        rows = block.rows
+        if isinstance(rows, SparseRows):
+            begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
+            values, columns = rows.values[begin:end], rows.columns[begin:end].astype(np.int64)
+        else:
+            values = rows[block.present].ravel()
+            columns = np.tile(np.arange(self.d), int(np.count_nonzero(block.present)))
+        places = signed_levels(values) + columns * self.bins
+        return np.bincount(places, minlength=self.size).astype(np.float64)
+
+    def check(self, source: Source) -> None:
+        """Refuse rows of another width, or clipped to less than the bins."""
+        if source.d != self.d or source.bounds != self.bounds(source.bounds):
+            raise ParameterError(
+                "ColumnHistogram needs rows within ColumnHistogram(d).bounds(bounds), got "
+                f"{source.d} columns within {source.bounds}."
+            )
+
+
+def signed_levels(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the bin of each number: those below 0 first, then one around 0, then those above."""
+    levels = _levels(np.abs(values))
+    return np.where(values < 0.0, -levels, levels) + (_LEVELS - 1)
 
 
 def _levels(sizes: Floats) -> NDArray[np.int64]:

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from .queries import Query
 
 MOST_THREADS = 8
+AT_ONCE = 1 << 22  # bytes of rows that one thread sums at a time, if a leaf has no more
 WORTHWHILE = 1 << 16  # rows: their sum takes a few milliseconds, threads a few tenths of one
 
 
@@ -67,19 +67,37 @@ def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool)
     threads, first = _threads(query, count, compiled), 0
     if threads == 1:
         for group in groups:
-            for start in range(0, group.count, SUM_LEAF):
-                yield summed(group, start, 1)
+            leaves = -(-group.count // SUM_LEAF)
+            for start, size in _parts(first, leaves, _most_leaves(query)):
+                yield summed(group, start, size)
+            first += leaves
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="dpsco sums") as pool:
         for group in groups:
             leaves = -(-group.count // SUM_LEAF)
-            sizes = list(runs(first, leaves, WHOLE // SUM_LEAF))
-            starts = [SUM_LEAF * before for before in accumulate(sizes, initial=0)]
-            waiting = [
-                pool.submit(summed, group, *part) for part in zip(starts, sizes, strict=False)
-            ]
+            parts = _parts(first, leaves, WHOLE // SUM_LEAF)
+            waiting = [pool.submit(summed, group, *part) for part in parts]
             yield from [each.result() for each in waiting]
             first += leaves
+
+
+def _parts(first: int, leaves: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield where each run of a group begins, and of how many leaves it is."""
+    start = 0
+    for size in runs(first, leaves, most):
+        yield start, size
+        start += SUM_LEAF * size
+
+
+def _most_leaves(query: Query) -> int:
+    """Return how many leaves one thread sums at a time: the more, the narrower the rows.
+
+    Only queries of losses of a margin combine several leaves pairwise; others get one.
+    """
+    if not isinstance(getattr(query, "loss", None), MarginLoss):
+        return 1
+    room = AT_ONCE // (8 * SUM_LEAF * query.size)
+    return 1 << min(max(room, 1).bit_length(), (WHOLE // SUM_LEAF).bit_length()) - 1
 
 
 def _threads(query: Query, count: int, compiled: bool) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +227,7 @@ class ClippedDifference(_Clipped):
 
 # -- vector losses ---------------------------------------------------------------------------------
 
+_PIECE = 1 << 19  # numbers of rows at a time: products of several classes want more of them
 _UP = 1.0 + 2.0**-50
 _BELOW = 1.0 - 2.0**-49  # more than the three roundings of a quotient and two products
 
@@ -246,14 +247,14 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     """Return parts of a block whose rows, or gradients of ``size`` numbers, stay in the cache."""
     if not rank_one:
         return cache_slices(len(block), size)
-    sparse = isinstance(block.rows, SparseRows)  # few entries a row, and a large sum for each part
-    return iter([slice(0, len(block))]) if sparse else cache_slices(len(block), block.d)
+    if isinstance(block.rows, SparseRows):  # few entries a row, and a large sum for each part
+        return iter([slice(0, len(block))])
+    return cache_slices(len(block), block.d, numbers=_PIECE)
 
 
 def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
-    result = sum(a * loss.coefficients(w, block.rows, block.labels) for a, w in query.terms)
-    coefficients = np.asarray(result)
+    coefficients = _combined(query, lambda w: loss.coefficients(w, block.rows, block.labels))
     size = block.norms_in(query.norm) * upper_norms(coefficients, query.norm) * _UP
     factors = np.where(size <= query.clip, 1.0, query.clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
@@ -278,8 +279,19 @@ def _row_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
 
 def row_gradients(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     """Return what each row would contribute if nothing were clipped; zeros for null rows."""
-    result = sum(a * loss.gradients(w, block.rows, block.labels) for a, w in query.terms)
-    return np.where(block.present[:, None], np.asarray(result, dtype=float), 0.0)
+    result = _combined(query, lambda w: loss.gradients(w, block.rows, block.labels))
+    return np.where(block.present[:, None], result, 0.0)
+
+
+def _combined(query: _Clipped, rule: Callable[[Floats], Floats]) -> Floats:
+    """Return the sum over a query's terms of a factor times what a rule gives for the weights."""
+    (factor, weights), *others = query.terms
+    result = np.asarray(rule(weights), dtype=float)
+    if factor != 1.0:
+        result = factor * result
+    for factor, weights in others:
+        result = result + factor * rule(weights)
+    return result
 
 
 # -- checks ----------------------------------------------------------------------------------------

@@ -41,9 +41,9 @@ _ROUND = 2.0**-53
 _CHUNK = 1 << 16  # numbers worked on at a time: half a mebibyte, which stays in the cache
 
 
-def cache_slices(count: int, width: int) -> Iterator[slice]:
+def cache_slices(count: int, width: int, numbers: int = _CHUNK) -> Iterator[slice]:
     """Yield slices that cut ``count`` rows into pieces whose temporaries stay in the cache."""
-    step = max(1, _CHUNK // max(width, 1))
+    step = max(1, numbers // max(width, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 

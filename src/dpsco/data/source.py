@@ -120,7 +120,7 @@ class Source(ABC):
             rows: rows of all sums together.
             points: at how many weights each row's gradient is computed: 2 for differences.
         """
-        self._compiled = use_compiled(rows, self._d, points=points)
+        self._compiled = use_compiled(rows, self._d, points=points, dense=self._dense)
 
     def sum(self, query: Query, start: int = 0, stop: int | None = None) -> Floats:
         """Return the sum of a bounded query over the rows from ``start`` to ``stop``.
@@ -194,7 +194,7 @@ class Source(ABC):
         start, stop = rows
         compiled = self._compiled
         if compiled is None:
-            compiled = use_compiled(stop - start, self._entries())
+            compiled = use_compiled(stop - start, self._entries(), dense=self._dense)
         total, reached = PairwiseSum(), start
         for run in leaf_sums(query, groups, stop - start, compiled):
             if run.count != min(run.leaves * SUM_LEAF, stop - reached):
@@ -226,6 +226,11 @@ class Source(ABC):
     def _entries(self) -> int:
         """Return about how many numbers a row stores, from public facts."""
         return self._d
+
+    @property
+    def _dense(self) -> bool:
+        """Whether the rows lie in memory as arrays, already clipped."""
+        return False
 
     def _empty(self) -> Block:
         """Return a block without rows."""
@@ -280,6 +285,10 @@ class MemorySource(Source):
 
     def _take(self, indices: Indices) -> Block:
         return self._whole.take(indices)
+
+    @property
+    def _dense(self) -> bool:
+        return not isinstance(self._whole.rows, SparseRows)
 
     def _entries(self) -> int:
         return likely_entries(self._d, isinstance(self._whole.rows, SparseRows))

@@ -1,92 +1,143 @@
-"""The same rows in another unit: clipped to their bounds, then divided by a power of two.
+"""The units in which rows and labels are measured, where they are found at run time.
 
-Such a division rounds nothing, so rows that obeyed a bound obey the divided one exactly.
+A fit is planned for rows of length 1. `Units` says how raw rows become such rows: each column is
+cut, centred and divided by its scale. It is made of released numbers alone, so it is as public as
+the model. `Bounds.apply` maps rows first and clips them afterwards, exactly as it clips rows that
+nobody mapped: no units can break a bound.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParameterError
+from .._validate import positive, store
+from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
-from .block import Block, Indices
-from .bounds import Bounds
-from .row_norms import FLOOR
-from .source import MemorySource, Source
+from .labels import Scaled
+
+Floats = NDArray[np.float64]
+
+SMALLEST, LARGEST = 1e-100, 1e100
+"""The range of scales, and how large a centre may be: nothing overflows that is within it."""
 
 
-def in_units(bounds: Bounds, unit: float) -> Bounds:
-    """Return the bounds of rows that obey ``bounds`` once they are divided by ``unit``.
+@dataclass(frozen=True, eq=False)
+class Units:
+    """How raw rows become the rows that a fit sees: x -> (cut(x) - centre) / scale, by column.
 
-    >>> in_units(Bounds(1.0, intercept=0.5), 8.0)
-    Bounds(feature_norm=8.0, label=None, norm=Lp(p=2.0), intercept=4.0)
-    """
-    intercept = None if bounds.intercept is None else bounds.intercept * unit
-    return dataclasses.replace(bounds, feature_norm=bounds.feature_norm * unit, intercept=intercept)
-
-
-def divided(source: Source, bounds: Bounds, unit: float) -> Source:
-    """Return the rows of ``source``, intercept included, divided by ``unit``; labels stay.
+    Whatever is not finite stays so: its row was null, and is null in any unit.
 
     Args:
-        source: rows within ``in_units(bounds, unit)``, labels within the bounds' own.
-        bounds: of the divided rows.
-        unit: a power of two.
+        scale: one positive number per column, or one for all.
+        centre: one number per column; None for 0. Sparse rows have none: their zeros stay zeros.
+        cut: how many scales from the centre an entry may lie; farther ones are moved there.
+        label: the range of labels, where it was found; None: as the bounds declare.
 
     Raises:
-        ParameterError: the unit is no power of two, or the source's rows have other bounds.
+        ParameterError: a number is out of range.
+
+    >>> units = Units([2.0, 10.0], centre=[1.0, 0.0], cut=3.0)
+    >>> units.apply(np.array([[5.0, 10.0], [1e300, np.nan], [np.inf, 0.0]])).tolist()
+    [[2.0, 1.0], [3.0, nan], [nan, 0.0]]
     """
-    if not (math.isfinite(unit) and unit > 0.0 and math.frexp(unit)[0] == 0.5):
-        raise ParameterError(f"unit must be a power of two, got {unit!r}.", parameter="unit")
-    wanted = dataclasses.replace(in_units(bounds, unit), label=source.bounds.label)
-    if source.bounds != wanted or not source.bounds.label_bound <= bounds.label_bound:
-        raise ParameterError(
-            f"rows within {bounds} after division by {unit:g} must be within {wanted} before, got "
-            f"{source.bounds}."
-        )
-    if isinstance(source, MemorySource):  # divided once, not at each pass
-        return MemorySource(_divided(source.rows(), bounds, unit), bounds)
-    return DividedSource(source, bounds, unit)
+
+    scale: Floats
+    centre: Floats | None = None
+    cut: float = LARGEST
+    label: Scaled | None = None
+
+    def __post_init__(self) -> None:
+        scale = np.array(self.scale, dtype=np.float64, ndmin=1)
+        if scale.ndim != 1 or not ((scale >= SMALLEST) & (scale <= LARGEST)).all():
+            raise ParameterError(
+                f"scale must be numbers between {SMALLEST:g} and {LARGEST:g}, one per column.",
+                parameter="scale",
+            )
+        store(self, "scale", _sealed(scale))
+        store(self, "cut", min(positive("cut", self.cut), LARGEST))
+        if self.centre is None:
+            return
+        centre = np.array(self.centre, dtype=np.float64, ndmin=1)
+        if centre.ndim != 1 or not (np.abs(centre) <= LARGEST).all():
+            raise ParameterError(
+                f"centre must be numbers of at most {LARGEST:g}, one per column.",
+                parameter="centre",
+            )
+        store(self, "centre", _sealed(centre) if centre.any() else None)
+
+    def apply(self, X: Rows) -> Rows:
+        """Return the rows in these units: float64, and no error depends on a value.
+
+        Raises:
+            DataError: the rows have another width, or are sparse and there is a centre.
+        """
+        width, scale = X.shape[1], self.scale
+        centre = np.zeros(1) if self.centre is None else self.centre
+        if not self.fit(width):
+            raise DataError(f"the units are for other rows than those of {width} columns.")
+        with np.errstate(all="ignore"):
+            if not isinstance(X, SparseRows):
+                return _mapped(np.asarray(X), centre, scale, self.cut)
+            if self.centre is not None:
+                raise DataError("sparse rows have no centre: their zeros would not stay zeros.")
+            begin, end = int(X.offsets[0]), int(X.offsets[-1])
+            columns = X.columns[begin:end]
+            stored = np.broadcast_to(scale, (width,))[columns]
+            values = _mapped(np.asarray(X.values[begin:end]), centre, stored, self.cut)
+            return SparseRows(values, columns, X.offsets - begin, width)
+
+    def fit(self, width: int) -> bool:
+        """Return whether these are units of rows of so many columns."""
+        sizes = (len(self.scale), 1 if self.centre is None else len(self.centre))
+        return all(size in (1, width) for size in sizes)
+
+    def exceeded(self, X: Rows) -> NDArray[np.bool_]:
+        """Return which rows have an entry that `apply` cuts."""
+        if self.cut >= LARGEST:
+            return np.zeros(len(X), dtype=bool)
+        uncut = replace(self, cut=LARGEST).apply(X)
+        if not isinstance(uncut, SparseRows):
+            return np.asarray((np.abs(uncut) > self.cut).any(axis=1))
+        rows = np.repeat(np.arange(len(uncut)), np.diff(uncut.offsets))
+        result = np.zeros(len(X), dtype=bool)
+        result[rows[np.abs(uncut.values) > self.cut]] = True
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return scale, centre and cut as plain JSON values."""
+        centre = None if self.centre is None else self.centre.tolist()
+        return {"scale": self.scale.tolist(), "centre": centre, "cut": self.cut}
+
+    def fold(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+        """Return coefficients and intercepts for raw rows, from those for rows in these units.
+
+        >>> units = Units([2.0], centre=[10.0])
+        >>> [part.tolist() for part in units.fold(np.array([[4.0]]), np.array([1.0]))]
+        [[[2.0]], [-19.0]]
+        """
+        raw = coef / self.scale
+        if self.centre is None:
+            return raw, intercept
+        return raw, intercept - raw @ np.broadcast_to(self.centre, (coef.shape[1],))
 
 
-class DividedSource(Source):
-    """Rows that are divided as they are read."""
-
-    def __init__(self, source: Source, bounds: Bounds, unit: float) -> None:
-        super().__init__(source.n, source.d, bounds)
-        self._source, self._unit = source, unit
-
-    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
-        for block in self._source.blocks(start, stop):
-            yield _divided(block, self._bounds, self._unit)
-
-    def _take(self, indices: Indices) -> Block:
-        return _divided(self._source.take(indices), self._bounds, self._unit)
-
-    def _entries(self) -> int:
-        return self._source._entries()
+def _mapped(values: NDArray[Any], centre: Floats, scale: Floats, cut: float) -> Floats:
+    """Return entries cut, centred and scaled; what is not finite becomes NaN."""
+    raw = values.astype(np.float64)
+    result = np.maximum(raw, centre - cut * scale)
+    np.minimum(result, centre + cut * scale, out=result)
+    raw -= raw  # 0, or NaN for what is not finite
+    result += raw
+    result -= centre
+    result /= scale
+    return np.asarray(result)
 
 
-def _divided(block: Block, bounds: Bounds, unit: float) -> Block:
-    """Return a block in another unit."""
-    labels = np.where(block.present, block.labels, bounds.default_label)
-    norms = np.where(block.present, np.maximum(block.norms / unit, FLOOR), FLOOR)
-    return Block(_divided_rows(block.rows, unit), labels, norms, block.present, block.norm)
-
-
-def _divided_rows(rows: Rows, unit: float) -> Rows:
-    """Return dense or sparse rows divided; what would be subnormal, and so rounded, becomes 0."""
-    if isinstance(rows, SparseRows):
-        values = np.asarray(_divided_rows(rows.values, unit))
-        return SparseRows(values, rows.columns, rows.offsets, rows.width)
-    result: NDArray[Any] = np.multiply(rows, rows.dtype.type(1.0 / unit))
-    if unit > 1.0:
-        tiny = np.finfo(result.dtype).tiny
-        result[np.abs(result) < tiny] = 0.0
-    return result
+def _sealed(values: Floats) -> Floats:
+    """Return the array, which nobody writes to any more."""
+    values.flags.writeable = False
+    return values

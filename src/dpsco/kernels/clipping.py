@@ -41,8 +41,7 @@ def limits(norms: Floats, clip: float) -> Floats:
     with np.errstate(all="ignore"):
         cut = np.divide(clip, norms)
         cut *= BELOW_ONE
-        cut[~(cut >= TINY)] = 0.0
-    return cut
+        return np.where(cut >= TINY, cut, 0.0)
 
 
 def coefficients(slopes: Floats, norms: Floats, clip: float, *, compiled: bool = False) -> Floats:
@@ -54,8 +53,7 @@ def coefficients(slopes: Floats, norms: Floats, clip: float, *, compiled: bool =
     bounds = limits(norms, clip)
     cut = np.maximum(slopes, -bounds)
     np.minimum(cut, bounds, out=cut)
-    cut[~np.isfinite(slopes)] = 0.0
-    return cut
+    return np.where(np.isfinite(slopes), cut, 0.0)
 
 
 def _cut(slopes: Floats, norms: Floats, clip: float, out: Floats) -> None:

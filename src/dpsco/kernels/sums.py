@@ -32,10 +32,11 @@ from .slope import (
 )
 
 _STAGE = 1 << 20  # bytes of rows that stay in the second-level cache between the two passes
+_NUMPY_STAGE = 1 << 22  # the same for NumPy, where each stage costs a dozen calls
 WHOLE = 8 * SUM_LEAF  # rows whose slopes are found at once: threads then seldom wait for each other
 
 
-def use_compiled(rows: int, width: int, *, points: int = 1) -> bool:
+def use_compiled(rows: int, width: int, *, points: int = 1, dense: bool = False) -> bool:
     """Return whether sums over so many rows in all are worth a compiled loop.
 
     The sums below see one leaf at a time. Whoever knows the whole job (all rounds together) asks
@@ -45,8 +46,10 @@ def use_compiled(rows: int, width: int, *, points: int = 1) -> bool:
         rows: rows of all sums together.
         width: features of a row, or its average number of non-zeros.
         points: 2 for differences of two slopes.
+        dense: whether the rows lie in memory, as arrays: NumPy then takes a fraction of the time.
     """
-    return compiler.use_compiled(rows * (2e-8 + 2e-9 * width) * points)
+    row_time = 1e-8 + 6e-10 * width if dense else 2e-8 + 2e-9 * width
+    return compiler.use_compiled(rows * row_time * points)
 
 
 def slope_sum(
@@ -142,11 +145,13 @@ def _clipped_sum(
             slopes = _slopes(block, label[part], slope, weighted, compiled)
             return coefficients(slopes, norm[part], bound, compiled=compiled)
 
-    if compiled and not isinstance(rows, SparseRows) and SUM_LEAF < n <= WHOLE:
-        return _weighted_sum(rows, cut(rows, slice(0, n)), compiled)
+    small = n <= WHOLE if compiled else 8 * n * d <= _NUMPY_STAGE
+    if not isinstance(rows, SparseRows) and n > SUM_LEAF and small:
+        block = rows if compiled else np.asarray(rows, dtype=np.float64)
+        return _weighted_sum(block, cut(block, slice(0, n)), compiled)
     stage = SUM_LEAF  # sparse rows: the weights, and then the sum, want the cache
     if not isinstance(rows, SparseRows):
-        stage = max(64, _STAGE // max(1, d * rows.dtype.itemsize))
+        stage = max(64, (_STAGE if compiled else _NUMPY_STAGE) // max(1, d * rows.dtype.itemsize))
 
     def leaf(start: int, stop: int) -> Floats:
         total = np.zeros(d)

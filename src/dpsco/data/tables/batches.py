@@ -154,6 +154,11 @@ class BatchTable(Table):
         """Whether each row is handed out once: unless the chunks can begin anew."""
         return isinstance(self._batches, Iterator)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether every chunk is sparse."""
+        return self._layout.sparse
+
     def trusted(self, order: Order) -> tuple[str, ...]:
         """Return also that chunks which begin anew are the same ones: nobody compares them."""
         return super().trusted(order) if self.once else (*super().trusted(order), AGAIN)

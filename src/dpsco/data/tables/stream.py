@@ -138,6 +138,11 @@ class StreamTable(Table):
         return self._decoder.features if isinstance(self._decoder, PlainColumns) else None
 
     @property
+    def sparse(self) -> bool:
+        """Whether an encoder makes sparse rows."""
+        return self._decoder.most is not None
+
+    @property
     def shuffle(self) -> str:
         """How rows are shuffled through a folder; their type says which ones go together."""
         return f"shuffled on disk as {self.dtype}"

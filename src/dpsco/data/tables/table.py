@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..._validate import choice
 from ...errors import DataError, ParameterError
+from ...kernels.pairwise import SUM_LEAF
 from ...kernels.rows import Rows, SparseRows
 from ...privacy.randomness import Randomness
 from ..block import Block, Indices, Mask
@@ -86,6 +87,11 @@ class Table(ABC):
         return False
 
     @property
+    def sparse(self) -> bool:
+        """Whether rows are stored sparse, which is public."""
+        return False
+
+    @property
     def origin(self) -> str | None:
         """Which files the rows lie in, and how those are read; None for arrays and iterators.
 
@@ -120,6 +126,7 @@ class Table(ABC):
         *,
         order: Order = "shuffled",
         randomness: Randomness | None = None,
+        copy: bool = True,
     ) -> Source:
         """Return the rows clipped to ``bounds``, in an order that does not depend on them.
 
@@ -128,6 +135,8 @@ class Table(ABC):
             order: "shuffled" shuffles uniformly; "given" keeps the given order, which must then not
                 have been chosen by looking at the rows.
             randomness: where the shuffle comes from; by default a secure root of its own.
+            copy: False clips rows in the given order anew whenever they are read, where that is
+                possible: for those who read them once.
 
         Raises:
             DataError: the bounds do not fit the table's labels or width.
@@ -141,7 +150,7 @@ class Table(ABC):
                 parameter="randomness",
             )
         if order == "given":
-            return self._source(bounds, None)
+            return self._source(bounds, None) if copy else self._view(bounds)
         return self._source(bounds, randomness or Randomness.secure())
 
     def trusted(self, order: Order) -> tuple[str, ...]:
@@ -172,6 +181,10 @@ class Table(ABC):
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         """Return the rows clipped; in a uniformly random order drawn from ``shuffle`` if given."""
 
+    def _view(self, bounds: Bounds) -> Source:
+        """Return the rows clipped whenever they are read, or a copy."""
+        return self._source(bounds, None)
+
     def __getstate__(self) -> Any:
         raise TypeError(f"{self!r} holds raw rows and is not pickled; send what it was made from.")
 
@@ -195,6 +208,11 @@ class MemoryTable(Table):
         self._X, self._y, self._missing = X, y, missing
         self._label_type = label_type if label_type is not None else getattr(y, "dtype", None)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are stored sparse."""
+        return isinstance(self._X, SparseRows)
+
     def check(self, bounds: Bounds, *, order: Order = "shuffled") -> None:
         """Refuse as every table does, and labels whose type cannot hold the declared classes."""
         super().check(bounds, order=order)
@@ -205,9 +223,12 @@ class MemoryTable(Table):
         order = None
         if shuffle is not None:
             order = shuffle.child("order of the rows").permutation(self._n)
-        sparse = isinstance(self._X, SparseRows)
-        whole = self._sparse(raw, bounds, order) if sparse else self._dense(raw, bounds, order)
+        fill = self._sparse if self.sparse else self._dense
+        whole = fill(raw, bounds, order)
         return MemorySource(whole, bounds)
+
+    def _view(self, bounds: Bounds) -> Source:
+        return ClippedView(self._labelled(bounds.label), self._n, self._d, bounds)
 
     def _labelled(self, rule: LabelRule) -> Raw:
         """Return the rows, with labels of the type that a rule reads."""
@@ -258,6 +279,19 @@ class MemoryTable(Table):
         filled = slice(0, int(offsets[-1]))
         whole = SparseRows(values[filled], columns[filled], offsets, bounds.width(self._d))
         return Block(whole, labels, norms, present, bounds.norm)
+
+
+class ClippedView(Source):
+    """Raw rows in memory that are clipped whenever they are read: no copy of the whole is made."""
+
+    def __init__(self, raw: Raw, n: int, d: int, bounds: Bounds) -> None:
+        super().__init__(n, bounds.width(d), bounds)
+        self._raw = raw
+
+    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        for begin in range(start, stop, SUM_LEAF):
+            piece = self._raw[slice(begin, min(begin + SUM_LEAF, stop))]
+            yield self._bounds.apply(piece.rows, piece.labels, piece.missing, table_rows=self._n)
 
 
 def from_arrays(X: Any, y: Any = None) -> Table:
