@@ -37,6 +37,7 @@ ODD = [
 def fitted(model, rows, labels):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dp.errors.OutlookWarning)  # of the size, not of an entry
         return model.fit(rows, labels)
 
 

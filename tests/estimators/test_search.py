@@ -314,7 +314,6 @@ REFUSED = {
     "another estimator": ({"estimator": LogisticRegression()}, "linear models of dpsco"),
     "a mean": ({"estimator": PrivateMean(feature_norm=1.0)}, "linear models of dpsco"),
     "a pipeline": ({"estimator": make_pipeline(classifier())}, "would not be private"),
-    "private bounds": ({"estimator": classifier(bounds="private")}, "declared bounds"),
     "epsilon as a candidate": ({"grid": {"epsilon": [1.0, 2.0]}}, "epsilon must be the same"),
     "classes as a candidate": ({"grid": [{"classes": [["a", "b"]]}]}, "classes must be the same"),
     "no such parameter": ({"grid": {"depth": [3]}}, "depth"),
@@ -327,7 +326,18 @@ REFUSED = {
     "a seed of its own": ({"estimator": classifier(random_state=7)}, "its own random_state"),
     "no delta": ({"delta": 0.0}, "delta > 0"),
     "no budget": ({"epsilon": -1.0}, "epsilon"),
-    "a missing bound": ({"estimator": PrivateSVC(classes=[0, 1])}, "feature_norm"),
+    "a missing bound": (
+        {"estimator": PrivateSVC(classes=[0, 1])},
+        "needs declared bounds, and feature_norm is missing",
+    ),
+    "missing bounds": (
+        {"estimator": PrivateLinearRegression(**QUICK)},
+        "needs declared bounds, and feature_norm and label_range are missing",
+    ),
+    "a bound of some": (
+        {"estimator": classifier(), "grid": {"feature_norm": [1.0, None]}},
+        "feature_norm is missing",
+    ),
     "candidates that cannot be": ({"grid": {"alpha": [-1.0]}}, "alpha"),
 }
 

@@ -259,7 +259,7 @@ WORDS = np.where(LABELS > 0, "yes", "no")
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("bounds", [{"feature_norm": 1.0}, {"bounds": "private"}])
+@pytest.mark.parametrize("bounds", [{"feature_norm": 1.0}, {}])
 def test_an_estimator_says_how_many_rows_counted(bounds, tmp_path):
     X, y = np.vstack([ROWS, ROWS]), np.concatenate([WORDS, WORDS])
     made = model(count_rows=True, random_state=1, **bounds).fit(X, y)
@@ -275,20 +275,6 @@ def test_an_estimator_says_how_many_rows_counted(bounds, tmp_path):
     assert "rows_counted" not in json.loads((tmp_path / "model.json").read_text())
     with pytest.warns(AccuracyWarning, match=r"only about .* of 3,000 rows"):
         model(count_rows=True, random_state=1, **bounds).fit(X, np.char.upper(y))
-
-
-@pytest.mark.thorough
-def test_private_bounds_count_for_nothing_more():
-    """The histogram's bins add up to the count: the releases are those of a fit without it."""
-    X, y = np.vstack([ROWS, ROWS]), np.concatenate([WORDS, WORDS])
-    fits = [
-        model(bounds="private", count_rows=count, random_state=1).fit(X, y)
-        for count in (False, True)
-    ]
-    assert fits[0].certificate_.releases == fits[1].certificate_.releases
-    assert np.array_equal(fits[0].coef_, fits[1].coef_)
-    with pytest.raises(AssumptionError, match="too few to count them by a histogram"):
-        model(bounds="private", count_rows=True).fit(X[:1200], y[:1200])
 
 
 def test_estimators_refuse_counts_that_cannot_be(tmp_path):

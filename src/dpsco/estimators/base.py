@@ -7,11 +7,11 @@ has to be decided on the way is decided in `dpsco.fit`, `dpsco.models` and `dpsc
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -20,19 +20,19 @@ from .. import _validate
 from ..data.counts import RowCount
 from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table
-from ..errors import AccuracyWarning, ParameterError
+from ..data.units import Units
+from ..errors import AccuracyWarning, OutlookWarning, ParameterError
+from ..fit.outlook import warn
 from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
 from ..models.linear import LinearModel
-from ..models.plan import ModelPlan, plan_model
-from ..models.private_bounds import fit_with_private_bounds
-from ..models.row_counts import plan_with_count
+from ..models.plan import plan_model
 from ..models.spec import MODELS
 from ..privacy.budget import Budget, fit_budget
 from ..privacy.certificate import Certificate
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..solvers.base import BasePlan, Result, emit_warnings
+from ..solvers.base import BasePlan, Result
 from .inputs import labelled_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
@@ -40,6 +40,15 @@ if TYPE_CHECKING:
     from ..data.prediction import PredictionRows
 
 Self = TypeVar("Self", bound="PrivateLinearModel")
+
+_ESTIMATES = (
+    "feature_norm_",
+    "feature_centre_",
+    "feature_scale_",
+    "label_range_",
+    "rows_counted_",
+    "units_",
+)
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -59,8 +68,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         delta: float | None,
         adjacency: Literal["replace_one", "zero_out"],
         rows_per_person: int,
-        bounds: Literal["declared", "private"],
-        bounds_share: float,
+        bounds: Literal["auto", "declared"],
+        bounds_share: float | None,
         odometer: Odometer | str | Path | None,
         random_state: int | None,
     ) -> None:
@@ -86,7 +95,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _forget_estimates(self) -> None:
         """Remove what an earlier fit estimated: this one may have declared bounds."""
-        for name in ("feature_norm_", "label_range_", "rows_counted_"):
+        for name in _ESTIMATES:
             self.__dict__.pop(name, None)
 
     def __sklearn_tags__(self) -> Any:
@@ -101,6 +110,9 @@ class PrivateLinearModel(PrivateEstimator):
 
     model_: LinearModel
     rows_counted_: RowCount
+    feature_centre_: NDArray[np.float64]
+    feature_scale_: NDArray[np.float64]
+    units_: str
 
     _model_name: ClassVar[str]  # a key of `dpsco.models.MODELS`
     _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of that model
@@ -117,8 +129,9 @@ class PrivateLinearModel(PrivateEstimator):
         alpha: float,
         radius: float | None,
         scale: float | None,
-        bounds: Literal["declared", "private"],
-        bounds_share: float,
+        bounds: Literal["auto", "declared"],
+        bounds_share: float | None,
+        units: Literal["auto", "declared"],
         count_rows: bool,
         solver: str,
         calibration: Literal["tight", "conjectured", "paper"],
@@ -141,6 +154,7 @@ class PrivateLinearModel(PrivateEstimator):
         self.alpha = alpha
         self.radius = radius
         self.scale = scale
+        self.units = units
         self.count_rows = count_rows
         self.solver = solver
         self.calibration = calibration
@@ -193,11 +207,9 @@ class PrivateLinearModel(PrivateEstimator):
         table = self._table(X, y)
         if order is None:
             order = "given" if isinstance(table, BatchTable) else "shuffled"
-        _validate.choice("bounds", self.bounds, ("declared", "private"))
+        _validate.choice("bounds", self.bounds, ("auto", "declared", "private"))
         _validate.flag("count_rows", self.count_rows)
-        private = self.bounds == "private"
-        fit = self._fit_with_private_bounds if private else self._fit_with_declared_bounds
-        model, result = fit(table, order, checkpoint)
+        model, result = self._fit(table, order, checkpoint)
         self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
         return self
@@ -234,33 +246,39 @@ class PrivateLinearModel(PrivateEstimator):
             )
         return training_table(self, X, y)
 
-    def _fit_with_declared_bounds(
+    def _fit(
         self, table: Table, order: Order, checkpoint: str | Path | None
     ) -> tuple[LinearModel, Result]:
-        """Plan from public facts, with a noisy count of the rows if one is wanted; run the plan."""
-        config = self._config()
+        """Plan from public facts, with units and a count of the rows if they are to be; run it."""
         if self.count_rows and (checkpoint is not None or table.once):
             raise ParameterError(
                 "count_rows=True reads the rows once more than the fit does, so it goes neither "
                 "with a checkpoint nor with rows that come once. Leave it out."
             )
-        facts: dict[str, Any] = {
-            "n": table.n,
-            "d": table.d,
-            "budget": self._budget(table.n),
-            "solver": self.solver,
-            "calibration": self.calibration,
-            "options": self.options,
-        }
-        if self.count_rows:
-            counted = plan_with_count(config, **facts)
-            plan = ModelPlan(counted.fit, counted)
-        else:
+        missing = () if self.bounds == "declared" else self._missing()
+        plan = plan_model(
+            self._unit_config(missing),
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
             # Chunks that can begin anew serve every solver, but each pass fetches all of them.
-            once = isinstance(table, BatchTable) or checkpoint is not None
-            plan = plan_model(config, single_epoch=once, count_rows=False, **facts)
-        emit_warnings(plan.fit, stacklevel=3)  # whoever called fit
-        result, count = plan.run(
+            single_epoch=isinstance(table, BatchTable) or checkpoint is not None,
+            count_rows=bool(self.count_rows),
+            units=self.units,
+            units_share=self.bounds_share,
+            reread=not table.once and checkpoint is None,
+            sparse=table.sparse,
+            missing=missing,
+        )
+        # What is public of labels is in their own units, which may be yet to be found.
+        facts = {} if "labels" in missing else self._label_facts()
+        warn(plan.fit, stacklevel=3, **facts)  # whoever called fit
+        if plan.warning:
+            warnings.warn(plan.warning, OutlookWarning, stacklevel=3)
+        outcome = plan.run(
             table,
             order=order,
             # A fit that continues takes its secure randomness from the checkpoint.
@@ -268,60 +286,29 @@ class PrivateLinearModel(PrivateEstimator):
             odometer=open_odometer(self.odometer),
             checkpoint=checkpoint,
         )
-        if count is not None:
-            self._publish_count(count)
-        return config.model(result.weights), result
+        if outcome.count is not None:
+            self._publish_count(outcome.count)
+        self._publish_units(plan.units, outcome.units, table.d)
+        return outcome.model, outcome.result
 
-    def _fit_with_private_bounds(
-        self, table: Table, order: Order, checkpoint: str | Path | None
-    ) -> tuple[LinearModel, Result]:
-        """Spend a part of the budget on the bounds that are not declared, then fit."""
-        if order != "shuffled" or checkpoint is not None:
-            raise ParameterError(
-                'bounds="private" reads the rows more than once, shuffled. Declare the bounds of a '
-                "stream, and of a fit with a checkpoint."
-            )
-        rule = self._label_rule()
-        features, labels = self.feature_norm is None, rule.get("label_range", True) is None
-        config = self._unit_config(features=features, labels=labels)
-        result, scales = fit_with_private_bounds(
-            config,
-            table,
-            self._budget(table.n),
-            features=features,
-            labels=labels,
-            share=self.bounds_share,
-            solver=self.solver,
-            calibration=self.calibration,
-            options=self.options,
-            randomness=fit_randomness(self.random_state),
-            odometer=open_odometer(self.odometer),
-            count_rows=bool(self.count_rows),
-        )
-        if self.count_rows:
-            self._publish_count(scales.counted)
-        self.feature_norm_ = scales.feature if self.feature_norm is None else self.feature_norm
-        # The weights are for rows that were divided by the unit, a power of two: this is exact.
-        config = replace(config, bounds=scales.bounds(config.bounds))
-        return config.model(result.weights / scales.feature), result
+    def _missing(self) -> tuple[str, ...]:
+        """Return of what nobody declared a bound, so that it is found."""
+        features = ("features",) if self.feature_norm is None else ()
+        labels = ("labels",) if self._label_rule().get("label_range", True) is None else ()
+        return features + labels
 
-    def _unit_config(self, *, features: bool, labels: bool) -> ModelConfig:
-        """Return the public side of the model, with bounds of 1 for those to be estimated."""
-        lengths = MODELS[self._model_name].lengths if labels else ()
-        for name in ("radius", "scale", *lengths):
+    def _unit_config(self, missing: Sequence[str]) -> ModelConfig:
+        """Return the public side of the model, with bounds of 1 for those that are found."""
+        lengths = MODELS[self._model_name].lengths if "labels" in missing else ()
+        for name in ("radius", "scale", *lengths) if missing else ():
             if getattr(self, name) is not None:
                 raise ParameterError(
-                    f'{name} is in units of features or labels, which bounds="private" has yet to '
-                    f"find. Leave out {name}, or declare the bounds."
+                    f"{name} is in units of features or labels, which are yet to be found. Leave "
+                    f"out {name}, or declare the bounds.",
+                    parameter=name,
                 )
-        rule = {"label_range": (-1, 1)} if labels else self._label_rule()
-        config = self._config_with(1.0 if features else self.feature_norm, rule)
-        if not (features or labels):
-            raise ParameterError(
-                "all bounds are declared, so there is nothing to estimate: leave out "
-                'bounds="private".'
-            )
-        return config
+        rule = {"label_range": (-1, 1)} if "labels" in missing else self._label_rule()
+        return self._config_with(1.0 if "features" in missing else self.feature_norm, rule)
 
     def _config(self) -> ModelConfig:
         """Return the public side of the model, as declared."""
@@ -346,6 +333,10 @@ class PrivateLinearModel(PrivateEstimator):
         """Return what is declared about labels, as `configure` takes it."""
         raise NotImplementedError
 
+    def _label_facts(self) -> dict[str, Any]:
+        """Return what is public of the labels beside that, as `dpsco.outlook` takes it."""
+        return {}
+
     def _publish(self, model: LinearModel) -> None:
         """Set the attributes that users of scikit-learn look for."""
         raise NotImplementedError
@@ -356,6 +347,17 @@ class PrivateLinearModel(PrivateEstimator):
         self.rows_counted_ = count
         if count.warning:
             warnings.warn(count.warning, AccuracyWarning, stacklevel=4)  # whoever called fit
+
+    def _publish_units(self, sentence: str, units: Units | None, d: int) -> None:
+        """Keep in which units rows were measured."""
+        if units is None:
+            units = Units(np.ones(1))
+        elif self.feature_norm is None:
+            self.feature_norm_ = float(np.sqrt(np.mean(np.square(units.scale))))
+        centre = 0.0 if units.centre is None else units.centre
+        self.feature_centre_ = np.array(np.broadcast_to(centre, (d,)))
+        self.feature_scale_ = np.array(np.broadcast_to(units.scale, (d,)))
+        self.units_ = sentence
 
     def _rows(self, X: Any) -> PredictionRows:
         """Return rows to predict."""

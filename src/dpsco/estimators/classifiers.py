@@ -20,6 +20,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     """A linear classifier with declared classes."""
 
     classes: Sequence[Any] | NDArray[Any] | None
+    base_rate: float | Sequence[float] | None
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
@@ -90,6 +91,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     def _label_rule(self) -> dict[str, Any]:
         return {"classes": self.classes}
 
+    def _label_facts(self) -> dict[str, Any]:
+        return {"base_rate": self.base_rate}
+
     def _publish(self, model: LinearModel) -> None:
         self.classes_ = np.asarray(model.classes)
         self.coef_, self.intercept_ = model.coef, model.intercept
@@ -102,9 +106,9 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        from public knowledge, never from the rows. By default it is found.
     classes : sequence of str, int, float or bool
         Every label that may occur, two or more. Required: classes are declared, never read from the
         rows. A row with another label is ignored.
@@ -127,10 +131,20 @@ class PrivateLogisticRegression(PrivateClassifier):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    base_rate : float or sequence of float, optional
+        How common the classes are, if that is public: the share of either of two classes, or the
+        share of every class. It sharpens the warnings before a fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -169,7 +183,13 @@ class PrivateLogisticRegression(PrivateClassifier):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -201,8 +221,10 @@ class PrivateLogisticRegression(PrivateClassifier):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        base_rate: float | Sequence[float] | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -222,6 +244,7 @@ class PrivateLogisticRegression(PrivateClassifier):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -230,6 +253,7 @@ class PrivateLogisticRegression(PrivateClassifier):
             random_state=random_state,
         )
         self.classes = classes
+        self.base_rate = base_rate
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class for each row.
@@ -271,9 +295,9 @@ class PrivateSVC(PrivateClassifier):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        from public knowledge, never from the rows. By default it is found.
     classes : sequence of str, int, float or bool
         Every label that may occur, two or more. Required: classes are declared, never read from the
         rows. A row with another label is ignored.
@@ -298,10 +322,20 @@ class PrivateSVC(PrivateClassifier):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    base_rate : float or sequence of float, optional
+        How common the classes are, if that is public: the share of either of two classes, or the
+        share of every class. It sharpens the warnings before a fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -340,7 +374,13 @@ class PrivateSVC(PrivateClassifier):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -372,8 +412,10 @@ class PrivateSVC(PrivateClassifier):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        base_rate: float | Sequence[float] | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -393,6 +435,7 @@ class PrivateSVC(PrivateClassifier):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -401,4 +444,5 @@ class PrivateSVC(PrivateClassifier):
             random_state=random_state,
         )
         self.classes = classes
+        self.base_rate = base_rate
         self.power = power

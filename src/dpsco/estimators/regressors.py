@@ -22,6 +22,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     """A linear regressor with a declared range of labels."""
 
     label_range: tuple[float, float] | None
+    label_spread: float | None
     coef_: NDArray[np.float64]
     intercept_: float
     label_range_: tuple[float, float]
@@ -77,6 +78,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     def _label_rule(self) -> dict[str, Any]:
         return {"label_range": self.label_range}
 
+    def _label_facts(self) -> dict[str, Any]:
+        return {"label_spread": self.label_spread}
+
     def _publish(self, model: LinearModel) -> None:
         self.coef_, self.intercept_ = model.coef[0], float(model.intercept[0])
         if self.label_range is None and model.label_range is not None:  # it was estimated
@@ -92,12 +96,12 @@ class PrivateLinearRegression(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
-    label_range : tuple of float (low, high)
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
         The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        it from public knowledge, never from the rows. By default it is found.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -117,10 +121,20 @@ class PrivateLinearRegression(PrivateRegressor):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -157,9 +171,15 @@ class PrivateLinearRegression(PrivateRegressor):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     label_range_ : tuple of float (low, high)
-        The estimate of ``label_range``; only if it was not declared.
+        The range that was found; only if ``label_range`` was not declared.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -189,8 +209,10 @@ class PrivateLinearRegression(PrivateRegressor):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -210,6 +232,7 @@ class PrivateLinearRegression(PrivateRegressor):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -218,6 +241,7 @@ class PrivateLinearRegression(PrivateRegressor):
             random_state=random_state,
         )
         self.label_range = label_range
+        self.label_spread = label_spread
 
 
 class PrivateHuberRegressor(PrivateRegressor):
@@ -228,12 +252,12 @@ class PrivateHuberRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
-    label_range : tuple of float (low, high)
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
         The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        it from public knowledge, never from the rows. By default it is found.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -256,10 +280,20 @@ class PrivateHuberRegressor(PrivateRegressor):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -296,9 +330,15 @@ class PrivateHuberRegressor(PrivateRegressor):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     label_range_ : tuple of float (low, high)
-        The estimate of ``label_range``; only if it was not declared.
+        The range that was found; only if ``label_range`` was not declared.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -330,8 +370,10 @@ class PrivateHuberRegressor(PrivateRegressor):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -351,6 +393,7 @@ class PrivateHuberRegressor(PrivateRegressor):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -359,6 +402,7 @@ class PrivateHuberRegressor(PrivateRegressor):
             random_state=random_state,
         )
         self.label_range = label_range
+        self.label_spread = label_spread
         self.threshold = threshold
 
 
@@ -369,12 +413,12 @@ class PrivateQuantileRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
-    label_range : tuple of float (low, high)
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
         The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        it from public knowledge, never from the rows. By default it is found.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -396,10 +440,20 @@ class PrivateQuantileRegressor(PrivateRegressor):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -436,9 +490,15 @@ class PrivateQuantileRegressor(PrivateRegressor):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     label_range_ : tuple of float (low, high)
-        The estimate of ``label_range``; only if it was not declared.
+        The range that was found; only if ``label_range`` was not declared.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -470,8 +530,10 @@ class PrivateQuantileRegressor(PrivateRegressor):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -491,6 +553,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -499,6 +562,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
             random_state=random_state,
         )
         self.label_range = label_range
+        self.label_spread = label_spread
         self.quantile = quantile
 
 
@@ -509,12 +573,12 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
-    label_range : tuple of float (low, high)
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
         The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        it from public knowledge, never from the rows. By default it is found.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -534,10 +598,20 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -574,9 +648,15 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     label_range_ : tuple of float (low, high)
-        The estimate of ``label_range``; only if it was not declared.
+        The range that was found; only if ``label_range`` was not declared.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -606,8 +686,10 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -627,6 +709,7 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -635,6 +718,7 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
             random_state=random_state,
         )
         self.label_range = label_range
+        self.label_spread = label_spread
 
 
 class PrivateSVR(PrivateRegressor):
@@ -644,12 +728,12 @@ class PrivateSVR(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float
+    feature_norm : float, optional
         The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. Required unless ``bounds="private"``.
-    label_range : tuple of float (low, high)
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
         The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. Required unless ``bounds="private"``.
+        it from public knowledge, never from the rows. By default it is found.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -672,10 +756,20 @@ class PrivateSVR(PrivateRegressor):
         The largest Euclidean norm of the weights. The default is no limit.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
-    bounds : {"declared", "private"}, default="declared"
-        ``"private"`` spends part of the budget on estimating the bounds that are not declared.
-    bounds_share : float, default=0.1
-        Which part of the budget ``bounds="private"`` spends on the bounds.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
     count_rows : bool, default=False
         Whether to release a noisy count of the rows that had a usable label and usable entries. It
         costs at most 1 % of the budget.
@@ -712,9 +806,15 @@ class PrivateSVR(PrivateRegressor):
     feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if ``X`` has them.
     feature_norm_ : float
-        The estimate of ``feature_norm``, or the declared one; only with ``bounds="private"``.
+        A typical length of rows, in their own units; only if ``feature_norm`` was not declared.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
     label_range_ : tuple of float (low, high)
-        The estimate of ``label_range``; only if it was not declared.
+        The range that was found; only if ``label_range`` was not declared.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
 
@@ -746,8 +846,10 @@ class PrivateSVR(PrivateRegressor):
         alpha: float = 0.0,
         radius: float | None = None,
         scale: float | None = None,
-        bounds: Literal["declared", "private"] = "declared",
-        bounds_share: float = 0.1,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
         count_rows: bool = False,
         solver: str = "auto",
         calibration: Literal["tight", "conjectured", "paper"] = "tight",
@@ -767,6 +869,7 @@ class PrivateSVR(PrivateRegressor):
             scale=scale,
             bounds=bounds,
             bounds_share=bounds_share,
+            units=units,
             count_rows=count_rows,
             solver=solver,
             calibration=calibration,
@@ -775,4 +878,5 @@ class PrivateSVR(PrivateRegressor):
             random_state=random_state,
         )
         self.label_range = label_range
+        self.label_spread = label_spread
         self.width = width

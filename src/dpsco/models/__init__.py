@@ -10,7 +10,8 @@ In the order of reading:
 | plan           | `plan_model`: the plan of a model's fit, with a count of the rows or without |
 | shared_budget  | `SharedPlan`: a fit and a small release before it, as the next two need     |
 | row_counts     | the count of rows beside a fit, out of the same budget                      |
-| private_bounds | bounds that nobody can declare: a part of the budget finds them             |
+| unit_rules     | when units of rows are found, which ones, and for how much                  |
+| units/         | units that are found: a part of the budget says how rows are measured       |
 | file           | `SavedModel`: a model with its certificate, plan and schema, as a JSON file |
 | evaluate       | `measure`, `measure_privately`: how well a model predicts                   |
 """

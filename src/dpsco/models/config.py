@@ -20,6 +20,7 @@ from ..data.bounds import Bounds
 from ..data.labels import Classes, Scaled
 from ..data.schema.encoder import TableEncoder
 from ..data.schema.schema import ClassLabel, Label, NumberLabel, Schema
+from ..data.units import Units
 from ..errors import ParameterError
 from ..geometry.domains import Domain, L2Ball, WholeSpace
 from ..losses.penalties import L2Penalty, NoPenalty, Penalty
@@ -28,6 +29,7 @@ from ..solvers.base import BasePlan
 from ..solvers.serialization import decode, encode
 from .linear import LinearModel
 from .spec import MODELS, ModelSpec
+from .unit_rules import UnitSearch
 
 INTERCEPT = 0.3  # the constant column of the intercept, as a part of feature_norm
 
@@ -35,7 +37,7 @@ _NORM_HELP = (
     "feature_norm is the largest Euclidean length of a row's features; longer rows are shortened "
     "to it. Take it from what is publicly known, never from the private rows: with d features "
     "scaled to [-1, 1] it is at most sqrt(d). A `data.Schema` computes it, and "
-    'bounds="private" spends a part of the budget on estimating it.'
+    'bounds="auto" of the estimators spends a part of the budget on finding it.'
 )
 _CLASSES_HELP = (
     "List every label that may occur, for example classes=['no', 'yes']. They are declared, since "
@@ -45,7 +47,7 @@ _CLASSES_HELP = (
 _RANGE_HELP = (
     "label_range=(low, high) is the range that labels are known to have before the private rows "
     "are looked at; labels outside are clipped to it. For a price: (0, the highest one that "
-    'matters). bounds="private" spends a part of the budget on estimating it.'
+    'matters). bounds="auto" of the estimators spends a part of the budget on finding it.'
 )
 
 
@@ -60,6 +62,7 @@ class ModelConfig:
     alpha: float = 0.0
     scale: float | None = None
     settings: Mapping[str, float | None] = field(default_factory=dict)
+    units: UnitSearch | None = None  # which units are found; the bounds are then of rows in units
 
     @property
     def unit(self) -> float:
@@ -81,11 +84,24 @@ class ModelConfig:
         loss = spec.loss(self.settings, unit=self.unit, classes=count)
         return Problem(loss=loss, bounds=self.bounds, domain=domain, penalty=penalty, scale=scale)
 
-    def model(self, weights: NDArray[Any]) -> LinearModel:
-        """Return the model that the weights of `problem` stand for."""
+    def in_units(self) -> ModelConfig:
+        """Return the same model for rows of length 1, in units that are to be found."""
+        norm, column = self.bounds.feature_norm, self.bounds.intercept
+        intercept = None if column is None else column / norm
+        return replace(self, bounds=replace(self.bounds, feature_norm=1.0, intercept=intercept))
+
+    def model(self, weights: NDArray[Any], units: Units | None = None) -> LinearModel:
+        """Return the model of raw rows that the weights of `problem` stand for.
+
+        Args:
+            weights: that minimise the problem.
+            units: in which the rows of the fit were measured, where these were found.
+        """
         count = 0 if self.classes is None else len(self.classes)
         matrix = np.asarray(weights, dtype=float).reshape(-1, count if count > 2 else 1).T
         constant, label = self.bounds.intercept, self.bounds.label
+        if units is not None and units.label is not None:
+            label = units.label
         coef, intercept = matrix, np.zeros(len(matrix))
         if constant is not None:
             coef, intercept = matrix[:, :-1], matrix[:, -1] * constant
@@ -93,7 +109,20 @@ class ModelConfig:
         if isinstance(label, Scaled):
             coef, intercept = coef * label.unit, intercept * label.unit + label.centre
             ends = (label.low, label.high)
-        return LinearModel(self.name, np.array(coef), np.array(intercept), self.classes, ends)
+        if units is not None:  # here, and nowhere else
+            coef, intercept = units.fold(coef, intercept)
+        if self.units is not None and self.units.features == "declared":
+            units = None  # only the labels' range was found: rows have their declared length
+        # Of rows in declared units nothing was found: they are predicted as they are.
+        mapped = self.units is not None and self.units.features != "declared"
+        return LinearModel(
+            self.name,
+            np.array(coef),
+            np.array(intercept),
+            self.classes,
+            ends,
+            units if mapped else None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, as a plan holds them."""
@@ -105,6 +134,7 @@ class ModelConfig:
             "alpha": self.alpha,
             "scale": self.scale,
             "settings": dict(self.settings),
+            "units": None if self.units is None else self.units.to_json(),
         }
 
     @classmethod
@@ -115,13 +145,13 @@ class ModelConfig:
             ParameterError: a part is missing, unknown or out of range.
         """
         try:
-            fields = dict(record)
+            fields = {"units": None, **record}  # older files have none
             if set(fields) != {item.name for item in dataclasses.fields(cls)}:
                 raise TypeError("its fields are not those of a model")
             classes, bounds = fields.pop("classes"), decode(fields.pop("bounds"))
-            config = cls(
-                bounds=bounds, classes=None if classes is None else tuple(classes), **fields
-            )
+            units = UnitSearch.from_json(fields.pop("units"))
+            classes = None if classes is None else tuple(classes)
+            config = cls(bounds=bounds, classes=classes, units=units, **fields)
             known_model(config.name)
             config.problem()  # refuses what is out of range
             return config
@@ -221,7 +251,7 @@ def configure_for(
 
     Args:
         schema: declares the label, and how long a row can be.
-        name: a key of `MODELS`; by default "logistic" for classes, "linear" for numbers.
+        name: a key of `MODELS`; by default "logistic" for classes, "huber" for numbers.
         feature_norm: a smaller bound than the schema's; longer rows are shortened to it.
         intercept, radius, alpha, scale, settings: as in `configure`.
 
@@ -260,8 +290,12 @@ def configure_for(
 
 
 def usual_model(*, numeric: bool) -> str:
-    """Return the model of a label for which none is named."""
-    return "linear" if numeric else "logistic"
+    """Return the model of a label for which none is named.
+
+    Of numbers the robust one: it limits how far one row can pull the fit, so it needs less noise,
+    and heavy tails do not rule it. Who wants means rather than typical values asks for squares.
+    """
+    return "huber" if numeric else "logistic"
 
 
 def require_label(schema: Schema) -> Label:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,19 @@ from ..data.prediction import PredictionRows, prediction_rows
 from ..data.schema.columns import from_library, number_rows, open_frame
 from ..data.schema.encoder import TableEncoder
 from ..data.schema.schema import Schema
+from ..data.units import Units
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import read_json
 from ..files.writing import write_text
 from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
-from ..privacy.release import flatten
+from ..privacy.mechanisms import StableGammaRelease, StableGaussianRelease
+from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
 from .config import config_of
 from .linear import LinearModel
+from .units.planning import plan_units
 
 SCHEMA = "dpsco.model/1"
 
@@ -100,6 +104,8 @@ class SavedModel:
             "plan": _plan_record(self.plan),
             "certificate": self.certificate.to_json(),
         }
+        if model.units is not None:
+            content["units"] = model.units.to_json()
         if self.rows_counted is not None:
             content["rows_counted"] = self.rows_counted.to_json()
         return {**content, "digest": _digest(content)}
@@ -169,6 +175,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         _numbers("intercept", content["intercept"]),
         None if classes is None else tuple(classes),
         None if ends is None else (float(ends[0]), float(ends[1])),
+        _units(content.get("units")),
     )
     names, table, plan = content["feature_names"], content["table"], content["plan"]
     counted = content.get("rows_counted")
@@ -188,6 +195,16 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         schema,
         None if names is None else tuple(map(str, names)),
         None if counted is None else RowCount.from_json(counted),
+    )
+
+
+def _units(record: Any) -> Units | None:
+    """Return the units of the rows of the fit, where they were found."""
+    if record is None:
+        return None
+    centre = None if record["centre"] is None else _numbers("centre", record["centre"])
+    return Units(
+        _numbers("scale", record["scale"]), centre, _validate.positive("cut", record["cut"])
     )
 
 
@@ -214,18 +231,48 @@ def _contradictions(saved: SavedModel) -> list[str]:
     """Return a sentence where a model, its plan and its certificate contradict each other."""
     if saved.plan is None:
         return []
-    listed = Counter(saved.certificate.releases)
+    listed, planned_fit = (
+        _executions(saved.certificate.releases),
+        _executions(saved.plan.releases()),
+    )
     for release in saved.certificate.releases:  # one of several fits that were tried
         for alternative in getattr(release, "alternatives", ()):
-            listed |= Counter(alternative)
-    if Counter(flatten(saved.plan.releases())) - listed:
+            listed |= _executions(alternative)
+    if planned_fit - listed:
         return ["the model's plan has releases that its certificate does not list"]
     stated, planned = saved.certificate.budget, saved.plan.budget
     if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
         return ["the model's plan protects others than its certificate says"]
     if saved.plan.d != saved.model.d:
         return [f"the model has {saved.model.d} features, its plan is for {saved.plan.d}"]
+    missing = _missing_beside(saved, listed - planned_fit)
+    if missing:
+        return [missing]
     return []
+
+
+def _executions(releases: Iterable[Release]) -> Counter[Release]:
+    """Return how often each release is made."""
+    return Counter({release.once(): release.count for release in flatten(releases)})
+
+
+def _missing_beside(saved: SavedModel, others: Counter[Release]) -> str:
+    """Return what is missing of the releases before the fit: units, and a count of rows."""
+    plan = saved.plan
+    config = None if plan is None else config_of(plan)
+    search = None if config is None else config.units
+    mapped = search is not None and search.features != "declared"
+    if mapped != (saved.model.units is not None):
+        return "the model's plan finds other units than the model has"
+    if plan is not None and search is not None:
+        norm = plan.problem.bounds.norm
+        units = plan_units(plan.budget, n=plan.n, d=plan.d, search=search, norm=norm)
+        if _executions(units.releases()) - others:
+            return "the model's plan finds units by releases that its certificate does not list"
+    counts = (StableGaussianRelease, StableGammaRelease)
+    if saved.rows_counted is not None and not any(isinstance(one, counts) for one in others):
+        return "the model counts its rows by a release that its certificate does not list"
+    return ""
 
 
 def _plan_record(plan: BasePlan | None) -> Any:

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from .._validate import shown
 from ..data.labels import Classes
-from ..data.prediction import prediction_rows
+from ..data.prediction import PredictionRows, prediction_rows
+from ..data.units import Units
 from ..errors import DataError, ParameterError
+from ..kernels.rows import SparseRows
 from .spec import MODELS
 
 Floats = NDArray[np.float64]
+
+_PIECE = 1 << 22  # numbers of sparse rows that are made dense at a time
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,10 @@ class LinearModel:
 
     Two classes have one row of coefficients, which speaks for the second class; more have one row
     per class; numbers have one row.
+
+    A fit in units that were found has seen rows within a length of 1 in these units. Longer rows
+    are shortened before they are predicted, as they were before the fit: the model knows nothing
+    about rows beyond. All others are predicted by the coefficients as they stand.
     """
 
     name: str  # a key of `MODELS`
@@ -30,6 +38,7 @@ class LinearModel:
     intercept: Floats  # (1 or classes,)
     classes: tuple[Any, ...] | None = None  # declared labels, in order
     label_range: tuple[float, float] | None = None  # to which predicted numbers are clipped
+    units: Units | None = None  # that were found, in which the rows of the fit were at most 1 long
 
     def __post_init__(self) -> None:
         if self.name not in MODELS or MODELS[self.name].classifies == (self.classes is None):
@@ -46,6 +55,8 @@ class LinearModel:
                 f"such a model has {rows} x d finite coefficients and {rows} intercepts, "
                 f"got shapes {self.coef.shape} and {self.intercept.shape}."
             )
+        if self.units is not None and not self.units.fit(self.d):
+            raise ParameterError(f"the model's units are for other rows than of {self.d} features.")
 
     @property
     def d(self) -> int:
@@ -65,7 +76,31 @@ class LinearModel:
         if rows.shape[1] != self.d:
             raise DataError(f"the model is for rows of {self.d} features, got {rows.shape}.")
         scores = np.asarray(rows.rows @ self.coef.T) + self.intercept
+        if self.units is not None:
+            self._shorten(rows, self.units, scores)
         return scores[:, 0] if len(self.intercept) == 1 else scores
+
+    def _shorten(self, rows: PredictionRows, units: Units, scores: Floats) -> None:
+        """Give rows that a fit in these units would have cut the scores of what it has seen."""
+        raw = rows.rows
+        if not isinstance(raw, np.ndarray) and units.centre is not None:
+            # Of a model that was fitted on dense rows: measured from a centre few entries are 0.
+            step = max(1, _PIECE // self.d)
+            for begin in range(0, raw.shape[0], step):
+                piece = slice(begin, begin + step)
+                self._shorten(PredictionRows(raw[piece].toarray()), units, scores[piece])
+            return
+        if not isinstance(raw, np.ndarray):
+            raw = SparseRows(raw.data, raw.indices, raw.indptr, raw.shape[1])
+        mapped = units.apply(raw)
+        values: Any = mapped.matrix() if isinstance(mapped, SparseRows) else mapped
+        squares = values.multiply(values) if isinstance(mapped, SparseRows) else values**2
+        lengths = np.sqrt(np.asarray(squares.sum(axis=1)).reshape(-1))
+        far = np.flatnonzero((lengths > 1.0) | units.exceeded(raw))
+        centre = np.zeros(1) if units.centre is None else units.centre
+        base = self.intercept + self.coef @ np.broadcast_to(centre, (self.d,))
+        seen = np.asarray(values[far] @ (self.coef * units.scale).T)
+        scores[far] = base + seen / np.maximum(lengths[far], 1.0)[:, None]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class or number of each row."""

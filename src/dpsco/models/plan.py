@@ -1,4 +1,4 @@
-"""The plan of a model's fit: of which model, by which solver, with a count of the rows or without.
+"""The plan of a model's fit: of which model, in which units, by which solver, with a count or not.
 
 `plan_model` decides all of it from public facts; `with_count` does so for a plan that was made
 before, perhaps in a file.
@@ -6,15 +6,17 @@ before, perhaps in a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import _validate
 from ..data.counts import PresentRows, RowCount
 from ..data.schema.encoder import TableEncoder
 from ..data.tables.table import Order, Table
+from ..data.units import Units
 from ..errors import AssumptionError, ParameterError
 from ..fit import run as api
 from ..fit.choose import choose
@@ -24,22 +26,76 @@ from ..privacy.randomness import Randomness
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
 from ..task import Task
-from .config import ModelConfig
-from .row_counts import CountedPlan, count_beside, plan_count, plan_with_count, run_with_count
+from .config import ModelConfig, config_of
+from .linear import LinearModel
+from .row_counts import (
+    CountedPlan,
+    CountPlan,
+    count_beside,
+    plan_count,
+    plan_with_count,
+    run_with_count,
+)
+from .spec import MODELS
+from .unit_rules import UnitSearch, label_share, rule_share, search_for_raw, search_for_rows
+from .units import FitInUnits, plan_in_units, plan_units, run_in_units
+
+UnitsChoice = Literal["auto", "declared"]
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
 _ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
 _NO_SOLVER = "No solver has it."
 _NO_ROOM = "the plan spends its whole budget on the fit"
+_ONCE = "the rows are read once, or come with a checkpoint"
+_DECLARED = "this was asked for"
+_IN_DECLARED = "Make the plan with units='declared'."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit hands back: the model in the units of raw rows, and how it came about."""
+
+    model: LinearModel
+    result: Result
+    count: RowCount | None = None  # of rows, where they were counted
+    units: Units | None = None  # where they were found
 
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The plan of a fit, with a count of the rows beside it or the reason why there is none."""
+    """The plan of a fit, with what is released beside it, or the reason why nothing is."""
 
     fit: BasePlan  # its `model` says which model it is for
-    counted: CountedPlan | None = None
+    shared: CountedPlan | FitInUnits | None = None  # with a count of rows, or units
     reason: str = ""  # why the rows are not counted, unless that was asked for
+    units_reason: str = ""  # why units are the declared ones
+
+    @property
+    def count(self) -> CountPlan | None:
+        """The count of rows, if there is one."""
+        return None if self.shared is None else self.shared.count
+
+    @property
+    def warning(self) -> str:
+        """What to know before it is paid for: that columns share a unit which may not fit them."""
+        shared = self.shared
+        if not isinstance(shared, FitInUnits) or shared.units.search.features != "length":
+            return ""
+        if self.fit.d == 1:
+            return ""
+        return (
+            f"all columns are measured in one unit, since {shared.units.note or 'it was asked for'}"
+            ": columns that are much smaller than the largest will not count. Declare a schema, or "
+            "subtract and divide by public numbers first."
+        )
+
+    @property
+    def units(self) -> str:
+        """In which units rows are measured, in a sentence."""
+        if isinstance(self.shared, FitInUnits):
+            return self.shared.units.sentence
+        why = f": {self.units_reason}" if self.units_reason else ""
+        return f"rows are measured in the declared units{why}"
 
     def run(
         self,
@@ -50,15 +106,26 @@ class ModelPlan:
         odometer: BudgetSpender | None = None,
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
-    ) -> tuple[Result, RowCount | None]:
+    ) -> Outcome:
         """Carry it out on private rows; arguments as in `dpsco.run`."""
+        config = config_of(self.fit)
+        if config is None:
+            raise ParameterError("the plan does not say which model it is for.")
         how: dict[str, Any] = {"order": order, "randomness": randomness}
         how |= {"odometer": odometer, "progress": progress}
-        if self.counted is None:
-            return api.run(self.fit, table, checkpoint=checkpoint, **how), None
+        if self.shared is None:
+            result = api.run(self.fit, table, checkpoint=checkpoint, **how)
+            return Outcome(config.model(result.weights), result)
         if checkpoint is not None:
-            raise ParameterError(f"the rows cannot be counted: {_ROUNDS_ALONE}.")
-        return run_with_count(self.counted, table, **how)
+            if isinstance(self.shared, CountedPlan):
+                raise ParameterError(f"the rows cannot be counted: {_ROUNDS_ALONE}.")
+            raise ParameterError(f"units cannot be found: {_ROUNDS_ALONE}. {_IN_DECLARED}")
+        if isinstance(self.shared, CountedPlan):
+            result, count = run_with_count(self.shared, table, **how)
+            return Outcome(config.model(result.weights), result, count)
+        result, answer = run_in_units(self.shared, table, **how)
+        model = config.model(result.weights, answer.units)
+        return Outcome(model, result, answer.count, answer.units)
 
 
 def plan_model(
@@ -73,6 +140,11 @@ def plan_model(
     single_epoch: bool = False,
     count_rows: bool | None = None,
     encoder: TableEncoder | None = None,
+    units: UnitsChoice = "auto",
+    units_share: float | None = None,
+    reread: bool = True,
+    sparse: bool = False,
+    missing: Collection[str] = (),
 ) -> ModelPlan:
     """Return the plan of a model's fit, decided without data.
 
@@ -80,39 +152,173 @@ def plan_model(
         config: the model.
         n, d, budget, calibration: as in `Task`.
         solver, options: as in `dpsco.plan`.
-        single_epoch: whether each row is read once, as by a fit with a checkpoint.
+        single_epoch: whether the solver shall read each row once, as a fit with a checkpoint does.
         count_rows: whether a little of the budget buys a count of the rows; None: if that says
             something. See `dpsco.models.row_counts`.
         encoder: of the rows; with it the count is of entries, too.
+        units: "auto" finds units where that pays (`dpsco.models.unit_rules`); "declared" never.
+        units_share: the part of the budget's squared mu that units take; None: by rule.
+        reread: whether rows can be read before the fit reads them.
+        sparse: whether rows are.
+        missing: bounds that nobody declared, "features" or "labels": the model has bounds of 1 in
+            their place, and they are found.
 
     Raises:
-        AssumptionError: the solver's theorem does not cover the task.
+        AssumptionError: the solver's theorem does not cover the task, or the rows are too few to
+            find what is missing.
         ParameterError: an argument is out of range, or a count is asked for that cannot be.
     """
-    task = Task(config.problem(), n, d, budget, calibration)
-    options = {} if options is None else options
-    if not isinstance(options, Mapping):
-        raise _validate.refusal("options", f"must be a dictionary, got {_validate.shown(options)}.")
-    if solver == "auto" and (options or single_epoch):
-        solver = _chosen(task, options, single_epoch=single_epoch)
+    task, options = Task(config.problem(), n, d, budget, calibration), _options(options)
+    facts: dict[str, Any] = {"units": units, "share": units_share, "reread": reread}
+    search, why = _search(config, task, options, missing, sparse=sparse, **facts)
     query, reason = None, ""
     if count_rows is not False:
         query, reason = _query(budget, n, encoder, single_epoch=single_epoch)
-    if query is None:
         _check_count(count_rows, reason)
-        plan = api.plan(task, solver=solver, options=options)
-        return ModelPlan(config.put_into(plan), reason=reason)
+    named = partial(_solver, solver, options, single_epoch)
+    if search is not None:
+        try:
+            shared = _plan_in_units(config, search, task, named, options, query, why)
+            return ModelPlan(shared.fit, shared, reason)
+        except AssumptionError as problem:
+            if missing:
+                raise
+            why = _validate.reason(problem)  # the declared units may do
+    plan = _plan_as_declared(config, task, named(task), options, query)
+    return replace(plan, reason=reason, units_reason=why)
+
+
+def _solver(solver: str, options: Mapping[str, Any], single_epoch: bool, task: Task) -> str:
+    """Return the solver, where single epochs or options decide which one "auto" takes."""
+    if solver == "auto" and (options or single_epoch):
+        return _chosen(task, options, single_epoch=single_epoch)
+    return solver
+
+
+def _plan_as_declared(
+    config: ModelConfig,
+    task: Task,
+    solver: str,
+    options: Mapping[str, Any],
+    query: PresentRows | None,
+) -> ModelPlan:
+    """Return the plan of a fit in the declared units, with a count of rows if there is a query."""
+    if query is None:
+        return ModelPlan(config.put_into(api.plan(task, solver=solver, options=options)))
     counted = plan_with_count(
         config,
-        n=n,
-        d=d,
-        budget=budget,
+        n=task.n,
+        d=task.d,
+        budget=task.budget,
         query=query,
         solver=solver,
-        calibration=calibration,
+        calibration=task.calibration,
         options=options,
     )
     return ModelPlan(counted.fit, counted)
+
+
+def _options(options: Any) -> Mapping[str, Any]:
+    """Return options of a solver; refuse what is no dictionary."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise _validate.refusal("options", f"must be a dictionary, got {_validate.shown(options)}.")
+    return options
+
+
+def _plan_in_units(
+    config: ModelConfig,
+    search: UnitSearch,
+    task: Task,
+    named: Callable[[Task], str],
+    options: Mapping[str, Any],
+    query: PresentRows | None,
+    note: str,
+) -> FitInUnits:
+    """Return the plan of a fit in units that are to be found."""
+    inside = config if search.features == "declared" else config.in_units()
+    n, budget = task.n, task.budget
+    return plan_in_units(
+        inside,
+        search,
+        n=n,
+        d=task.d,
+        budget=budget,
+        solver=named(replace(task, problem=inside.problem())),
+        calibration=task.calibration,
+        options=options,
+        count=None if query is None else plan_count(budget, n=n, query=query),
+        note=note,
+    )
+
+
+def _search(
+    config: ModelConfig,
+    task: Task,
+    options: Mapping[str, Any],
+    missing: Collection[str],
+    *,
+    units: str,
+    share: float | None,
+    reread: bool,
+    sparse: bool,
+) -> tuple[UnitSearch | None, str]:
+    """Return which units are found, with what must be; or None and why the declared ones serve."""
+    _validate.choice("units", units, ("auto", "declared"))
+    if missing and not reread:
+        raise ParameterError(
+            f"{' and '.join(missing)} have no declared bounds, and finding them takes a look at "
+            f"the rows before the fit: {_ONCE}. Declare the bounds."
+        )
+    n, d, budget = task.n, task.d, task.budget
+    search: UnitSearch | None
+    if "features" in missing:
+        # Without an intercept nothing would take up a centre, as of sparse rows.
+        uncentred = sparse or config.bounds.intercept is None
+        search, why = search_for_raw(
+            n=n, d=d, budget=budget, units=units, sparse=uncentred, share=share
+        )
+    elif units == "declared":
+        search, why = None, _DECLARED
+    elif not reread:
+        search, why = None, _ONCE
+    else:
+        search, why = _search_for_rows(config, task, options, sparse=sparse, share=share)
+    if "labels" not in missing:
+        return search, why
+    part = label_share(n)
+    if search is None:
+        return UnitSearch(labels=True, sparse=sparse, label_share=share or part), why
+    if share is not None:  # in all: split as the rules would
+        part *= share / (part + rule_share(search, n))
+        search = replace(search, share=share - part)
+    return replace(search, labels=True, label_share=part), why
+
+
+def _search_for_rows(
+    config: ModelConfig,
+    task: Task,
+    options: Mapping[str, Any],
+    *,
+    sparse: bool,
+    share: float | None,
+) -> tuple[UnitSearch | None, str]:
+    """Return what is found of declared rows; or None and why their units stay."""
+    spec = MODELS[config.name]
+    lengths = {"radius": config.radius, "scale": config.scale, "alpha": config.alpha or None}
+    return search_for_rows(
+        n=task.n,
+        d=task.d,
+        budget=task.budget,
+        feature_norm=config.bounds.feature_norm,
+        regression=not spec.classifies,
+        intercept=config.bounds.intercept is not None,
+        in_units=tuple(name for name, value in lengths.items() if value is not None),
+        options=options,
+        calibration=task.calibration,
+        sparse=sparse,
+        share=share,
+    )
 
 
 def with_count(
@@ -131,15 +337,40 @@ def with_count(
     Raises:
         ParameterError: a count is asked for, and there is no room.
     """
-    if count_rows is False:
-        return ModelPlan(plan)
-    query, reason = _query(plan.budget, plan.n, encoder, single_epoch=single_epoch)
-    counted = None if query is None else count_beside(plan, query)
-    if counted is not None:
-        return ModelPlan(plan, counted)
-    reason = reason or _NO_ROOM
-    _check_count(count_rows, reason)
-    return ModelPlan(plan, reason=reason)
+    config, query, reason = config_of(plan), None, ""
+    search = None if config is None else config.units
+    if count_rows is not False:
+        query, reason = _query(plan.budget, plan.n, encoder, single_epoch=single_epoch)
+        shared = None if query is None else _beside(plan, search, query)
+        if shared is not None:
+            return ModelPlan(plan, shared)
+        reason = reason or _NO_ROOM
+        _check_count(count_rows, reason)
+    return ModelPlan(plan, _beside(plan, search, None), reason)
+
+
+def _beside(
+    plan: BasePlan, search: UnitSearch | None, query: PresentRows | None
+) -> CountedPlan | FitInUnits | None:
+    """Return what is released beside a plan that was made before; None if there is no room.
+
+    Raises:
+        AssumptionError: the plan is for units that are to be found, and leaves no room for that.
+    """
+    if search is None:
+        return None if query is None else count_beside(plan, query)
+    facts: dict[str, Any] = {"n": plan.n, "d": plan.d, "search": search}
+    count = None if query is None else plan_count(plan.budget, n=plan.n, query=query)
+    facts["norm"] = plan.problem.bounds.norm
+    shared = FitInUnits(units=plan_units(plan.budget, count=count, **facts), fit=plan)
+    if shared.cost.satisfies(plan.budget):
+        return shared
+    if query is not None:
+        return None
+    raise AssumptionError(
+        "the plan is for rows in units that are to be found, and leaves nothing of its budget for "
+        "that. Make it anew with dpsco plan."
+    )
 
 
 def _query(
@@ -161,8 +392,8 @@ def _query(
 
 
 def _check_count(count_rows: bool | None, reason: str) -> None:
-    """Refuse a count that is asked for and cannot be."""
-    if count_rows:
+    """Refuse a count that is asked for and, for a reason, cannot be."""
+    if count_rows and reason:
         raise _validate.refusal("count_rows", f"is not possible: {reason}.")
 
 

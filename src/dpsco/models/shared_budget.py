@@ -145,6 +145,8 @@ def rest(budget: Budget, share: float) -> Budget:
     >>> round(rest(ApproxDP(1.0, 1e-8), 0.1).epsilon, 4), rest(PureDP(1.0), 0.25).epsilon < 0.75
     (0.946, True)
     """
+    if not share < 1.0:
+        raise ParameterError(f"nothing is left for the fit: {share:.6g} of the budget is spent.")
     part = math.sqrt(1.0 - share) * (1.0 - _SPARE)
     if isinstance(budget, ApproxDP):
         mu = budget.mu_per_row() * budget.unit.rows

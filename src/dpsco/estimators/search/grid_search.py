@@ -49,8 +49,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     Parameters
     ----------
     estimator : estimator of dpsco
-        The linear model to tune, with its bounds declared. Its own ``epsilon`` and ``delta`` are
-        not used.
+        The linear model to tune, with its bounds declared: all candidates are fitted in the
+        declared units. Its own ``epsilon`` and ``delta`` are not used.
     param_grid : mapping of str to sequence, or sequence of such mappings
         The parameters to tune and the values to try, as in `sklearn.model_selection.GridSearchCV`.
         Values with a method ``rvs`` are distributions: ``n_candidates`` candidates are drawn
@@ -194,6 +194,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         warn_if_repeated(self)
         self._check_estimator()
         params, candidates = self._candidates()
+        _check_bounds(candidates)
         table = training_table(self, X, y)
         search = plan_search(
             candidates,
@@ -270,11 +271,6 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 f"{type(self.estimator).__name__} is scored by {score!r}, got "
                 f"{_validate.shown(self.scoring)}. A score must be a mean of bounded errors, one "
                 "per row. Leave scoring out."
-            )
-        if self.estimator.bounds != "declared":
-            raise ParameterError(
-                "PrivateGridSearch needs declared bounds, got bounds="
-                f"{self.estimator.bounds!r}: estimate them once, before, and declare them."
             )
         if self.estimator.count_rows:
             raise ParameterError(
@@ -397,3 +393,17 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _check_bounds(candidates: Sequence[PrivateLinearModel]) -> None:
+    """Refuse candidates without declared bounds: a search releases nothing but its best run."""
+    missing = {part for candidate in candidates for part in candidate._missing()}
+    names = {"features": "feature_norm", "labels": "label_range"}
+    bounds = " and ".join(name for part, name in names.items() if part in missing)
+    verb = "is" if len(missing) == 1 else "are"
+    if bounds:
+        raise ParameterError(
+            f"PrivateGridSearch needs declared bounds, and {bounds} {verb} missing: a search "
+            "releases nothing but its best candidate, so it finds no bounds in the rows. Declare "
+            "them on the estimator, or fit it without a search."
+        )

@@ -151,6 +151,7 @@ def plan_search(
                 calibration=candidate.calibration,
                 options=candidate.options,
                 count_rows=False,
+                units="declared",  # a search releases one thing: the best of its runs
             ).fit
             for candidate, config in zip(candidates[:count], configs[:count], strict=True)
         )
