@@ -12,7 +12,7 @@ import math
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -340,6 +340,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
+@lru_cache(maxsize=16)
 def _installed(package: str) -> str:
     try:
         return metadata.version(package)

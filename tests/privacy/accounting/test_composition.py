@@ -23,9 +23,9 @@ from dpsco.privacy.accounting import gaussian, pld
 from dpsco.privacy.accounting.amplification import sampled_delta
 from dpsco.privacy.accounting.composition import (
     Cost,
-    _least_epsilon,
     compose,
     cost,
+    least_epsilon,
     randomised_response_delta,
 )
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP, Unit
@@ -671,4 +671,4 @@ def test_remembered_costs_hold_no_distributions():
 
 
 def test_a_curve_that_is_no_number_costs_everything():
-    assert _least_epsilon(lambda epsilon: math.nan, 1e-6) == math.inf
+    assert least_epsilon(lambda epsilon: math.nan, 1e-6) == math.inf

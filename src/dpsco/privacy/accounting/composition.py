@@ -314,10 +314,10 @@ def _profile_bound(profile: Profile) -> Bound:
 
 
 def _inverted(delta_of: Callable[[float], float]) -> Bound:
-    return Bound(lambda delta: _least_epsilon(delta_of, delta), delta_of)
+    return Bound(lambda delta: least_epsilon(delta_of, delta), delta_of)
 
 
-def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     """Return the least epsilon whose delta is at most ``delta``, from above."""
     low, above = 0.0, delta_of(0.0)
     if above <= delta:

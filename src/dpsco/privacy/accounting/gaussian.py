@@ -114,21 +114,31 @@ def delta_grid(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     ``phi(x) (R(x) - R(y))`` where x >= 0, which loses an ulp of R(x) only.
     """
     eps, size = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
+    value = np.empty(eps.shape)
     with np.errstate(all="ignore"):
         safe = np.maximum(size, _TINY)
         extent = np.abs(eps) / safe + safe / 2
         x = eps / safe - safe / 2
-        y = x + safe
-        right = np.maximum(x, 0.0)
-        mills = _ROOT_HALF_PI * erfcx(right / math.sqrt(2))
-        gap = mills - _ROOT_HALF_PI * erfcx((right + safe) / math.sqrt(2))
-        # Relative error: rounding of x moves -x^2/2 by |x| times it, the rest is a few ulps.
-        slack = np.minimum((4 * (right + 1) * extent + 4 * right * right + 64) * _ULP, 1.0)
-        log_density = np.maximum(-0.5 * right * right, -745.0) - _LOG_ROOT_TWO_PI
-        far = np.exp(log_density) * (gap + 8 * _ULP * mills) * (1 + 2 * slack)
-        near = ndtr(-x) - np.exp(np.minimum(eps + log_ndtr(-y), 0.0)) + 64 * _ULP * (1 + extent**2)
-    value = np.where(x >= 0, far, near) + _TINY
+        far = x >= 0
+        near = ~far
+        value[far] = _far_delta(x[far], safe[far], extent[far])
+        y = x[near] + safe[near]
+        value[near] = ndtr(-x[near]) - np.exp(np.minimum(eps[near] + log_ndtr(-y), 0.0))
+        value[near] += 64 * _ULP * (1 + extent[near] ** 2)
+    value += _TINY
     return np.asarray(np.where(size == 0.0, 0.0, np.clip(value, 0.0, 1.0)))
+
+
+def _far_delta(
+    x: NDArray[np.float64], mu: NDArray[np.float64], extent: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return delta where x >= 0, but for underflow."""
+    mills = _ROOT_HALF_PI * erfcx(x / math.sqrt(2))
+    gap = mills - _ROOT_HALF_PI * erfcx((x + mu) / math.sqrt(2))
+    # Relative error: rounding of x moves -x^2/2 by |x| times it, the rest is a few ulps.
+    slack = np.minimum((4 * (x + 1) * extent + 4 * x * x + 64) * _ULP, 1.0)
+    log_density = np.maximum(-0.5 * x * x, -745.0) - _LOG_ROOT_TWO_PI
+    return np.asarray(np.exp(log_density) * (gap + 8 * _ULP * mills) * (1 + 2 * slack))
 
 
 def delta_array(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from dpsco.errors import (
 from dpsco.privacy import certificate as certificates
 from dpsco.privacy.accounting import gaussian, pld, renyi
 from dpsco.privacy.accounting.calibration import calibrate
-from dpsco.privacy.accounting.composition import _least_epsilon, cost
+from dpsco.privacy.accounting.composition import cost, least_epsilon
 from dpsco.privacy.accounting.cross_check import cross_check
 from dpsco.privacy.budget import ApproxDP, PureDP, Unit
 from dpsco.privacy.certificate import Certificate
@@ -379,7 +379,7 @@ def test_epsilon_of_gaussian_runs(case):
     (law, mean, mu), (profile, lemma, theorem) = case, TABLE[case]
     runs = Runs.named(law, mean)
     found = Selected(gauss(mu), runs)
-    assert _least_epsilon(found.delta, 1e-6) == pytest.approx(profile, rel=2e-3)
+    assert least_epsilon(found.delta, 1e-6) == pytest.approx(profile, rel=2e-3)
     assert renyi.epsilon(found.curve, 1e-6) == pytest.approx(lemma, rel=2e-3)
     assert renyi.epsilon(published(mu, runs), 1e-6) == pytest.approx(theorem, rel=2e-3)
     assert gaussian.epsilon(1e-6, mu) < profile < lemma <= theorem
@@ -572,7 +572,7 @@ def test_composed_profiles_cover_pairs_of_finite_mechanisms(runs):
 def test_a_composition_of_one_is_the_profile_itself(runs):
     found = Selected(gauss(0.3), runs)
     for delta in (1e-3, 1e-8):
-        exact = _least_epsilon(found.delta, delta)
+        exact = least_epsilon(found.delta, delta)
         assert exact * (1 - 1e-9) <= pld.Composed(((loss_of(found), 1),)).epsilon(delta)
         assert pld.Composed(((loss_of(found), 1),)).epsilon(delta) < exact * (1 + 2e-3)
 

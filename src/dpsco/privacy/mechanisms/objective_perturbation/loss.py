@@ -90,10 +90,13 @@ def delta_glm(epsilon: ArrayLike, m: ArrayLike, c: float) -> Array:
     """
     eps, size = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(m, dtype=float))
     e = eps - c - 4 * _ULP * (np.abs(eps) + c)
-    with np.errstate(all="ignore"):
-        tail = 2.0 * gaussian.delta_grid(e, size)
-        bulk = 1.0 - 2.0 * np.exp(np.minimum(e, 0.5 * size * size) + log_ndtr(-size))
-    return np.asarray(np.clip(np.where(e >= 0.5 * size * size, tail, bulk + 1e-14), 0.0, 1.0))
+    far = e >= 0.5 * size * size
+    near, delta = ~far, np.empty(e.shape)
+    with np.errstate(all="ignore"):  # each formula only where it holds: both are costly
+        delta[far] = 2.0 * gaussian.delta_grid(e[far], size[far])
+        bulk = 1.0 - 2.0 * np.exp(e[near] + log_ndtr(-size[near]))
+        delta[near] = bulk + 1e-14
+    return np.asarray(np.clip(delta, 0.0, 1.0))
 
 
 def delta_pair(epsilon: ArrayLike, m: float, c: float) -> Array:
@@ -134,13 +137,19 @@ def delta_chi(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:
     edges = first[..., None] + (stop - first)[..., None] * _PANELS
     half = 0.5 * np.diff(edges)[..., None]
     points = edges[..., :-1, None] + half * (_NODES + 1.0)
-    inner = m * np.exp(-m * (points - a[..., None, None])) * gammaincc(s / 2, 0.5 * points**2)
+    inner = m * np.exp(-m * (points - a[..., None, None])) * _survival(s, points)
     whole = np.sum(half * _WEIGHTS * inner, axis=(-2, -1))
-    beyond = np.exp(-m * (stop - a)) * gammaincc(s / 2, 0.5 * stop * stop)
+    beyond = np.exp(-m * (stop - a)) * _survival(s, stop)
     certain = -np.expm1(m * np.minimum(a, 0.0))
     certain -= np.exp(-m * (start - a)) * np.expm1(-m * (first - start))
     slack = _UP * (1 + 8 * _ULP * (start + 1) * ((np.abs(eps) + c) / m + m))
     return np.asarray(np.minimum(1.0, (whole + beyond + certain) * slack + 1e-300))
+
+
+def _survival(s: int, r: Array) -> Array:
+    """Return P(chi_s > r) for r >= 0; an exponential for a plane."""
+    half = 0.5 * r * r
+    return np.asarray(np.exp(-half) if s == 2 else gammaincc(s / 2, half))
 
 
 def delta_average(epsilon: ArrayLike, m: float, c: float, s: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from .... import _validate
 from ...._validate import store
 from ....errors import ParameterError
 from ....files.limits import MOST_WEIGHTS
+from ...accounting.composition import least_epsilon
 from ...accounting.privacy_loss import PrivacyLoss, Profile, combined_mu, round_up
 from ...accounting.sensitivity import STABLE_SLACK, float_sum_sensitivity
 from ...budget import Adjacency
@@ -154,4 +156,10 @@ def _profile(loss: Loss) -> Profile:
     def beside(mu: float) -> Profile:
         return _profile(dataclasses.replace(loss, output=combined_mu(loss.output, mu)))
 
-    return Profile(loss.delta, beside=beside)
+    return Profile(loss.delta, lambda delta: _epsilon(loss, delta), beside=beside)
+
+
+@lru_cache(maxsize=256)  # a plan, its ledger and its certificate ask for the same
+def _epsilon(loss: Loss, delta: float) -> float:
+    """Return the least epsilon of a loss."""
+    return least_epsilon(loss.delta, delta)
