@@ -79,6 +79,10 @@ class AccuracyWarning(UserWarning):
     """Public facts say that a fit will hardly learn anything, whatever the rows are."""
 
 
+class OutlookWarning(AccuracyWarning):
+    """Real tables of such a size and budget lost most of what there is to learn to noise."""
+
+
 def describe(
     error: Exception,
     name: Callable[[str], str],

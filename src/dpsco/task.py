@@ -19,6 +19,7 @@ from . import _validate
 from .data.row_norms import check_limit
 from .errors import AssumptionError, ParameterError
 from .files import limits
+from .geometry.domains import WholeSpace
 from .geometry.norms import Lp
 from .losses.base import Constants, Hoelder, MarginLoss
 from .losses.penalties import L2Penalty
@@ -157,6 +158,16 @@ class Task:
         return isinstance(norm, Lp) and norm.p == 2.0
 
     @cached_property
+    def signal(self) -> float:
+        """z: rows over the noise of one release of bound 1 that spends the whole budget.
+
+        What noise does to a fit depends on the rows, the budget and the adjacency through this
+        number alone.
+        """
+        sensitivity = self.budget.adjacency.sensitivity(1.0)
+        return self.n * self.budget.mu_per_row() / sensitivity
+
+    @cached_property
     def constants(self) -> Constants:
         """The constants of the loss over the domain."""
         return self._constants(self.max_norm)
@@ -214,7 +225,9 @@ class Task:
         the start; cutting them makes the loss grow linearly there, and halves the noise of a
         logistic regression.
         """
-        norm = float(np.linalg.norm(self.start))
+        # The whole space has its centre at the origin; a million zeros would take longer to add up.
+        whole = isinstance(self.problem.domain, WholeSpace)
+        norm = 0.0 if whole else float(np.linalg.norm(self.start))
         return min(self._constants(norm).lipschitz, self.lipschitz)
 
     @property

@@ -152,7 +152,9 @@ def test_what_it_says():
     asked = forecast(rounds=[32, 8])
     assert asked.answer.startswith("8 rounds of acc_srgd instead of 32: about ")
     single = forecast(rounds=1).answer
-    assert re.fullmatch(r"1 round of \w+: an excess risk of about \S+\.", single)
+    assert re.fullmatch(
+        r"1 round of \w+: made-up problems of this size had an excess of about \S+\.", single
+    )
     assert "by itself" not in str(asked)  # neither number is a default
     assert "*" not in str(asked)
     same = forecast(n=10**7, rounds=[500, 2000], solvers="acc_srgd").answer

@@ -41,7 +41,7 @@ def test_plan_prints_what_a_run_will_do(plan):
     for words in ("1,000 rows of 4 features", "calibration", "rounds", "released: ", "enforced: "):
         assert words in shown
     assert f"{plan.sigma:.6g}" in shown
-    assert "excess risk by theory" in shown
+    assert "(its theorem in practical form; no forecast)" in shown
     assert "at most 1" in shown
 
 

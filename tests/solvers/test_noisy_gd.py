@@ -50,20 +50,101 @@ def test_default_clip_is_the_largest_gradient_at_the_start():
     assert plan().clip == 0.5  # logistic: |phi'(0)| = 1/2
     assert plan(problem(dp.losses.Hinge())).clip == 1.0
     assert plan(problem(dp.losses.Huber(0.3), label=1.0)).clip == pytest.approx(0.3)
-    assert plan(problem(dp.losses.Squared(), label=2.0, feature=3.0)).clip == pytest.approx(6.0)
+    squares = problem(dp.losses.Squared(), label=2.0, feature=3.0)
+    assert plan(squares, n=10**6).clip == pytest.approx(6.0)
     away = problem(domain=dp.domains.L2Ball(1.0, centre=[3.0, 0.0, 0.0, 0.0]))
     assert plan(away, n=100).clip == pytest.approx(1 / (1 + math.exp(-3.0)))
     assert plan(n=10**7).clip == 1.0  # little noise: the loss's own bound
 
 
+def test_residuals_are_cut_where_noise_rules():
+    squares, budget = problem(dp.losses.Squared(), label=2.0), dp.ApproxDP(1.0, 1e-6)
+
+    def parts(loss, label=2.0):
+        whole = plan(problem(loss, label=label), n=10**7, budget=budget).clip
+        return [plan(problem(loss, label=label), n=n, budget=budget).clip / whole for n in SIZES]
+
+    SIZES = (100, 10_000, 10**6)
+    signal = 10_000 * budget.mu_per_row() / 2
+    between = signal / math.sqrt(4) / 1500
+    assert 0.125 < between < 1
+    assert parts(dp.losses.Squared()) == pytest.approx([0.125, between, 1.0])
+    for loss in (dp.losses.Absolute(), dp.losses.Pinball(0.5)):
+        assert parts(loss) == pytest.approx([0.25, 1.5 * between, 1.0])
+    assert parts(dp.losses.Pinball(0.9)) == [1.0, 1.0, 1.0]  # a part of it would move its level
+    assert parts(dp.losses.Huber(0.2)) == [1.0, 1.0, 1.0]  # its bound is on residuals already
+    assert plan(squares, n=100, budget=budget, clip=0.7).clip == 0.7  # the user's
+
+
 def test_integrated_time_balances_bias_and_noise():
-    made = plan(n=2000)
+    made = plan(problem(dp.losses.Huber(0.3), label=1.0), n=2000)
     single = made.sigma / math.sqrt(made.rounds)
     time = made.step * made.rounds / (1 - made.momentum)
     R, d = made.task.initial_distance, made.task.n_weights
     bias, noise = R**2 / (2 * time), time * d * (single / made.n) ** 2 / 2
     assert bias == pytest.approx(noise, rel=1e-9)
     assert made.step < 1 / made.task.smoothness
+
+
+@pytest.mark.parametrize(("adjacency", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
+def test_time_falls_where_weights_outnumber_the_rows_above_the_noise(adjacency, factor):
+    """Noise then moves a prediction by 2 (2 z/d)^(1/4), z = n mu/sensitivity, not by 2."""
+    budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
+    z = 1000 * 0.2367043807 / factor
+
+    def moved(d, **settings_):
+        made = plan(problem(**settings_), n=1000, d=d, budget=budget)
+        single = made.sigma / math.sqrt(made.rounds)
+        return made.step * made.rounds / (1 - made.momentum) * single / made.n
+
+    assert moved(100) == pytest.approx(2.0)
+    for d in (1000, 4000):
+        assert moved(d) == pytest.approx(2 * (2 * z / d) ** 0.25)
+        assert moved(d, scale=math.sqrt(d)) == pytest.approx(1.0)  # the user's word
+        assert moved(d, domain=dp.domains.L2Ball(5.0)) == pytest.approx(5 / math.sqrt(d))
+
+
+def test_caution_never_lets_noise_outweigh_what_rows_teach():
+    """Labels that no feature explains, in 40 times as many weights as z: log 2 and 9 % at most.
+
+    Without caution it is a quarter more. Noise of one draw changes the mean by less than 1 %.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 4000)) / math.sqrt(4000)
+    y = rng.choice([-1.0, 1.0], size=2000)
+    budget = dp.ApproxDP(0.5, 1e-6)
+    losses = []
+    for scale in (None, 2 * math.sqrt(4000)):
+        made = plan(problem(scale=scale), n=1000, d=4000, budget=budget)
+        result = dp.run(made, (X[:1000], y[:1000]), randomness=dp.Randomness.seeded(1))
+        losses.append(np.mean(np.logaddexp(0.0, -y[1000:] * (X[1000:] @ result.weights))))
+    assert losses[0] < 1.09 * math.log(2) < 1.15 * math.log(2) < losses[1]
+
+
+def test_plans_warn_of_many_flat_directions():
+    """Between z/8 and 800 z weights, 1000 at least, unless the distance is known."""
+    # z = 20,000 mu/2 = 2367
+    for d, lines in ((900, 0), (1000, 1), (1_893_000, 1), (1_894_000, 0)):
+        assert len(plan(n=20_000, d=d).warnings) == lines
+    assert "10,000 weights share 2,367 rows above the noise" in plan(n=20_000, d=10_000).warnings[0]
+    assert plan(n=100_000, d=1000).warnings == ()  # z = 11,835
+    assert plan(n=100, d=10_000).warnings == ()  # caution: hardly anything is learnt, or lost
+    assert plan(problem(scale=3.0), n=20_000, d=10_000).warnings == ()
+    assert plan(problem(dp.losses.Absolute(), label=1.0), n=20_000, d=10_000).warnings == ()
+
+
+def test_wide_tables_count_as_sparse():
+    """15,000 rows of 32,768 words: rounds that cover the time, not those of dense rows."""
+    budget = dp.ApproxDP(4.0, 1e-9, adjacency="zero_out")
+    assert plan(n=15_000, d=10_000, budget=budget).rounds == round(1e10 / 1.5e8)
+    made = plan(n=15_000, d=32_768, budget=budget)
+    single = made.sigma / math.sqrt(made.rounds)
+    z = 15_000 * 0.5 / single  # of a clip of 1/2
+    time = 2 * (2 * z / 32_768) ** 0.25 * made.n / single
+    assert 150 < made.rounds == max(round(math.sqrt(10 * time * 0.25 / 1.9)), 172)
+    assert made.step * made.rounds / (1 - made.momentum) == pytest.approx(time, rel=1e-2)
+    assert plan(n=15_000, d=32_768, budget=dp.ApproxDP(32.0, 1e-9)).rounds == 300
+    assert plan(n=5000, d=10**6).rounds == 60  # noise of a million numbers is the work
 
 
 def test_steps_never_exceed_the_curvature():
@@ -124,6 +205,8 @@ def test_nonsmooth_losses_get_the_rounds_that_noise_justifies(adjacency, factor)
     assert 250 < dear.rounds == round(40_000 / (4 * 10 * single)) < 750
     assert plan(hinge, n=80_000, d=100, budget=dp.ApproxDP(20.0, 1e-6)).rounds == 375
     assert plan(hinge, n=4000, budget=dp.ApproxDP(100.0, 1e-6)).rounds == 2000
+    absolute = problem(dp.losses.Absolute(), label=1.0)
+    assert plan(absolute, n=4000, budget=dp.ApproxDP(100.0, 1e-6)).rounds == 500
 
 
 def test_little_noise_sharpens_the_envelope():
@@ -169,7 +252,7 @@ def test_nonsmooth_losses_improve_with_the_budget(loss):
 
     few, some, most = risk(100.0, rounds=200), risk(5.0), risk(100.0)
     assert most < some < 0.9 * few
-    assert most < 0.2 * few
+    assert most < 0.4 * few
 
 
 def test_the_listing_counts_the_gradients_of_the_plan():

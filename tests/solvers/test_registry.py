@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+import dpsco as dp
 from dpsco import solvers
 from dpsco.errors import ParameterError
+from dpsco.solvers import listing
+from dpsco.solvers.base import MeasuredRange
 
 FAMILY = """
 from dataclasses import replace
@@ -72,3 +75,54 @@ def test_importing_is_cheap(imported, most):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
     assert families & {name.removeprefix("dpsco.solvers.") for name in shown.split()} == most
+
+
+def task(n, d, epsilon=1.0, loss=None):
+    loss = loss or dp.losses.Logistic()
+    problem = dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label="sign"))
+    return dp.Task(problem, n=n, d=d, budget=dp.ApproxDP(epsilon, 1e-6, adjacency="zero_out"))
+
+
+def test_a_range_covers_its_ends_and_nothing_beyond():
+    mu = 0.2367043807  # of epsilon 1, delta 1e-6, to ten digits
+    measured = MeasuredRange((300, 1000), (5, 20), (0.2, 0.24), signal=3.0)
+    assert measured.covers(task(300, 5))
+    assert measured.covers(task(1000, 20))
+    for n, d in ((299, 5), (1001, 5), (300, 4), (300, 21)):
+        assert not measured.covers(task(n, d))
+    assert not measured.covers(task(1000, 5, epsilon=0.8))
+    assert not measured.covers(task(1000, 5, epsilon=1.1))
+    narrow = MeasuredRange((1, 1000), (1, 100), (0.0, 1.0), signal=1000 * mu * (1 - 1e-6) / 10)
+    assert narrow.covers(task(1000, 10))  # z = 1000 mu, of 10 weights
+    assert not narrow.covers(task(1000, 11))
+    assert not narrow.covers(task(999, 10))
+
+
+def test_a_mean_lies_within_every_range():
+    mean = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
+    wide = dp.Task(mean, n=100, d=10**6, budget=dp.ApproxDP(1.0, 1e-6))
+    assert [key for key, solver in solvers.registry().items() if solver.suits(wide)] == SUITABLE
+
+
+SUITABLE = ["noisy_gd", "approx_objective_perturbation", "approx_objective_perturbation_sc"]
+
+
+@pytest.mark.parametrize("epsilon", [0.03, 1.0, 16.0])
+@pytest.mark.parametrize("n", [300, 10**4, 10**6])
+@pytest.mark.parametrize("d", [1, 1000, 10**6])
+def test_no_specialist_is_suitable_and_steps_always_are(n, d, epsilon):
+    """Objective perturbation only with five rows above the noise for each weight."""
+    made = task(n, d, epsilon)
+    suitable = [key for key, solver in solvers.registry().items() if solver.suits(made)]
+    clear = made.signal >= 5 * d and d <= 10**4
+    assert suitable == (SUITABLE if clear else SUITABLE[:1])
+
+
+def test_listings_say_where_a_solver_is_chosen():
+    assert "300 to 1e+06 rows; 1 to 1e+06 weights" in listing.page("noisy_gd")
+    assert "least 5 times the weights" in listing.page("approx_objective_perturbation")
+    assert "where rows come once" in listing.page("acc_srgd")
+    assert "by name only" in listing.page("bolt_on_sgd")
+    records = {record["key"]: record["range"] for record in listing.records()}
+    assert records["noisy_gd"]["rows"] == [300, 1e6]
+    assert records["bolt_on_sgd"] is None

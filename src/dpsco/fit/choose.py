@@ -1,10 +1,18 @@
-"""Which solver to use: every applicable one, ranked by predicted excess risk and by cost.
+"""Which solver to use: every applicable one, ranked by what was measured, then by prediction.
 
 A prediction comes from the public task alone: the solver's own formula (the bound of its theorem in
 practical form) times the factor that its entry declares, which says how far its measured excess
 lies from the formula on made-up problems (``python -m benchmarks.predictions``). Predictions rank;
 they do not promise. A solver without such a factor is not calibrated: its formula cannot be
 compared with predictions, so it comes after all that can, and every listing says so.
+
+Facts go before predictions. An entry declares where its solver kept up with the best of all
+(`MeasuredRange`); such solvers come first, since a prediction says little where nothing was
+measured. Predictions that are less than a factor of 2 apart cannot tell two solvers apart (on real
+tables their errors are larger), so of those the more reliable one goes first, which the order of
+the entries says: noisy gradient descent lost little wherever another was better, and the others
+lost much wherever it was. On large tables where noise hardly matters all that is left to save is
+time: there the cheapest of those that are predicted at least as good goes first.
 """
 
 from __future__ import annotations
@@ -22,9 +30,16 @@ from ..solvers.base import NOT_CALIBRATED
 from ..solvers.common.smoothing import nonsmooth
 from ..task import Task, as_task
 
-CLOSE = 1.01  # predictions within this ratio count as equal: the cheaper solver goes first
+CLOSE = 2.0  # predictions within this ratio count as equal: the more reliable solver goes first
+EQUAL = 1.01  # the same where noise hardly matters, and the cheaper solver goes first:
+PLENTY = 20.0  # from so many z for each weight on
+LARGE = 1e6  # rows times weights: below, every solver takes less than half a second
 FITTED = 0.066  # the factor of the part of a formula that is not noise
-WEAK = 0.25  # of the loss of a model that knows nothing: more excess than this is little use
+
+_ORDER = (
+    "Multiples of the first. Solvers go first where measurements cover the task, then by "
+    "prediction."
+)
 
 
 @dataclass(frozen=True)
@@ -32,9 +47,21 @@ class Candidate:
     """A solver that applies."""
 
     solver: str
-    risk: float  # predicted excess risk; the formula's own if the solver is not calibrated
+    risk: float  # predicted excess, to compare solvers; a bare formula if not calibrated
     gradients: float  # about how many gradients of a row a run takes
     calibrated: bool = True  # whether the prediction rests on measurements
+    measured: bool = True  # whether the task lies where the solver kept up with the best
+    proven: bool = True  # whether it did so anywhere
+    order: int = 1  # of the entry: reliable solvers first
+
+    @property
+    def facts(self) -> int:
+        """What was measured, best first: it kept up here, elsewhere, is calibrated, nothing."""
+        if not self.calibrated:
+            return 3
+        if self.measured:
+            return 0
+        return 1 if self.proven else 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +85,24 @@ class Recommendation:
             )
         return self.ranked[0].solver
 
+    @property
+    def why_first(self) -> str:
+        """Why the first is first although others are predicted lower, or nothing if none is."""
+        if not self.ranked:
+            return ""
+        first = self.ranked[0]
+        lower = [each for each in self.ranked if each.calibrated and each.risk < first.risk]
+        reasons = []
+        if any(each.facts > first.facts for each in lower):
+            reasons.append("measured facts go before predictions")
+        if any(each.facts == first.facts for each in lower):
+            reasons.append(f"predictions within a factor of {CLOSE:g} count as equal")
+        if not reasons:
+            return ""
+        return (
+            f"{first.solver} is first though others are predicted lower: {', and '.join(reasons)}."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the recommendation as JSON values."""
         return {
@@ -66,10 +111,14 @@ class Recommendation:
         }
 
     def __str__(self) -> str:
+        # Multiples, for predictions compare solvers; `dpsco.outlook` says what to expect.
         lines = [f"{'solver':<36}{'predicted excess':>18}{'gradients':>12}"]
+        first = next((each.risk for each in self.ranked if 0.0 < each.risk < math.inf), 1.0)
         for candidate in self.ranked:
-            line = f"{candidate.solver:<36}{candidate.risk:>18.3g}{candidate.gradients:>12.2g}"
+            excess = f"{candidate.risk / first:.3g} x"
+            line = f"{candidate.solver:<36}{excess:>18}{candidate.gradients:>12.2g}"
             lines.append(line if candidate.calibrated else f"{line}  {NOT_CALIBRATED}")
+        lines += [f"{_ORDER} {self.why_first}".rstrip()] if self.ranked else []
         lines += [f"not {key}: {'; '.join(reasons)}" for key, reasons in self.refused.items()]
         return "\n".join(lines)
 
@@ -105,8 +154,19 @@ def recommend(
             refused[key] = reasons
             continue
         risk, calibrated = predict(task, key), solver.measured is not None
-        ranked.append(Candidate(key, risk, solver.gradients(task), calibrated))
-    return Recommendation(tuple(_order(ranked)), refused)
+        measured, proven = solver.suits(task), solver.range is not None
+        cost = solver.gradients(task)
+        ranked.append(Candidate(key, risk, cost, calibrated, measured, proven, solver.order))
+    large = task.n * task.n_weights >= LARGE and _noise_is_faint(task)
+    return Recommendation(tuple(_order(ranked, save_time=large)), refused)
+
+
+def _noise_is_faint(task: Task) -> bool:
+    """Return whether the rows outweigh the noise on all weights by far; of pure budgets, no."""
+    try:
+        return task.signal >= PLENTY * task.n_weights
+    except AssumptionError:
+        return False
 
 
 def choose(
@@ -157,37 +217,19 @@ def predict(task: Task, key: str) -> float:
     return risk if math.isfinite(risk) else math.inf
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What a predicted excess risk means beside a model that knows nothing."""
+def _order(candidates: list[Candidate], *, save_time: bool = False) -> list[Candidate]:
+    """Sort by facts, then by risk; of those about as good as the best, the most reliable is first.
 
-    promising: bool  # whether there is room to learn, or nothing is predicted
-    sentence: str
-
-
-def outlook(task: Task, risk: float) -> Outlook:
-    """Return whether a fit of this predicted excess risk is worth its budget, in a sentence."""
-    guess = task.constants.value_at_zero  # the largest loss of a model that knows nothing
-    if not math.isfinite(risk):
-        return Outlook(True, "Nothing is predicted about the excess risk of this fit.")
-    costs = f"noise is expected to cost {risk:.3g}, and guessing costs {guess:.3g} at most"
-    if risk >= guess:
-        advice = "Use more rows, fewer features, or a larger epsilon."
-        return Outlook(False, f"Noise exceeds what can be learnt: {costs}. {advice}")
-    if risk >= WEAK * guess:
-        advice = "More rows, fewer features or a larger epsilon help."
-        return Outlook(False, f"Weak: {costs}. {advice}")
-    return Outlook(True, f"There is room to learn: {costs}.")
-
-
-def _order(candidates: list[Candidate]) -> list[Candidate]:
-    """Sort by risk, the calibrated ones first; of those about as good as the best the cheapest is.
-
-    Where nothing is predicted of any, the registry's order stays.
+    To ``save_time``, the cheapest of those that are predicted as good as that one is. Where nothing
+    is predicted of any, the registry's order stays, in which reliable solvers come first.
     """
-    ranked = sorted(candidates, key=lambda candidate: (not candidate.calibrated, candidate.risk))
+    ranked = sorted(candidates, key=lambda candidate: (candidate.facts, candidate.risk))
     if not ranked or math.isinf(ranked[0].risk) or not ranked[0].calibrated:
         return ranked
-    close = [c for c in ranked if c.calibrated and c.risk <= CLOSE * ranked[0].risk]
-    first = min(close, key=lambda candidate: candidate.gradients)
+    best = ranked[0]
+    close = [c for c in ranked if c.facts == best.facts and c.risk <= CLOSE * best.risk]
+    first = min(close, key=lambda candidate: (candidate.order, candidate.risk))
+    if save_time:
+        as_good = (candidate for candidate in close if candidate.risk <= EQUAL * first.risk)
+        first = min(as_good, key=lambda candidate: candidate.gradients)
     return [first, *(candidate for candidate in ranked if candidate is not first)]

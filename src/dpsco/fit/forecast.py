@@ -1,7 +1,7 @@
 """What fewer rounds cost: the excess risk to expect of a single epoch, by number of rounds.
 
-A forecast is made of the public task alone. It compares numbers of rounds and promises nothing: see
-`Forecast.accuracy`.
+A forecast is made of the public task alone. It compares numbers of rounds by what made-up problems
+lost, and promises nothing: see `Forecast.accuracy`. What real tables lose says `dpsco.outlook`.
 
 Two terms, each with a factor of its own, since theorems are differently loose in them:
 
@@ -158,7 +158,7 @@ class Forecast:
             fewer = below[-1:] or [rounds for rounds in self.rounds[:1] if rounds < more]
         best = self.at(more)
         if not fewer:
-            excess = f"an excess risk of about {best.excess:.2g}"
+            excess = f"made-up problems of this size had an excess of about {best.excess:.2g}"
             return [f"{_rounds(more)} of {best.solver}: {excess}."]
         return [_comparison(self.at(rounds, best.solver), best) for rounds in fewer]
 
@@ -208,10 +208,10 @@ class Forecast:
         widths = [max(len(key), 6) for key in keys]
         head = " ".join(f"{key:>{width}}" for key, width in zip(keys, widths, strict=True))
         lines = [
-            f"a single epoch over {self.n:,} rows of {self.d:,} features; the least excess risk to "
-            f"expect is {least:.3g}",
+            f"a single epoch over {self.n:,} rows of {self.d:,} features; the least excess of "
+            f"made-up problems is {least:.3g}",
             f"({self.best.solver}, {_rounds(self.best.rounds)}). Each cell is the expected excess "
-            "risk divided by it (1.00 = best).",
+            "divided by it (1.00 = best).",
         ]
         if self.usual in self.rounds:
             lines.append(

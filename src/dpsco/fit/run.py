@@ -33,12 +33,12 @@ from ..solvers.base import (
     Result,
     Solver,
     check_cost,
-    emit_warnings,
 )
 from ..solvers.engine import NOTHING, carry_out, reads_once
 from ..solvers.engine import Store as Rounds
 from ..task import Task, as_task
 from .checkpoint.checkpoint import Checkpoint, NoCheckpoint, sequence
+from .outlook import warn
 
 
 def plan(
@@ -56,7 +56,7 @@ def plan(
     Args:
         problem: a `Task`; or a `Problem`, whose task has the next arguments.
         n, d, budget, calibration: as in `Task`, if a problem is given.
-        solver: a key of the registry, or "auto" for the best one by predicted risk.
+        solver: a key of the registry, or "auto" for the first one of `recommend`.
         options: settings of the solver's own, such as {"rounds": 50}.
 
     Raises:
@@ -214,7 +214,7 @@ def solve(
 
         solver = choose(task, single_epoch=True, options=options)
     fit_plan = plan(task, solver=solver, options=options)
-    emit_warnings(fit_plan, stacklevel=2)
+    warn(fit_plan, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
     return run(fit_plan, table, order=order, checkpoint=checkpoint, **helpers)
 

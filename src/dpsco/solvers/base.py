@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..data.source import Source
 from ..errors import AccuracyWarning, AssumptionError
+from ..losses.vector import SquaredDistance
 from ..privacy.accounting.composition import Cost, cost
 from ..privacy.budget import Budget
 from ..privacy.certificate import Certificate
@@ -119,7 +120,10 @@ class BasePlan:
 
     @property
     def risk(self) -> float:
-        """A public prediction of the excess risk; NaN where there is none."""
+        """What the solver's theorem says, in practical form; NaN where it says nothing.
+
+        `dpsco.outlook` says what to expect.
+        """
         return float("nan")
 
     @cached_property
@@ -160,8 +164,8 @@ class BasePlan:
 
             entry = registry().get(self.solver)
             mark = "" if entry is None or entry.measured is not None else f"; {NOT_CALIBRATED}"
-            risk = f"{self.risk:.4g} (excess risk by theory, from the public task{mark})"
-            lines.append(f"  {'risk':<{width}}{risk}")
+            bound = f"{self.risk:.4g} (its theorem in practical form; no forecast{mark})"
+            lines.append(f"  {'theory':<{width}}{bound}")
         lines += [f"  released: {line}" for line in _brief(flatten(self.releases()))]
         lines += [f"  enforced: {line}" for line in self.enforced]
         lines += [f"  trusted: {line}" for line in self.trusted]
@@ -216,6 +220,42 @@ class Measured(NamedTuple):
     nonsmooth: float
 
 
+class MeasuredRange(NamedTuple):
+    """Where a solver kept up with the best of all: the tasks for which `auto` may take it.
+
+    Made-up tables, dense and sparse, and real ones; all losses, both adjacencies. Elsewhere it may
+    apply, but its prediction says little. A mean is one noisy sum, whatever its size.
+    """
+
+    rows: tuple[float, float]
+    weights: tuple[float, float]
+    mu: tuple[float, float]  # the Gaussian privacy that a row may cost
+    signal: float = 0.0  # least z for each weight: see `Task.signal`
+
+    def covers(self, task: Task) -> bool:
+        """Return whether the task lies within."""
+        if isinstance(task.problem.loss, SquaredDistance):
+            return True
+        pairs = (
+            (self.rows, task.n),
+            (self.weights, task.n_weights),
+            (self.mu, task.budget.mu_per_row()),
+        )
+        inside = all(least <= value <= most for (least, most), value in pairs)
+        return inside and task.signal >= self.signal * task.n_weights
+
+    def record(self) -> dict[str, Any]:
+        """Return the range as JSON values."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in self._asdict().items()}
+
+    def __str__(self) -> str:
+        spans = ((self.rows, " rows"), (self.weights, " weights"), (self.mu, " mu-GDP"))
+        words = [f"{least:,g} to {most:,g}{name}" for (least, most), name in spans]
+        if self.signal:
+            words.append(f"z = n mu/sensitivity at least {self.signal:g} times the weights")
+        return "; ".join(words)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SingleEpoch:
     """That a solver asks for every row once, and how it compared with others that do."""
@@ -226,6 +266,7 @@ class SingleEpoch:
     nonsmooth: Factors | None = None  # likewise of nonsmooth losses
 
 
+BY_NAME = "by name only: others were as good or better wherever it was measured"
 NOT_CALIBRATED = "not calibrated"  # how every listing marks a solver that was not measured
 
 
@@ -249,6 +290,7 @@ class Solver:
     stepper: Callable[[Any], Stepper] | None = None  # of a plan, for the engine to carry out; or
     run: Callable[[Any, Source, Ledger, Progress], Floats] | None = None  # a run of its own
     measured: Measured | None = None  # what `auto` multiplies `risk` by; None: not calibrated
+    range: MeasuredRange | None = None  # where `auto` may take it; None: by name only
     single_epoch: SingleEpoch | None = None  # None: it may read rows again
     order: int = 1  # place in listings, and in rankings where nothing is predicted; then by name
 
@@ -265,6 +307,10 @@ class Solver:
             return ""
         smooth, nonsmooth = self.measured
         return f"{smooth:g} of the formula's excess for smooth losses, {nonsmooth:g} for nonsmooth"
+
+    def suits(self, task: Task) -> bool:
+        """Return whether `auto` may take the solver for the task, if it applies."""
+        return self.range is not None and self.range.covers(task)
 
     def refusals(self, task: Task) -> tuple[str, ...]:
         """Return why the solver does not apply, a sentence for each unmet need; none if it does."""
@@ -285,6 +331,7 @@ class Solver:
             "options": list(self.options),
             "calibrations": list(self.calibrations),
             "measured": None if self.measured is None else self.measured._asdict(),
+            "range": None if self.range is None else self.range.record(),
             "single_epoch": self.single_epoch is not None,
         }
 

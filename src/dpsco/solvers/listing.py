@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import get, registry
-from .base import NOT_CALIBRATED, Solver
+from .base import BY_NAME, NOT_CALIBRATED, Solver
 
 WIDTH = 100  # columns of a terminal
 _TITLES = ("solver, paper", "algorithm, theorems", "setting, needs", "rounds, cost")
@@ -39,7 +39,17 @@ def page(key: str) -> str:
     for name in ("paper", "reference", "setting", "needs", "rounds", "cost"):
         lines += _field(name, record[name])
     lines += _field("measured", solver.factors or NOT_CALIBRATED)
+    lines += _field("auto", _chosen(solver))
     return "\n".join([*lines, *_field("calibration", record["calibrations"]), *_options(record)])
+
+
+def _chosen(solver: Solver) -> str:
+    """Return for which tasks `auto` may take the solver."""
+    if solver.range is not None:
+        return str(solver.range)
+    if solver.single_epoch is not None and solver.single_epoch.rank is not None:
+        return "where rows come once"
+    return BY_NAME
 
 
 def _rows(solver: Solver) -> list[str]:

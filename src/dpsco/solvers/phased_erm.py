@@ -38,7 +38,7 @@ from ..task import Task
 from . import needs
 from .base import BasePlan, Floats, Measured, Progress, Solver, TraceLine
 from .common.glm_objective import GlmObjective, gradient_rounding, steepness
-from .common.minimise import TRUSTED, certified_error, effort, minimise
+from .common.minimise import TRUSTED, certified_error, divisible_rows, effort, minimise
 from .common.passes import check_phases, published_noise, smoothness_beyond
 from .common.smoothing import CutEnvelope, cut_envelope
 
@@ -135,9 +135,13 @@ class Plan(BasePlan):
 
     @property
     def milestones(self) -> tuple[tuple[int, ...], ...]:
-        """The Newton rounds of each phase at whose ends the certificate is looked at."""
-        curvature, size = _curvature(self.task, self.smoothing), self.task.n_weights
-        return tuple(effort(size, (curvature + ridge) / ridge).rounds for ridge in self._ridges)
+        """The numbers of Hessians of each phase after which the certificate is looked at."""
+        curvature, weights = _curvature(self.task, self.smoothing), self.task.n_weights
+        domain = _inner(self.problem.domain)
+        return tuple(
+            effort(weights, (curvature + ridge) / ridge, divisible_rows(domain, rows)).hessians
+            for ridge, rows in zip(self._ridges, self.sizes, strict=True)
+        )
 
     @property
     def trusted(self) -> tuple[str, ...]:

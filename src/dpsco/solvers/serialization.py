@@ -57,7 +57,9 @@ def encode(value: Any) -> Any:
     name = type(value).__name__
     if dataclasses.is_dataclass(value) and _records().get(name) is type(value):
         fields = {
-            f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init
+            f.name: encode(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if f.init and f.compare  # what is not compared is no part of the record
         }
         return {_TYPE: name, **fields}
     raise ParameterError(

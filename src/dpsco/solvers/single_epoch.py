@@ -30,7 +30,7 @@ from ..task import Task
 from . import needs
 from .base import Factors, Floats, Measured, SingleEpoch, Solver
 from .common.batches import BatchPlan, check_rounds, chosen_mechanism, landau, largest_error
-from .common.clips import gradient_clip
+from .common.clips import descent_clip
 from .engine import Stepper
 
 SGD, FTRL = "dp_sgd_single_epoch", "dp_ftrl"
@@ -81,7 +81,7 @@ def plan_sgd(
     tail: int = 1,
 ) -> Plan:
     """Return a plan of `dp_sgd_single_epoch`; ``falling`` steps have ``step`` as their mean."""
-    bound = gradient_clip(task, clip)
+    bound = descent_clip(task, clip, subgradients=True)
     sigma = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n))
     rounds = check_rounds(_best_rounds(task, bound, sigma) if rounds is None else rounds, task.n)
     scale = math.sqrt(float(_square(task, bound, sigma, rounds)))
@@ -111,7 +111,7 @@ def plan_ftrl(
     noise: str | PrefixMechanism | None = None,
 ) -> Plan:
     """Return a plan of `dp_ftrl`; ``step`` is 1/lambda, ``noise`` names a prefix-sum mechanism."""
-    bound = gradient_clip(task, clip, prefix=True, negligible=FTRL_NEGLIGIBLE)
+    bound = descent_clip(task, clip, prefix=True, negligible=FTRL_NEGLIGIBLE)
     if rounds is None:
         rounds = noise.rounds if isinstance(noise, PrefixMechanism) else min(FTRL_ROUNDS, task.n)
     stream = chosen_mechanism(noise, check_rounds(rounds, task.n), task)

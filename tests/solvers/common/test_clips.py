@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsco as dp
-from dpsco.losses import Hinge, Logistic, OneVersusRest, Softmax, Squared
+from dpsco.losses import Absolute, Hinge, Logistic, OneVersusRest, Softmax, Squared
 from dpsco.solvers.common.clips import (
     FARTHEST,
     cautious_clip,
     descent_clip,
     finite,
-    gradient_clip,
+    minimiser_clip,
+    residual_part,
     start_clip,
 )
 
@@ -118,14 +119,17 @@ def test_rows_are_whole_where_noise_is_small(key):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("key", START)
-def test_unbounded_gradients_are_cut_at_the_start(key):
-    """Squared loss over the whole space: X Y at the start, not X (Y + X R) at the far end."""
+@pytest.mark.parametrize("key", [*START, "noisy_gd", "dp_sgd_poisson"])
+def test_every_solver_that_clips_cuts_residuals_alike(key):
+    """Squared loss over the whole space: X Y at the start, an eighth of it where noise rules."""
     made = dp.Problem(loss=Squared(), bounds=dp.Bounds(2.0, label=3.0))
-    given = {"n": 2000, "d": 20, "budget": budget(0.5), "options": {"rounds": 4}}
-    plan = dp.plan(made, solver=key, **given)
-    assert plan.clip == pytest.approx(start_clip(plan.task)) == pytest.approx(6.0)
-    assert plan.task.gradient_bound(None) > 10.0
+    given = {"d": 20, "options": {} if key == "dp_sgd_poisson" else {"rounds": 4}}
+    for n, epsilon, part in ((2000, 0.5, 0.125), (20_000, 1.0, None), (10**6, 2.0, 1.0)):
+        plan = dp.plan(made, solver=key, n=n, budget=budget(epsilon), **given)
+        part = residual_part(plan.task) if part is None else part
+        assert plan.clip == pytest.approx(6.0 * part)
+        assert plan.task.gradient_bound(None) > 10.0
+    assert 0.125 < residual_part(dp.Task(made, 20_000, 20, budget(1.0))) < 1.0
 
 
 @pytest.mark.parametrize("key", ["noisy_sgd_2019", "noisy_sgd_2020", "acc_srgd"])
@@ -144,13 +148,25 @@ def test_published_schedules_and_certified_moves_cut_nothing():
 
 
 def test_prefix_sums_of_vector_losses_bear_more_noise():
-    """They are cut from 0.5 of the loss at the start on, gradients from 0.02."""
-    start, whole = math.sqrt(0.9), math.sqrt(2.0)
-    for n, plain, prefix in ((10**3, start, start), (10**4, start, whole), (10**5, whole, whole)):
+    """They are cut from 0.5 of the loss at the start on, gradients from 0.02; further from 5 on."""
+    start, whole, half = math.sqrt(0.9), math.sqrt(2.0), math.sqrt(0.5)
+    for n, prefix in ((10**3, start), (10**4, whole), (10**5, whole)):
         made = task(Softmax(10), n)
-        assert gradient_clip(made, None) == pytest.approx(plain)
-        assert gradient_clip(made, None, prefix=True) == pytest.approx(prefix)
-    assert gradient_clip(task(Logistic(), 2000), None, prefix=True) == 0.5
+        assert descent_clip(made) == (whole if n == 10**5 else cautious_clip(made))
+        assert descent_clip(made, prefix=True) == pytest.approx(prefix)
+    drowned = task(Softmax(10), 100)
+    assert descent_clip(drowned, prefix=True) == cautious_clip(drowned) < half
+    assert descent_clip(task(Logistic(), 2000), prefix=True) == 0.5
+
+
+def test_minimisers_are_cut_at_the_start_alone():
+    """Neither residuals nor many classes are cut further: the start's gradient, or nothing."""
+    numbers = dp.Problem(loss=Absolute(), bounds=dp.Bounds(1.0, label=1.0))
+    small = dp.Task(numbers, 2000, 20, budget(0.1))
+    assert minimiser_clip(small) == start_clip(small) == 1.0
+    assert descent_clip(small) == 0.25
+    for n, clip in ((2000, 0.5), (10**7, 1.0)):
+        assert minimiser_clip(task(Logistic(), n)) == clip
 
 
 def test_dp_ftrl_is_cut_from_a_tenth_on():

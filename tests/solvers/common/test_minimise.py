@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco import domains, losses
+from dpsco.audit.work import counted
 from dpsco.data import Bounds, Classes, from_arrays
-from dpsco.data.source import Source
+from dpsco.data.source import MemorySource, Source
 from dpsco.errors import LedgerError
 from dpsco.solvers.common import minimise as module
 from dpsco.solvers.common.glm_objective import (
@@ -26,6 +27,8 @@ from dpsco.solvers.common.minimise import certified_error, minimise, projection_
 
 class Quadratic:
     """1/2 (w - best)' H (w - best), with gradients that are off by a chosen amount."""
+
+    single, divisible = False, 0
 
     def __init__(self, hessian, best, error=0.0):
         self.matrix, self.best, self.error = hessian, best, error
@@ -240,6 +243,62 @@ def test_work_grows_with_the_condition_number_only():
     assert module.effort(1501, 50.0) == module.Effort(3, (8, 32, 128))
     assert f"{module.MILESTONES} public milestones" in module.TRUSTED
     assert module.MILESTONES == 7
+
+
+def test_many_rows_are_begun_on_a_part_of_them():
+    """The rounds on all rows are few then; rows per weight and the domain decide, nothing else."""
+    whole = domains.WholeSpace()
+    rows = module.divisible_rows(whole, 100_000)
+    work = module.effort(20, 1e4, rows)
+    assert (work.early, work.rounds, work.hessians) == (6, (2, 26, 98), (8, 32, 104))
+    assert module.effort(20, 1e6, rows).rounds[0] == 4
+    for other in (module.effort(1000, 1e4, rows), module.effort(2, 1e4, 4000)):
+        assert other == module.effort(20, 1e4)
+    assert module.divisible_rows(domains.L2Ball(1.0), 9) == 9
+    assert module.divisible_rows(domains.Box(-1.0, 1.0), 9) == 0
+
+
+@pytest.mark.parametrize("domain", [domains.WholeSpace(), domains.L2Ball(0.3)], ids=repr)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_part_of_the_rows_leads_to_the_same_minimiser(domain, streamed, monkeypatch):
+    source = table(n=9000)
+    objective = glm(Streamed(source) if streamed else source, losses.Logistic(), ridge=1e-3)
+    terms = {"domain": domain, "start": np.zeros(source.d), "distance": 1e-8, "spread": 5.0}
+    with counted() as work:
+        few = minimise(objective, **terms)
+    assert work["hessians"] == module.effort(source.d, 2e3, 9000).hessians[0]
+    monkeypatch.setattr(module, "divisible_rows", lambda domain, rows: 0)
+    assert np.linalg.norm(few - minimise(objective, **terms)) <= 2e-8
+
+
+def test_a_part_is_the_objective_of_a_smaller_table():
+    source, first = table(n=9000), table(n=9000)
+    w = np.linspace(-1, 1, source.d)
+    for count in (100, 4096, 5000):
+        part = glm(source, losses.Logistic()).part(count)
+        small = MemorySource(first.rows(0, count), source.bounds)
+        same = glm(small, losses.Logistic())
+        np.testing.assert_allclose(part.gradient(w), same.gradient(w), rtol=1e-13)
+        np.testing.assert_allclose(part.hessian(w, 0.1), same.hessian(w, 0.1), rtol=1e-13)
+
+
+def test_hessians_in_single_precision_serve_as_models(monkeypatch):
+    source = table(n=9000)
+    exact, single = (glm(source, losses.Logistic(), ridge=1e-3) for _ in range(2))
+    monkeypatch.setattr(GlmObjective, "single", property(lambda self: self is single))
+    w = np.linspace(-1, 1, source.d)
+    whole, half = exact.hessian(w, 0.1), single.hessian(w, 0.1)
+    assert 0.0 < np.linalg.norm(whole - half) <= 1e-5 * np.linalg.norm(whole)
+    terms = {"domain": domains.WholeSpace(), "start": 0 * w, "distance": 1e-8, "spread": 5.0}
+    assert np.linalg.norm(minimise(exact, **terms) - minimise(single, **terms)) <= 2e-8
+
+
+def test_single_precision_is_for_large_hessians_far_from_singular():
+    assert not glm(table(n=9000), losses.Logistic()).single
+    wide = table(n=9000, d=40)
+    assert glm(wide, losses.Logistic(), ridge=1e-3).single
+    assert not glm(wide, losses.Logistic(), ridge=1e-6).single
+    assert not glm(Streamed(wide), losses.Logistic(), ridge=1e-3).single
 
 
 def test_later_milestones_are_reached_and_certified(monkeypatch):

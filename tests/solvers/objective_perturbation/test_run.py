@@ -13,6 +13,7 @@ from scipy import stats
 
 import dpsco as dp
 from dpsco import domains, losses
+from dpsco.audit import contract
 from dpsco.data import Classes, from_arrays
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.privacy import GDP, ZCDP, ApproxDP, PureDP, Randomness, Unit
@@ -559,6 +560,21 @@ def test_nonsmooth_losses_are_smoothed(loss, label):
     assert risk[0] < 0.8 * risk[1]
 
 
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.Absolute()], ids=["hinge", "absolute"])
+def test_the_unit_of_features_changes_neither_smoothing_nor_prediction(loss):
+    label = "sign" if loss.labels == "sign" else 1.0
+    budget = ApproxDP(1.0, 1e-6)
+    seen = []
+    for feature in (1.0, 20.0, 1e-3):
+        problem = dp.Problem(loss=loss, bounds=dp.Bounds(feature, label=label))
+        task = dp.Task(problem, n=10**7, d=30, budget=budget)
+        # b = L0 sqrt(0.2 epsilon n)/(10 R X), above the least of 5: L0 = 1, R X = sqrt(30)/3 or 2
+        distance = (2.0 if label == "sign" else 1 / 3) * math.sqrt(30)
+        assert rates.smoothing(task) == pytest.approx(math.sqrt(2e6) / (10 * distance))
+        seen.append(schedule.risk(task))
+    assert seen == pytest.approx([seen[0]] * 3)
+
+
 def test_smoothing_needs_a_nonsmooth_loss():
     with pytest.raises(ParameterError, match="nonsmooth"):
         make(smoothing=3.0)
@@ -570,3 +586,20 @@ def test_slopes_are_clipped_at_the_start_where_noise_matters():
     assert make(n=1000).clip == pytest.approx(0.5)
     assert make(n=10**7).clip == pytest.approx(1.0)
     assert make(n=1000, calibration="paper").clip == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Hinge()], ids=lambda loss: loss.name)
+def test_work_on_a_part_of_many_rows_does_not_depend_on_a_row(loss):
+    """Where the first rounds read a part of the rows: rows of it, and behind it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3)) / 3.0
+    y = np.sign(X[:, 0] + 0.1 * rng.normal(size=5000))
+    plan = make(dp.Problem(loss=loss, bounds=SIGN), n=5000, d=3)
+    others = {}
+    for place in (0, 624, 625, 4999):
+        for factor, sign in ((1e9, -1.0), (0.0, 1.0), (np.nan, 1.0), (3.0, -1.0)):
+            rows, labels = X.copy(), y.copy()
+            rows[place] *= factor
+            labels[place] *= sign
+            others[f"row {place} times {factor}, label times {sign}"] = (rows, labels)
+    assert contract.check_work(plan, (X, y), others) == []

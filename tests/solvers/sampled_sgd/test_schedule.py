@@ -212,11 +212,11 @@ def test_gradient_step_is_the_best_of_the_bound():
     noise = plan.sigma / 60
 
     def bound(step):
-        square = 1.0 * (1 + 1 / 60) + 3 * noise**2
+        square = plan.clip**2 * (1 + 1 / 60) + 3 * noise**2
         return 1.0 / (2 * step * 31) + step * square / 2
 
     assert bound(plan.step) <= min(bound(0.99 * plan.step), bound(1.01 * plan.step))
-    assert plan.risk == pytest.approx(bound(plan.step) + 2 / math.sqrt(200), rel=0.02)
+    assert plan.risk == pytest.approx(bound(plan.step) + 2 * plan.clip / math.sqrt(200), rel=0.02)
 
 
 def test_gradient_step_of_a_smooth_loss_is_at_most_two_over_l():

@@ -12,6 +12,7 @@ a convex function with no larger curvature, so ``|psi| ||x|| <= clip`` holds by 
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -35,7 +36,11 @@ Leaf = tuple[Any, Floats, Floats]  # rows (dense float or SciPy sparse), labels,
 
 UNIT = 2.0**-53  # rounding of one operation
 SLOPE_ERROR = 2.0**-46  # of a computed slope, relative to its bound; bisection leaves 2^-48
-_LEAF_BYTES = 1 << 19  # rows that stay in the second-level cache between their two products
+_LEAF_BYTES = 1 << 22  # rows that stay in a cache between their two products
+_SINGLE_RANGE = (1e-20, 1e20)  # of curvature: squares of rows beyond leave the range of float32
+_SINGLE_CONDITION = 1e5  # up to which rounding to single precision leaves a Hessian of use
+_SINGLE_FLOPS = 1e7  # products of a Hessian from which on it saves time
+_SINGLE_WEIGHTS = 300  # whose eigenvalues cost little beside the Hessian
 _ALIGNED = 20  # weights up to which a row may lie along a step
 _BELOW = 1.0 - 2.0**-50
 
@@ -63,7 +68,7 @@ class Slopes(Protocol):
 
 def leaf_rows(columns: int) -> int:
     """Return how many dense rows are summed in one go."""
-    return max(32, min(1024, _LEAF_BYTES // (8 * columns)))
+    return max(32, min(SUM_LEAF, _LEAF_BYTES // (8 * columns)))
 
 
 def gradient_rounding(
@@ -163,6 +168,20 @@ class Tilted(ABC):
         """An upper bound on it: the rows' curvature and the ridge."""
         return self._curvature + self._ridge
 
+    @property
+    def single(self) -> bool:
+        """Whether `hessian` is right in single precision only."""
+        return False
+
+    @property
+    def divisible(self) -> int:
+        """How many rows there are, if J can be made of a `part` of them; else 0."""
+        return 0
+
+    def part(self, rows: int) -> Tilted:
+        """Return J with the mean over the first ``rows`` rows; of all if it is not divisible."""
+        return self
+
     @abstractmethod
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J, up to `rounding`."""
@@ -203,6 +222,7 @@ class GlmObjective(Tilted):
         super().__init__(source, **terms)
         require_labels(loss, source.bounds.label)
         self._loss = loss
+        self._rows = source.n  # of which the mean is taken
         self._in_memory: list[Leaf] | None = None
         if isinstance(source, MemorySource):
             self._in_memory = list(self._split(source.rows()))
@@ -212,13 +232,35 @@ class GlmObjective(Tilted):
         """The number of weights."""
         return self._source.d
 
+    @property
+    def divisible(self) -> int:
+        """The rows."""
+        return self._rows
+
+    def part(self, rows: int) -> GlmObjective:
+        """Return J with the mean over the first ``rows`` rows."""
+        few = copy.copy(self)
+        few._rows = rows
+        if self._in_memory is not None:
+            few._in_memory = list(_first(self._in_memory, rows))
+        return few
+
+    @property
+    def single(self) -> bool:
+        """Whether Hessians are summed in single precision: large ones, far from singular."""
+        dense = self._in_memory is not None and isinstance(self._in_memory[0][0], np.ndarray)
+        far = self.smoothness <= _SINGLE_CONDITION * self.strong_convexity
+        large = self._rows * self.size**2 >= _SINGLE_FLOPS and self.size <= _SINGLE_WEIGHTS
+        within = _SINGLE_RANGE[0] <= self.smoothness <= _SINGLE_RANGE[1]
+        return dense and far and large and within
+
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J."""
         total = PairwiseSum()
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
                 total.add(rows.T @ self._slopes(rows @ weights, labels, limit))
-            mean = total.result() / self._source.n
+            mean = total.result() / self._rows
         return np.asarray(mean + self._linear + self._ridge * (weights - self._centre))
 
     def steepest(self, weights: Floats) -> float:
@@ -229,12 +271,14 @@ class GlmObjective(Tilted):
     def hessian(self, weights: Floats, spread: float) -> Floats:
         """Return the Hessian of J, with the rows' mean curvatures within ``spread``."""
         total = self._ridge * np.eye(self.size)
+        kind = np.float32 if self.single else np.float64
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
                 curvature = self._curvatures(rows @ weights, labels, limit, spread)
-                root = np.sqrt(curvature / self._source.n)
+                root = np.sqrt(curvature / self._rows)
                 if isinstance(rows, np.ndarray):
-                    scaled = rows * root[:, None]
+                    scaled = np.empty(rows.shape, dtype=kind)
+                    np.multiply(rows, root[:, None], out=scaled, casting="same_kind")
                     total += scaled.T @ scaled
                 else:
                     scaled = rows.multiply(root[:, None]).tocsr()
@@ -254,15 +298,15 @@ class GlmObjective(Tilted):
             with np.errstate(all="ignore"):
                 for (rows, _, _), curvature in zip(self._leaves(), curvatures, strict=True):
                     total += rows.T @ (curvature * (rows @ vector))
-            return np.asarray(total / self._source.n + self._ridge * vector)
+            return np.asarray(total / self._rows + self._ridge * vector)
 
         return product
 
     def _slopes(self, margins: Floats, labels: Floats, limit: Floats) -> Floats:
         """Return the clipped slopes; one that is not finite counts as 0, a rule for its row."""
-        slopes = np.clip(self._loss.slope(margins, labels), -limit, limit)
-        slopes[~np.isfinite(slopes)] = 0.0
-        return slopes
+        slopes = np.maximum(self._loss.slope(margins, labels), -limit)
+        np.minimum(slopes, limit, out=slopes)
+        return np.where(np.isfinite(slopes), slopes, 0.0)
 
     def _curvatures(self, margins: Floats, labels: Floats, limit: Floats, spread: float) -> Floats:
         """Return the mean curvatures over the margins that weights within ``spread`` give.
@@ -281,7 +325,7 @@ class GlmObjective(Tilted):
         if self._in_memory is not None:
             yield from self._in_memory
             return
-        for block in self._source.blocks():
+        for block in self._source.blocks(0, self._rows):
             yield from self._split(block)
 
     def _split(self, block: Block) -> Iterator[Leaf]:
@@ -301,6 +345,15 @@ class GlmObjective(Tilted):
                 else np.asarray(rows, dtype=np.float64)
             )
             yield matrix, block.labels[part], limit[part]
+
+
+def _first(leaves: list[Leaf], count: int) -> Iterator[Leaf]:
+    """Yield leaves of the first ``count`` rows."""
+    for rows, labels, limit in leaves:
+        if count <= 0:
+            return
+        yield rows[:count], labels[:count], limit[:count]
+        count -= len(labels)
 
 
 class VectorObjective(Tilted):

@@ -47,6 +47,9 @@ def dense_model(
     from scipy.linalg import cho_factor
 
     hessian = objective.hessian(weights, spread)
+    if objective.single:  # its rounding may exceed the ridge
+        values, basis = np.linalg.eigh(hessian)
+        hessian = (basis * np.maximum(values, objective.strong_convexity)) @ basis.T
     # Row sums bound the largest eigenvalue; the norm of the square is nearer to it.
     top = min(
         float(np.max(np.sum(np.abs(hessian), axis=1))),

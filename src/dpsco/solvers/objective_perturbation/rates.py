@@ -23,7 +23,7 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import ZCDP, ApproxDP, Budget
 from ...privacy.mechanisms import ObjectivePerturbationRelease
 from ...task import Task
-from ..common.clips import descent_clip, start_clip
+from ..common.clips import minimiser_clip, start_clip
 from ..common.glm_objective import gradient_rounding, steepness
 from ..common.minimise import certified_error
 from ..common.smoothing import moreau_smoothing, nonsmooth, smoothed
@@ -99,7 +99,8 @@ def smoothing(task: Task) -> float:
     share = SHARE * amount(task.budget) * task.n
     if least == 0.0:
         return 0.0
-    return max(least, math.sqrt(share) / (10 * task.initial_distance) * task.lipschitz)
+    slope = task.lipschitz / task.feature_bound
+    return max(least, slope * math.sqrt(share) / (10 * task.initial_distance * task.feature_bound))
 
 
 def check_smoothing(task: Task, value: float | None) -> float:
@@ -124,7 +125,7 @@ def shape(task: Task, clip: float | None, smooth: float = 0.0) -> Shape:
         if clip is not None:
             bound = min(bound, _validate.positive("clip", clip))
         elif math.isfinite(loss.slope_bound(task.label_bound, math.inf)):
-            bound = descent_clip(task)
+            bound = minimiser_clip(task)
         else:
             bound = start_clip(task)
         curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
@@ -171,12 +172,21 @@ def tight(
     rough = rough_sigma(task.budget, shape)
     near = certified_distance(task, shape, total, rough, distance)
     output = 2 * near / (OUTPUT_SHARE * task.budget.mu_per_row())
+    sigma = _calibrated(shape, n, total, near, output, rough, task.budget)
+    return Noise(added, sigma, near, output)
+
+
+@lru_cache(maxsize=256)  # of public numbers alone
+def _calibrated(
+    shape: Shape, n: int, ridge: float, near: float, output: float, rough: float, budget: Budget
+) -> float:
+    """Return the least sigma that the accountant confirms, about ``rough``."""
 
     def build(scale: float) -> ObjectivePerturbationRelease:
         sigma = scale * rough
-        return shape.release(n=n, sigma=sigma, ridge=total, distance=near, output_sigma=output)
+        return shape.release(n=n, sigma=sigma, ridge=ridge, distance=near, output_sigma=output)
 
-    return Noise(added, calibrate(build, task.budget, tolerance=TOLERANCE) * rough, near, output)
+    return calibrate(build, budget, tolerance=TOLERANCE) * rough
 
 
 def least_ridge(n: int, shape: Shape, budget: Budget, share: float) -> float:
@@ -271,12 +281,18 @@ def rough_sigma(budget: Budget, shape: Shape) -> float:
 
 
 def excess(task: Task, *, sigma: float, bound: float) -> float:
-    """Return the predicted excess risk of a noise level: noise and bias, then sampling."""
+    """Return the predicted excess risk of a noise level: noise and bias, then sampling.
+
+    With many weights the rows' curvature beta is shared by all of them, see `balanced_ridge`; that
+    of a nonsmooth loss is its envelope's, b X^2.
+    """
     noise = sigma * width_factor(task) / task.n
     if kind(task) == "constant_hessian":
         tilted = min(0.5 * task.n_weights * (sigma / task.n) ** 2, noise * task.initial_distance)
         return tilted + 0.5 * task.feature_bound**2 / task.n
-    curvature = task.smoothness if math.isfinite(task.smoothness) else moreau_smoothing(task)
+    curvature = task.smoothness
+    if not math.isfinite(curvature):
+        curvature = moreau_smoothing(task) * task.feature_bound**2
     flat = task.n_weights * noise / (task.initial_distance * curvature) if curvature else 0.0
     tilted = 0.5 * task.initial_distance * noise * (1.0 + flat)
     if task.ridge > 0.0:

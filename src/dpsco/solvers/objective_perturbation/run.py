@@ -16,7 +16,7 @@ from ...privacy.ledger import Ledger
 from ...privacy.mechanisms import GaussianRelease, ObjectivePerturbationRelease
 from ..base import BasePlan, Floats, Progress, TraceLine
 from ..common.glm_objective import GlmObjective, Tilted, VectorObjective
-from ..common.minimise import TRUSTED, effort, minimise
+from ..common.minimise import TRUSTED, divisible_rows, effort, minimise
 from ..common.smoothing import smoothed
 from . import rates
 
@@ -81,11 +81,12 @@ class Plan(BasePlan):
 
     @property
     def milestones(self) -> tuple[tuple[int, ...], ...]:
-        """The Newton rounds at whose ends the certificate is looked at."""
+        """The numbers of Hessians after which the certificate is looked at."""
         if self.structure == "constant_hessian":
             return ()
         ridge = self.ridge + self.task.ridge
-        return (effort(self.task.n_weights, (self.curvature + ridge) / ridge).rounds,)
+        rows = divisible_rows(self.problem.domain, self.n) if self.structure == "glm" else 0
+        return (effort(self.task.n_weights, (self.curvature + ridge) / ridge, rows).hessians,)
 
     @property
     def trusted(self) -> tuple[str, ...]:

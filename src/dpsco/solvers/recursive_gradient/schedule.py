@@ -17,7 +17,7 @@ from ...privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ...problem import Loss, Problem
 from ...task import Task
 from ..common.batches import BatchPlan, check_rounds, chosen_mechanism, landau, largest_error
-from ..common.clips import gradient_clip
+from ..common.clips import descent_clip
 from ..common.smoothing import SMOOTHED_SHARE, TOUCHED, surrogate_loss
 from . import rates
 from .published import SCHEDULES, published_schedule, tree_sigma
@@ -277,7 +277,7 @@ def plan_independent(
     z_factor: float = 0.5,
 ) -> Plan:
     """Return a plan of `acc_independent`."""
-    bound = gradient_clip(task, clip)
+    bound = descent_clip(task, clip)
     scales = public_scales(task, bound, population_smoothness)
     rounds = check_rounds(
         rates.best_independent_rounds(scales) if rounds is None else rounds, task.n
@@ -304,7 +304,7 @@ def _plan_recursive(
     """Return a plan with recursive gradients and correlated noise."""
     gradient = task.gradient_bound(options.clip)
     if not options.certified:  # else nothing may be cut
-        gradient = gradient_clip(task, options.clip, calibration=task.calibration, prefix=True)
+        gradient = descent_clip(task, options.clip, calibration=task.calibration, prefix=True)
     scales = public_scales(task, gradient, options.population_smoothness)
     few = rates.best_rounds(scales)
     rounds = options.rounds

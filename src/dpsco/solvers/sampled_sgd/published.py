@@ -12,7 +12,7 @@ import math
 from ... import _validate
 from ...errors import AssumptionError, ParameterError
 from ...task import Task
-from ..common.clips import gradient_clip
+from ..common.clips import descent_clip
 from . import beta_search
 from .noise import FIXED_SIZE, POISSON, Samples, full_batch_multiplier, usage
 from .schedule import (
@@ -52,7 +52,7 @@ def plan_gradient(
                 f"batch={batch!r}. Leave batch out, or use calibration='tight'."
             )
         return _published_gradient(task, rounds, clip, step, accountant)
-    bound = gradient_clip(task, clip)
+    bound = descent_clip(task, clip)
     count = _rounds(task) if rounds is None else _validate.integer("rounds", rounds, at_least=2)
     pair = pair_of(task.calibration)
     size = _batch(task, count, pair) if batch is None else checked_batch(batch, task.n)
@@ -155,7 +155,7 @@ def plan_2019(
 ) -> Plan:
     """Return a plan for smooth losses, or for the Moreau envelope of others."""
     epsilon, delta = amounts(task.budget)
-    bound = gradient_clip(task, clip, calibration=task.calibration)
+    bound = descent_clip(task, clip, calibration=task.calibration)
     log = math.log(1 / delta)
     if rounds is None:
         most = min(task.n / 8, epsilon**2 * task.n * task.n / (32 * task.n_weights * log))
@@ -184,7 +184,7 @@ def plan_2020(
 ) -> Plan:
     """Return a plan of T = n^2 steps on single rows, or of fewer steps on n/sqrt(T) rows each."""
     epsilon, delta = amounts(task.budget)
-    bound = gradient_clip(task, clip, calibration=task.calibration)
+    bound = descent_clip(task, clip, calibration=task.calibration)
     log = math.log(1 / delta)
     if rounds is None:
         rounds = task.n * task.n if task.calibration == "paper" else min(task.n * task.n, LONGEST)
