@@ -29,10 +29,12 @@ PACKAGES = (
     "dpsco.geometry.domains",
     "dpsco.geometry",
     "dpsco.solvers",
-    "dpsco.models.private_bounds",
+    "dpsco.models.unit_rules",
+    "dpsco.models.units",
     "dpsco.federated",
     "dpsco.solvers.base",
     "dpsco.fit.choose",
+    "dpsco.fit.outlook",
     "dpsco.fit.forecast",
     "dpsco.audit",
     "dpsco.errors",
@@ -43,6 +45,7 @@ PARTS = {
     "dpsco.solvers.base": ("BasePlan", "Measured", "SingleEpoch", "Solver", "TraceLine"),
     "dpsco.fit.choose": ("Recommendation", "Candidate"),
     "dpsco.fit.forecast": ("Forecast", "Expected"),
+    "dpsco.fit.outlook": ("Outlook",),
 }
 # Not promised to anybody; what is public of dpsco.fit is a name of dpsco, or listed above.
 INTERNAL = {"dpsco.kernels", "dpsco.cli", "dpsco.cli.demo_fit", "dpsco.files", "dpsco.fit"}

@@ -42,17 +42,17 @@ axes.set_title(f"Residuals (the largest is {np.abs(y - 5_000 - X @ TRUTH).max():
 plt.show()
 
 # %%
-# Fits with private bounds
-# ------------------------
-# With ``bounds="private"`` the estimator releases noisy histograms over public powers of two, and
-# then fits in the unit that they suggest. One certificate covers both.
+# Fits in units that are found
+# ----------------------------
+# Where nothing is declared the estimator releases noisy histograms over public powers of two, and
+# then fits in the units that they suggest. One certificate covers both.
 
 LOSSES = {
     "squares": dp.PrivateLinearRegression,
     "Huber": dp.PrivateHuberRegressor,
     "absolute": dp.PrivateAbsoluteRegressor,
 }
-model = dp.PrivateHuberRegressor(epsilon=1.0, bounds="private").fit(X, y)
+model = dp.PrivateHuberRegressor(epsilon=1.0).fit(X, y)
 print("coefficients", model.coef_.round(1), "truth", TRUTH)
 print(model.certificate_)
 
@@ -68,7 +68,7 @@ line = 5_000.0 + X_test @ TRUTH
 
 def error(kind, epsilon):
     """Fit with fresh noise, and return the mean error of the line."""
-    model = kind(epsilon=epsilon, bounds="private").fit(X, y)
+    model = kind(epsilon=epsilon).fit(X, y)
     return np.abs(model.predict(X_test) - line).mean()
 
 

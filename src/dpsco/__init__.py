@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from .fit.choose import recommend
     from .fit.forecast import forecast
+    from .fit.outlook import outlook
     from .fit.run import load_plan, plan, run, solve
     from .geometry import domains
     from .privacy import (
@@ -80,6 +81,7 @@ _HOMES = {
     "Task": ".task",
     "Result": ".solvers.base",
     "recommend": ".fit.choose",
+    "outlook": ".fit.outlook",
     "forecast": ".fit.forecast",
     **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".fit.run"),
 }
@@ -118,6 +120,7 @@ __all__ = [
     "load_plan",
     "Result",
     "recommend",
+    "outlook",
     "forecast",
     # the guarantee
     "ApproxDP",

@@ -148,7 +148,7 @@ def mean():
 
 
 def estimating():
-    return dp.PrivateSVC(epsilon=1e4, delta=1e-6, bounds="private", classes=["no", "yes"], **QUICK)
+    return dp.PrivateSVC(epsilon=1e4, delta=1e-6, classes=["no", "yes"], **QUICK)
 
 
 FITTED, LINE = classifier().fit(CLEAN / SECRET, WORDS), regressor().fit(CLEAN / SECRET, NUMBERS)

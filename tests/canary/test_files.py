@@ -160,6 +160,7 @@ def test_readers_name_types_and_no_entry(tmp_path, column, kind, capsys):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
+                warnings.simplefilter("ignore", dp.errors.OutlookWarning)  # of the size, no entry
                 fitted = dp.PrivateLogisticRegression(epsilon=1.0, feature_norm=2.0, **model).fit(
                     read()
                 )

@@ -17,13 +17,13 @@ def options(**given):
     """Return options as the parser makes them."""
     defaults = {"model": None, "feature_norm": None, "radius": None, "alpha": 0.0, "scale": None}
     defaults |= {"no_intercept": False, "setting": [], "epsilon": 1.0, "delta": None}
-    defaults |= {"adjacency": "replace_one", "rows_per_person": 1}
+    defaults |= {"adjacency": "replace_one", "rows_per_person": 1, "units": None}
     return argparse.Namespace(**{**defaults, **given})
 
 
 def test_the_default_model_follows_the_label():
     kinds = {
-        "linear": NumberLabel("y", 0, 9),
+        "huber": NumberLabel("y", 0, 9),  # robust, unless squares are asked for
         "logistic": ClassLabel("y", ("a", "b")),
     }
     for kind, label in kinds.items():

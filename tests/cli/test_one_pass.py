@@ -217,7 +217,7 @@ def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_killed_at_any_moment_the_model_is_that_of_a_quiet_run(command, dpsco, tmp_path):
     many = ["--solver", "acc_srgd", "--option", f"rounds={ROUNDS}", "--seed", "5"]
-    assert dpsco(*command, *many, "--no-count-rows")[0] == 0
+    assert dpsco(*command, *many, "--no-count-rows", "--units", "declared")[0] == 0
     wanted = SavedModel.load(command[5]).model
     command[5] = tmp_path / "killed.json"
     kept = tmp_path / "run.checkpoint"
@@ -282,8 +282,11 @@ def test_a_plan_for_other_rows_or_without_labels_is_refused(
 ):
     plan = tmp_path / "plan.json"
     facts = ["--schema", home / "schema.json", "--n", 900, "--epsilon", 1]
-    assert dpsco("plan", *facts, *ONE_PASS, "-o", plan)[0] == 0
     stream = ["--order", "given", "--checkpoint", tmp_path / "run.checkpoint"]
+    assert dpsco("plan", *facts, *ONE_PASS, "-o", plan)[0] == 0
+    assert "units='declared'" in refused(*command[:-2], "--plan", plan, *stream)
+    more = [*ONE_PASS, "--units", "declared", "--force"]
+    assert dpsco("plan", *facts, *more, "-o", plan)[0] == 0
     assert "plan is for 900 rows" in refused(*command[:-2], "--plan", plan, *stream)
     table = csv.read_csv(home / "people.csv").drop_columns(["ill"])
     command[1] = tmp_path / "bare.parquet"

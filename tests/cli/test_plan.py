@@ -68,7 +68,7 @@ def test_plan_says_what_will_happen(dpsco):
     assert (code, err) == (0, "")
     first, second, *_ = out.splitlines()
     assert "room to learn" in first
-    assert second.startswith("predicted excess risk: ")
+    assert second.startswith("By so much the mean loss is expected to exceed ")
     assert out.count("excess risk") == 1  # one number, not two
     for words in ("plan: a logistic model by ", "sigma", "released:", "best model"):
         assert words in out
@@ -76,11 +76,33 @@ def test_plan_says_what_will_happen(dpsco):
     assert "delta 2.5e-09, replace_one" in out
 
 
+def test_plan_says_what_units_take(dpsco):
+    import dpsco as dp
+
+    command = ["plan", *FACTS, "--classes", 2, "--delta", 1e-9]
+    config = dp.models.configure("logistic", feature_norm=1.0, classes=[0, 1])
+    whole = dp.models.plan_model(config, n=20_000, d=5, budget=dp.ApproxDP(1.0, 1e-9))
+    units = whole.shared.units
+    share, (sigma,) = units.search.total_share, units.sigmas
+    lines = [line.strip() for line in dpsco(*command)[1].splitlines()]
+    said = [line for line in lines if line.startswith("units: ")]
+    assert said == [f"units: {100 * share:g} % of ApproxDP: epsilon 1, delta 1e-09; {whole.units}"]
+    after = lines[lines.index(said[0]) + 1 :]
+    assert after[0].split() == ["noise", f"{sigma:.4g}", "on", "rows"]
+    assert [line.startswith("count of rows: ") for line in after[1:]] == [True]
+    record = json.loads(dpsco(*command, "--json")[1])
+    assert record["units_price"] == {"share": share, "noise": {"rows": sigma}}
+    kept = [*command, "--units", "declared"]
+    assert json.loads(dpsco(*kept, "--json")[1])["units_price"] is None
+    assert "units: rows are measured in the declared units" in dpsco(*kept)[1]
+
+
 def test_plan_is_the_librarys_own(dpsco, tmp_path):
     import dpsco as dp
 
     path = tmp_path / "plan.json"
     options = ["--solver", "noisy_gd", "--option", "rounds=7", "--adjacency", "zero_out"]
+    options += ["--units", "declared"]
     start = ["plan", *FACTS, "--classes", "no,yes", "--delta", 1e-7, *options]
     command = [*start, "--no-count-rows", "-o", path]
     assert dpsco(*command)[0] == 0
@@ -103,8 +125,13 @@ def test_plan_is_the_librarys_own(dpsco, tmp_path):
     assert code == 0
     assert record["plan"] == json.loads(found.to_json())
     assert (record["solver"], record["rounds"]) == ("noisy_gd", 7)
-    ranked = {c.solver: c.risk for c in dp.recommend(made.problem, 20_000, 5, made.budget).ranked}
-    assert record["predicted_excess"] == ranked["noisy_gd"]
+    seen = dp.outlook(made.problem, 20_000, 5, made.budget, solver="noisy_gd")
+    assert record["predicted_excess"] == seen.excess
+    assert record["excess_band"] == [seen.low, seen.high]
+    assert (record["verdict"], record["outlook"]) == (seen.verdict, seen.sentence)
+    fact = json.loads(dpsco(*command[:-2], "--json", "--base-rate", 0.02)[1])
+    rare = dp.outlook(made.problem, 20_000, 5, made.budget, solver="noisy_gd", base_rate=0.02)
+    assert fact["outlook"] == rare.sentence != seen.sentence
     assert record["noise"] == {"least": made.sigma, "most": made.sigma}
 
 
@@ -129,8 +156,8 @@ def test_a_fit_that_cannot_learn_is_called_so(dpsco):
     for name in ("plan", "recommend"):
         code, out, _ = dpsco(name, *few)
         assert code == 0
-        assert "Noise exceeds what can be learnt" in out
-        assert "exceeds" not in dpsco(name, *FACTS, "--classes", 2)[1]
+        assert "expect no more than the constant" in out
+        assert "the constant." not in dpsco(name, *FACTS, "--classes", 2)[1]
 
 
 def test_recommend_ranks_like_the_library(dpsco):
@@ -146,17 +173,23 @@ def test_recommend_ranks_like_the_library(dpsco):
     wanted = dp.recommend(setup.problem(), 20_000, 5, dp.ApproxDP(1.0, 1 / 20_000**2))
     assert record["best"] == wanted.best
     assert record["ranked"] == wanted.to_json()["ranked"]
-    assert f"recommended: {wanted.best}" in dpsco("recommend", *facts)[1]
+    out = dpsco("recommend", *facts)[1]
+    assert f"recommended: {wanted.best}" in out
+    assert "Solvers go first where measurements cover the task, then by prediction." in out
 
 
 def test_a_schema_says_it_all(dpsco, home):
     facts = ["--schema", home / "schema.json", "--n", 20_000, "--epsilon", 1]
     record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
     assert (record["task"]["d"], record["task"]["problem"]["loss"]["type"]) == (5, "Logistic")
-    assert record["task"]["problem"]["bounds"]["feature_norm"] == pytest.approx(3**0.5)
+    assert record["model"]["value"]["units"]["feature_norm"] == pytest.approx(3**0.5)
+    assert record["task"]["problem"]["bounds"]["feature_norm"] == 1.0
+    declared = json.loads(dpsco("plan", *facts, "--units", "declared", "--json")[1])["plan"]
+    assert declared["model"]["value"]["units"] is None
+    assert declared["task"]["problem"]["bounds"]["feature_norm"] == pytest.approx(3**0.5)
     facts[1] = home / "costs.json"
     record = json.loads(dpsco("plan", *facts, "--json")[1])["plan"]
-    assert record["task"]["problem"]["loss"]["type"] == "Squared"
+    assert record["task"]["problem"]["loss"]["type"] == "Huber"
     record = json.loads(dpsco("plan", *facts, "--model", "absolute", "--json")[1])["plan"]
     assert record["task"]["problem"]["loss"]["type"] == "Absolute"
 
@@ -181,11 +214,12 @@ def test_pure_privacy_is_delta_zero(dpsco):
         ([*FACTS, "--classes", 2, "--delta", 2], "--delta must lie strictly between 0 and"),
         ([*FACTS[:-1], -1, "--classes", 2], "--epsilon must be positive"),
         (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "no protection with n = 1 row"),
+        (["--n", 0, *FACTS[:4], "--epsilon", 1, "--classes", 2], "--n must be at least 1, got 0"),
         ([*FACTS, "--classes", 2, "--rows-per-person", 0], "--rows-per-person must be at least 1"),
     ],
     ids=[
         "columns", "classes", "norm", "range", "other", "both", "one class", "model", "setting",
-        "delta", "epsilon", "one row", "rows per person",
+        "delta", "epsilon", "one row", "no row", "rows per person",
     ],
 )  # fmt: skip
 def test_missing_and_wrong_facts(refused, arguments, words):

@@ -309,7 +309,7 @@ def test_models_of_other_ways_to_fit_hold(dpsco, tmp_path):
     X = rng.normal(size=(400, 3))
     y = X[:, 0] > 0
     plain = dp.PrivateLogisticRegression(
-        epsilon=2.0, classes=[False, True], bounds="private", solver="noisy_gd", random_state=1
+        epsilon=2.0, classes=[False, True], solver="noisy_gd", random_state=1
     )
     plain.fit(X, y).save(tmp_path / "bounds.json")
     search = PrivateGridSearch(

@@ -130,6 +130,12 @@ def test_replay_drops_a_class(case):
 
 
 @pytest.mark.thorough
+def test_messages_do_not_depend_on_a_row(solver, planned):
+    for case in planned(solver, "replace_one"):
+        assert contract.check_messages(case.plan, *case.decided) == []
+
+
+@pytest.mark.thorough
 def test_work_does_not_depend_on_a_row(solver, planned):
     """Gradients, Hessians, passes and reads on 50 neighbours."""
     for case in planned(solver, "replace_one"):
@@ -156,7 +162,7 @@ def test_early_exits_are_seen(key, bug, planned, monkeypatch):
     monkeypatch.setattr(module, "PARTS", (1,))
     if bug == "rounds":
         one_by_one = module.Effort(5, tuple(range(1, 40)))
-        monkeypatch.setattr(module, "effort", lambda size, condition: one_by_one)
+        monkeypatch.setattr(module, "effort", lambda size, condition, rows: one_by_one)
     else:
         work = module._round
 

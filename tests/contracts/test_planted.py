@@ -40,6 +40,9 @@ def seen(bug, case):
     if bug == "work_from_rows":
         with planted(bug, case.solver):
             return caught(contract.check_work, case.plan, *case.decided)
+    if bug == "forecast_from_rows":
+        with planted(bug, case.solver):
+            return caught(contract.check_messages, case.plan, *case.decided)
     if bug in ("branch_on_rows", "branch_on_any"):
         with planted(bug, case.solver):
             return caught(contract.check_replay, case.plan, *case.decided, row=0)
@@ -130,10 +133,10 @@ def test_unknown_bugs_and_solvers_are_refused():
 
 def test_every_bug_says_what_it_breaks():
     assert {bug.breaks for bug in BUGS.values()} <= {
-        "replay", "ledger", "noise law", "independence", "cost", "work",
+        "replay", "ledger", "noise law", "independence", "cost", "work", "messages",
     }  # fmt: skip
     assert set(BUGS) == {
         "half_noise", "unclipped_row", "reused_seed", "divisor_from_data", "skipped_empty_batch",
         "start_from_data", "forgotten_factor", "branch_on_rows", "branch_on_any",
-        "work_from_rows",
+        "work_from_rows", "forecast_from_rows",
     }  # fmt: skip

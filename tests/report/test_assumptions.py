@@ -158,3 +158,24 @@ def test_every_model_has_words_for_its_loss():
     for kind in MODELS.values():
         for classes in (2, 3) if kind.classifies else (0,):
             assert kind.loss({}, unit=1.0, classes=classes).name in words.LOSSES
+
+
+def test_units_that_were_found_are_named():
+    config = dp.models.configure("logistic", feature_norm=3.0, classes=["a", "b"])
+    facts = {"n": 20_000, "d": 4, "budget": dp.ApproxDP(1.0, 1e-9)}
+    found = dp.models.plan_model(config, **facts)
+    said = declared(None, found.fit, CERTIFICATE)["norm"]
+    assert "at most 1 in the l2 norm in units that releases listed here have found" in said
+    assert "before that at most 3, as declared" in said
+    kept = dp.models.plan_model(config, units="declared", **facts)
+    assert "at most 3 in the l2 norm, else" in declared(None, kept.fit, CERTIFICATE)["norm"]
+
+
+def test_a_range_of_labels_that_was_found_is_not_called_declared():
+    config = dp.models.configure("huber", feature_norm=1.0, label_range=(-1, 1))
+    facts = {"n": 20_000, "d": 4, "budget": dp.ApproxDP(1.0, 1e-9)}
+    plan = dp.models.plan_model(config, missing=("labels",), **facts).fit
+    label = ("", "a range that releases listed here have found", "clipped, or left out if missing")
+    assert declared(None, plan, CERTIFICATE)["label"] == label
+    known = dp.models.plan_model(config, **facts).fit
+    assert declared(None, known, CERTIFICATE)["label"] == ("", "-1 to 1", label[2])

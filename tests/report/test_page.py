@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from datetime import datetime, timezone
+from functools import partial
 
 import numpy as np
 import pytest
@@ -369,16 +370,29 @@ def test_solvers_are_compared(key):
 def test_solvers_without_prediction():
     found = Recommendation((Candidate("a", math.inf, 1e9), Candidate("b", 0.5, 10.0)), {})
     text = section(report.render(solved("noisy_gd").certificate, recommendation=found), "solvers")
-    assert "a not predicted b 0.5" in text
-    assert "a infinite 10⁹ b 0.5 10" in text
+    assert "a not predicted b 1" in text
+    assert "a infinite 10⁹ b 1 10" in text
     assert "All that apply (2)" in text
     assert "do not apply" not in text
     bare = Recommendation((Candidate("a", 0.5, 10.0, calibrated=False),), {})
     text = section(report.render(solved("noisy_gd").certificate, recommendation=bare), "solvers")
-    assert text.count("0.5 (not calibrated)") >= 2  # drawing and table
+    assert text.count("1 (not calibrated)") >= 2  # drawing and table
     none = Recommendation((), {"a": ("no",)})
     text = section(report.render(solved("noisy_gd").certificate, recommendation=none), "solvers")
     assert "No solver applies. 1 solver that does not apply" in text
+
+
+def test_the_first_solver_is_not_called_the_lowest():
+    ranked = Candidate("a_b", 1.0, 1.0), Candidate("c", 0.846, 1.0, measured=False)
+    certificate = solved("noisy_gd").certificate
+    page_of = partial(report.render, certificate)
+    text = section(page_of(recommendation=Recommendation(ranked, {})), "solvers")
+    assert "as multiples of the first" in text
+    assert "First: a_b with 1." in text
+    assert "a_b is first though others are predicted lower: measured facts go before" in text
+    assert not re.search("lowest|of the best|are better", text, re.IGNORECASE)
+    text = section(page_of(recommendation=Recommendation(ranked[:1], {})), "solvers")
+    assert "predicted lower:" not in text
 
 
 def test_the_chosen_solver_is_drawn_even_if_far_behind():

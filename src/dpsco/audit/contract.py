@@ -7,6 +7,7 @@ They know nothing about any particular solver. Whoever writes one gets them for 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -15,6 +16,7 @@ from scipy.special import chdtrc, gammaln, log_ndtr, ndtr, xlog1py, xlogy
 
 from ..data.tables.table import from_arrays
 from ..errors import DpscoError, LedgerError
+from ..fit import outlook
 from ..fit.run import load_plan
 from ..kernels.rows import SparseRows
 from ..privacy.accounting.composition import cost
@@ -144,6 +146,27 @@ def check_work(plan: BasePlan, data: Data, neighbours: Mapping[str, Data]) -> li
         if work["hessians"] not in allowed or dict(work) != usual:
             findings.append(f"{name}: the work is {dict(work)}, elsewhere {usual}")
     return findings
+
+
+def check_messages(plan: BasePlan, data: Data, neighbours: Mapping[str, Data]) -> list[str]:
+    """Check that a fit says the same on all neighbours, its outlook included.
+
+    Arguments as in `check_work`.
+    """
+
+    def said(rows: Data) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            outlook.warn(plan, stacklevel=1)
+            record(plan, rows)
+        return [str(each.message) for each in caught]
+
+    usual = said(data)
+    return [
+        f"{name}: it says {message!r}, elsewhere {usual}"
+        for name, other in neighbours.items()
+        if (message := said(other)) != usual
+    ]
 
 
 def check_ledger(plan: BasePlan, data: Data) -> list[str]:

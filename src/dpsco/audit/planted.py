@@ -8,6 +8,7 @@ not touched: the bug sits in what it is given, or in what it gives back.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from ..data import units
 from ..data.block import Block
 from ..data.bounds import Bounds
+from ..data.histograms import LabelHistogram
 from ..data.source import Source
+from ..errors import OutlookWarning
+from ..models.units import fitting
 from ..privacy import lattice
 from ..privacy.budget import Adjacency
 from ..privacy.ledger import Ledger
@@ -44,8 +49,18 @@ class Bug:
 
     key: str
     summary: str
-    breaks: str  # "replay", "ledger", "noise law", "independence", "cost" or "work"
+    breaks: str  # "replay", "ledger", "noise law", "independence", "cost", "work" or "messages"
     plant: Callable[[str], Any]  # the solver's key -> a context manager
+
+
+@dataclass(frozen=True)
+class UnitBug:
+    """A bug of units that are found: it sits before the fit, whatever the solver."""
+
+    key: str
+    summary: str
+    breaks: str  # "replay" or "ledger"
+    plant: Callable[[], Any]  # a context manager
 
 
 @contextmanager
@@ -208,6 +223,16 @@ def _work_from_rows(
     return run(plan, source, ledger, progress)
 
 
+@_in_runs
+def _forecast_from_rows(
+    run: Run, plan: Any, source: Source, ledger: Ledger, progress: Progress
+) -> Floats:
+    """Say what to expect of these rows, in place of what public facts say."""
+    if _leans(source.rows()):
+        warnings.warn("these rows leave little to learn.", OutlookWarning, stacklevel=2)
+    return run(plan, source, ledger, progress)
+
+
 class _Between:
     """Stands between a solver and its ledger: changes answers, or leaves releases out."""
 
@@ -261,5 +286,74 @@ BUGS: dict[str, Bug] = {
         Bug("branch_on_rows", "what is done depends on a sum", "replay", _branch(_leans)),
         Bug("branch_on_any", "what is done depends on there being any", "replay", _branch(_filled)),
         Bug("work_from_rows", "how much is computed depends on a row", "work", _work_from_rows),
+        Bug("forecast_from_rows", "a forecast reads the rows", "messages", _forecast_from_rows),
     )
 }
+
+
+# -- units that are found --------------------------------------------------------------------------
+
+
+@contextmanager
+def _units_of_unclipped_rows() -> Iterator[None]:
+    """Find units from rows as they are, and claim that they were clipped."""
+    find = fitting.find
+
+    def raw(plan: Any, table: Any, bounds: Any, ledger: Any) -> Any:
+        with _unclipped_row(""):
+            return find(plan, table, bounds, ledger)
+
+    with mock.patch.object(fitting, "find", raw):
+        yield
+
+
+@contextmanager
+def _unpaid_label_histogram() -> Iterator[None]:
+    """Read the range of labels off their exact histogram, and release nothing."""
+    release = fitting._release
+
+    def unpaid(source: Source, query: Any, sigma: float, ledger: Any) -> Any:
+        if isinstance(query, LabelHistogram):
+            return source.sum(query)
+        return release(source, query, sigma, ledger)
+
+    with mock.patch.object(fitting, "_release", unpaid):
+        yield
+
+
+@contextmanager
+def _centred_null_rows() -> Iterator[None]:
+    """Take what is not finite for 0, and subtract the centre: a null row becomes a row."""
+    mapped = units._mapped
+
+    def filled(values: NDArray[Any], *rest: Any) -> Floats:
+        return mapped(np.where(np.isfinite(values), values, 0.0), *rest)
+
+    with mock.patch.object(units, "_mapped", filled):
+        yield
+
+
+@contextmanager
+def _reused_units() -> Iterator[None]:
+    """Keep the units of the first fit for all later ones, which release none."""
+    find, memory = fitting.find, {}
+
+    def once(*arguments: Any) -> Any:
+        if "answer" not in memory:
+            memory["answer"] = find(*arguments)
+        return memory["answer"]
+
+    with mock.patch.object(fitting, "find", once):
+        yield
+
+
+UNIT_BUGS: dict[str, UnitBug] = {
+    bug.key: bug
+    for bug in (
+        UnitBug("unclipped_units", "units from unclipped rows", "replay", _units_of_unclipped_rows),
+        UnitBug("unpaid_labels", "a label histogram unpaid", "ledger", _unpaid_label_histogram),
+        UnitBug("centred_null_rows", "a null row is centred", "replay", _centred_null_rows),
+        UnitBug("reused_units", "units of an earlier fit", "ledger", _reused_units),
+    )
+}
+"""Bugs of units that are found, by key."""

@@ -8,7 +8,11 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..fit.outlook import Outlook
+    from ..task import Task
 
 TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
@@ -93,6 +97,17 @@ def add_expected(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_units(parser: argparse.ArgumentParser) -> None:
+    """Add in which units rows are measured."""
+    parser.add_argument(
+        "--units",
+        choices=("auto", "declared"),
+        default=None,
+        help="auto (default) finds a centre and a typical length of rows where that pays, for a "
+        "small part of the budget; declared takes rows as the schema scales them",
+    )
+
+
 def add_count(parser: argparse.ArgumentParser) -> None:
     """Add ``--count-rows``."""
     parser.add_argument(
@@ -132,7 +147,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="NAME",
-        help=f"{MODELS}; default by the label: logistic for classes, linear for numbers",
+        help=f"{MODELS}; default by the label: logistic for classes, huber for numbers",
     )
     group.add_argument(
         "--setting",
@@ -149,6 +164,32 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--alpha", type=float, default=0.0, help="strength of an l2 penalty")
     group.add_argument("--scale", type=float, help="a guess of the length of good weights")
     group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
+
+
+def add_label_facts(parser: argparse.ArgumentParser) -> None:
+    """Add what may be public of the labels: it sharpens the outlook and changes nothing else."""
+    group = parser.add_argument_group("what is public of the labels")
+    group.add_argument(
+        "--base-rate",
+        type=float,
+        nargs="+",
+        metavar="SHARE",
+        help="how common the classes are: the share of either of two, or that of every class",
+    )
+    group.add_argument("--label-spread", type=float, help="standard deviation of the labels")
+
+
+def expected(options: argparse.Namespace, task: Task, solver: str | None = None) -> Outlook:
+    """Return what is to be expected of a fit, from public facts."""
+    from ..fit.outlook import outlook
+
+    rate = options.base_rate
+    return outlook(
+        task,
+        solver=solver,
+        base_rate=rate[0] if rate and len(rate) == 1 else rate,
+        label_spread=options.label_spread,
+    )
 
 
 def add_solver(parser: argparse.ArgumentParser) -> None:

@@ -42,8 +42,10 @@ def from_options(options: argparse.Namespace) -> TableModel:
     """Return the model of options without a table: by a schema, or by the number of columns.
 
     Raises:
-        ParameterError: a public fact is missing, or given twice.
+        ParameterError: a public fact is missing, given twice or out of range.
     """
+    if options.n is not None:
+        integer("--n", options.n)
     if options.schema is not None:
         for name in ("d", "classes", "label_range"):
             if getattr(options, name) is not None:
@@ -137,6 +139,9 @@ def make_plan(
         single_epoch=single_epoch,
         count_rows=options.count_rows,
         encoder=model.encoder,
+        units=options.units or "auto",
+        reread=not single_epoch,  # of a fit with a checkpoint nothing is read before
+        sparse=model.encoder is not None and model.encoder.sparse,
     )
 
 

@@ -123,9 +123,9 @@ def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcom
     table = from_frame(private, encoder=encoder)
     budget = fit_budget(n, epsilon=epsilon)
     planned = plan_model(config, n=n, d=encoder.width, budget=budget, count_rows=False)
-    result, _ = planned.run(table, randomness=randomness)
-    model = config.model(result.weights)
-    saved = SavedModel(model, result.certificate, planned.fit, schema, encoder.feature_names)
+    outcome = planned.run(table, randomness=randomness)
+    model, certificate = outcome.model, outcome.result.certificate
+    saved = SavedModel(model, certificate, planned.fit, schema, encoder.feature_names)
     (X, y), (Z, answers) = encoder.encode(private), encoder.encode(fresh)
     assert y is not None
     assert answers is not None

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..fit.checkpoint.file import Standing
     from ..models import SavedModel
     from ..models.evaluate import Metrics
-    from ..models.plan import ModelPlan
-    from ..solvers.base import BasePlan, Result
+    from ..models.plan import ModelPlan, Outcome
+    from ..solvers.base import BasePlan
     from .config import TableModel
     from .outputs import Outputs
     from .session import Session
@@ -92,12 +92,14 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
     )
+    arguments.add_units(fit)
     arguments.add_count(fit)
     arguments.add_force(fit)
     arguments.add_json(fit)
     arguments.add_timing(fit)
     arguments.add_budget(fit, required=False)
     arguments.add_model(fit)
+    arguments.add_label_facts(fit)
     arguments.add_solver(fit)
     fit.set_defaults(run=_fit)
 
@@ -160,15 +162,15 @@ def _carry_out(options: argparse.Namespace, schema: Schema, session: Session) ->
     rows, table_for = _rows(options, encoder, standing)
     planned = _planned(options, model, rows, loaded)
     table = table_for(planned.fit)
-    _warn(planned.fit)
-    result, count = _run(options, planned, table, session, standing)
+    _warn(options, planned.fit)
+    outcome = _run(options, planned, table, session, standing)
     saved = SavedModel(
-        model.config.model(result.weights),
-        result.certificate,
+        outcome.model,
+        outcome.result.certificate,
         planned.fit,
         schema,
         encoder.feature_names,
-        count,
+        outcome.count,
     )
     metrics = None
     if test is not None:
@@ -229,7 +231,7 @@ def _run(
     table: Table,
     session: Session,
     standing: Standing | None,
-) -> tuple[Result, RowCount | None]:
+) -> Outcome:
     """Carry out the plan; what a warning would say of a fit that is over, the summary says."""
     import warnings
 
@@ -250,14 +252,13 @@ def _run(
         )
 
 
-def _warn(plan: BasePlan) -> None:
+def _warn(options: argparse.Namespace, plan: BasePlan) -> None:
     """Say what is to be expected, from public facts, where it is not good."""
-    from ..fit.choose import outlook, predict
     from ..privacy.budget import budget_warnings
 
-    expected = outlook(plan.task, predict(plan.task, plan.solver))
+    outlook = arguments.expected(options, plan.task, plan.solver)
     sentences = budget_warnings(plan.budget, plan.n)
-    for sentence in sentences if expected.promising else [*sentences, expected.sentence]:
+    for sentence in sentences if outlook.promising else [*sentences, outlook.sentence]:
         print(f"dpsco fit: note: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -276,6 +277,7 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
         "--solver": options.solver != "auto",
         "--option": bool(options.option),
         "--setting": bool(options.setting),
+        "--units": options.units is not None,
     }
     twice = [flag for flag, here in decided.items() if here]
     if twice:
@@ -336,7 +338,6 @@ def _require_report() -> None:
 
 def _record(options: argparse.Namespace, fit: Fit) -> dict[str, Any]:
     """Return the outcome as JSON values."""
-    from ..fit.choose import outlook, predict
     from ..privacy.budget import budget_warnings
     from ..privacy.certificate_text import point
     from .schema_check import rules
@@ -356,7 +357,7 @@ def _record(options: argparse.Namespace, fit: Fit) -> dict[str, Any]:
         "adjacency": plan.budget.adjacency.value,
         "rows_per_person": plan.budget.unit.rows,
         "order": options.order,
-        "outlook": outlook(plan.task, predict(plan.task, plan.solver)).sentence,
+        "outlook": arguments.expected(options, plan.task, plan.solver).sentence,
         "warnings": budget_warnings(plan.budget, plan.n),
         "reproducible": saved.certificate.reproducible,
         "rows_counted": _count_record(saved.rows_counted),

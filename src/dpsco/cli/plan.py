@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ from .arguments import (
     add_count,
     add_force,
     add_json,
+    add_label_facts,
     add_model,
     add_public_facts,
     add_solver,
+    add_units,
     command,
+    expected,
     finite,
 )
 
@@ -39,8 +43,10 @@ def add(commands: Any) -> None:
     add_public_facts(plan)
     add_budget(plan, required=True)
     add_model(plan)
+    add_label_facts(plan)
     add_json(plan)
     add_solver(plan)
+    add_units(plan)
     add_count(plan)
     plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="file for `fit --plan`")
     add_force(plan)
@@ -58,7 +64,7 @@ def _plan(options: argparse.Namespace, session: Session) -> int:
         planned = make_plan(options, model, options.n)
         outputs.text(draft, planned.fit.to_json() + "\n")
         outputs.commit()
-    record = _record(planned)
+    record = _record(options, planned)
     if options.json:
         print(json.dumps(record, indent=2))
         return 0
@@ -68,46 +74,71 @@ def _plan(options: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def _record(planned: ModelPlan) -> dict[str, Any]:
+def _record(options: argparse.Namespace, planned: ModelPlan) -> dict[str, Any]:
     """Return a plan with what is to be expected of it, as JSON values."""
-    from ..fit.choose import outlook, predict
     from ..privacy.budget import budget_warnings
 
-    plan, count = planned.fit, planned.counted
-    risk = predict(plan.task, plan.solver)
+    plan, count = planned.fit, planned.count
+    outlook = expected(options, plan.task, plan.solver)
     return {
         "solver": plan.solver,
         "rounds": plan.total_rounds,
         "noise": _range(line.sigma for line in plan.schedule() if line.sigma),
-        "predicted_excess": finite(risk),
+        "predicted_excess": finite(outlook.excess),
+        "excess_band": outlook.to_json()["band"],
         "zero_model_loss": finite(plan.task.constants.value_at_zero),
-        "outlook": outlook(plan.task, risk).sentence,
+        "outlook": outlook.sentence,
+        "verdict": outlook.verdict,
         "warnings": budget_warnings(plan.budget, plan.n),
-        "count_rows": None if count is None else count.count.sigma,
+        "count_rows": None if count is None else count.sigma,
+        "units": planned.units,
+        "units_price": _units_price(planned),
         "plan": json.loads(plan.to_json()),
     }
 
 
 def _lines(planned: ModelPlan, name: str, record: dict[str, Any]) -> list[str]:
-    """Return a plan for people: the outlook, one number and what it means, then the details."""
-    plan, risk = planned.fit, record["predicted_excess"]
-    lines = [record["outlook"]]
-    if risk is not None:
-        lines += [
-            f"predicted excess risk: {risk:.3g}. By so much the mean loss is expected to exceed "
-            "that of the best model.",
-            "This rests on public facts alone, ranks solvers, and is no promise.",
-        ]
+    """Return a plan for people: the outlook and what its numbers mean, then the details."""
+    plan, lines = planned.fit, [record["outlook"]]
+    if record["predicted_excess"] is not None:
+        lines.append(
+            "By so much the mean loss is expected to exceed that of the best model without "
+            "privacy; eight of ten real tables lay within the range."
+        )
     lines += [f"note: {sentence}" for sentence in record["warnings"]]
     rounds = "1 round" if plan.total_rounds == 1 else f"{plan.total_rounds:,} rounds"
     lines += ["", f"plan: a {name} model by {plan.solver}, {rounds}"]
     details = str(plan).splitlines()[1:]  # the first line is the problem as Python has it
-    lines += [line for line in details if not line.startswith("  risk ")]
-    if planned.counted is not None:
-        lines.append(f"  {planned.counted.count}; the fit leaves room for it")
+    lines += [line for line in details if not line.startswith("  theory ")]
+    lines += [f"  {line}" for line in _units(planned)]
+    if planned.count is not None:
+        lines.append(f"  {planned.count}; the fit leaves room for it")
     elif planned.reason:
         lines.append(f"  rows are not counted: {planned.reason}")
     return lines
+
+
+def _units(planned: ModelPlan) -> list[str]:
+    """Return in which units rows are measured, and what finding them takes."""
+    from ..models.units import FitInUnits
+
+    if not isinstance(planned.shared, FitInUnits):
+        return [f"units: {planned.units}"]
+    return str(replace(planned.shared.units, count=None)).splitlines()  # the count has its line
+
+
+def _units_price(planned: ModelPlan) -> dict[str, Any] | None:
+    """Return what finding units takes: its part of squared mu, and its noise by release."""
+    from ..models.units import FitInUnits
+
+    if not isinstance(planned.shared, FitInUnits):
+        return None
+    units = planned.shared.units
+    names = [stage.name for stage in units.stages]
+    return {
+        "share": units.search.total_share,
+        "noise": dict(zip(names, units.sigmas, strict=True)),
+    }
 
 
 def _range(values: Iterable[float]) -> dict[str, float] | None:

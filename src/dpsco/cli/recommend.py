@@ -1,4 +1,4 @@
-"""``recommend``: the solvers ranked by predicted risk, before any data."""
+"""``recommend``: the solvers ranked by what was measured and predicted, before any data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from .arguments import (
     add_budget,
     add_calibration,
     add_json,
+    add_label_facts,
     add_model,
     add_public_facts,
     command,
+    expected,
     finite,
 )
 
@@ -26,19 +28,20 @@ def add(commands: Any) -> None:
     recommend = command(
         commands,
         "recommend",
-        "rank the solvers by predicted risk, without data",
+        "rank the solvers by measurements and predictions, without data",
         examples=PUBLIC_EXAMPLES.format("recommend"),
     )
     add_public_facts(recommend)
     add_budget(recommend, required=True)
     add_model(recommend)
+    add_label_facts(recommend)
     add_json(recommend)
     add_calibration(recommend)
     recommend.set_defaults(run=_recommend)
 
 
 def _recommend(options: argparse.Namespace, session: Session) -> int:
-    from ..fit.choose import outlook, recommend
+    from ..fit.choose import recommend
     from ..task import Task
     from .config import budget, from_options
 
@@ -47,7 +50,7 @@ def _recommend(options: argparse.Namespace, session: Session) -> int:
     task = Task(model.config.problem(), n, model.d, budget(options, n), options.calibration)
     ranking = recommend(task)
     best = ranking.best  # refuses where none applies
-    sentence = outlook(task, ranking.ranked[0].risk).sentence
+    sentence = expected(options, task, best).sentence
     if options.json:
         record = ranking.to_json()
         for candidate in record["ranked"]:

@@ -22,6 +22,8 @@ from ..data.schema.schema import (
 from ..geometry.domains import LpBall, WholeSpace
 from ..geometry.norms import Lp
 from ..losses.penalties import L1Penalty, L2Penalty, NoPenalty
+from ..models.config import config_of
+from ..models.unit_rules import UnitSearch
 from ..privacy.certificate import Certificate
 from ..privacy.release import flatten
 from ..problem import Problem
@@ -53,8 +55,12 @@ def declared(
     if plan is not None:
         certified = Counter(flatten(certificate.releases))
         alone = Counter(flatten(plan.releases())) == certified
-        section["norm"] = _norm(plan.problem, alone=alone)
+        config = config_of(plan)
+        units = None if config is None else config.units
+        section["norm"] = _norm(plan.problem, units, alone=alone)
         section["label"] = _rule(plan.problem.bounds.label)
+        if units is not None and units.labels:
+            section["label"] = "", _RANGE_FOUND, _CLIPPED
     if schema is not None:
         section["columns"] = [_column(column) for column in schema.encoded]
         section["unread"] = _names([c.name for c in schema.columns if isinstance(c, Ignore)])
@@ -100,10 +106,18 @@ norm at most 5'
     return f"{said}, over weights in the domain {type(domain).__name__}"
 
 
-def _norm(problem: Problem, *, alone: bool) -> str:
-    """Return the bound on the length of a row."""
+def _norm(problem: Problem, units: UnitSearch | None, *, alone: bool) -> str:
+    """Return the bound on the length of a row, in units that were found if they were."""
     bounds = problem.bounds
     which = f" in the l{bounds.norm.p:g} norm" if isinstance(bounds.norm, Lp) else ""
+    if units is not None and units.features != "declared":
+        first = ""
+        if units.feature_norm is not None:
+            first = f"; before that at most {plain(units.feature_norm)}, as declared"
+        return (
+            f"at most {plain(bounds.feature_norm)}{which} in units that releases listed here have "
+            f"found, else the row is shortened to it{first}"
+        )
     source = "" if alone else " (declared, or estimated by a release that is listed here)"
     return f"at most {plain(bounds.feature_norm)}{which}, else the row is shortened to it{source}"
 
@@ -125,6 +139,7 @@ def _rule(rule: Any) -> tuple[str, str, str] | None:
 
 _LEFT_OUT = "left out"
 _CLIPPED = "clipped, or left out if missing"
+_RANGE_FOUND = "a range that releases listed here have found"
 
 
 def _label(label: Label) -> Row:

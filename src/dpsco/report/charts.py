@@ -77,31 +77,37 @@ def schedule(rounds: Sequence[TraceLine]) -> list[tuple[Markup, str]]:
 
 
 def risks(ranked: Sequence[Candidate], chosen: str | None) -> Markup:
-    """Draw the predicted excess risk of the best solvers, and of the chosen one."""
-    first = list(ranked[:_MOST_BARS])
-    first += [each for each in ranked[_MOST_BARS:] if each.solver == chosen]
+    """Draw the predicted excess of the first solvers and of the chosen one, as multiples."""
+    unit, shown = first_risk(ranked), list(ranked[:_MOST_BARS])
+    shown += [each for each in ranked[_MOST_BARS:] if each.solver == chosen]
     bars = [
         Bar(
             each.solver,
-            each.risk if math.isfinite(each.risk) else None,
-            risk_text(each) if math.isfinite(each.risk) else "not predicted",
+            each.risk / unit if math.isfinite(each.risk) else None,
+            risk_text(each, unit) if math.isfinite(each.risk) else "not predicted",
             each.solver == chosen,
         )
-        for each in first
+        for each in shown
     ]
-    best = f"Lowest: {bars[0].name} with {bars[0].text}."
+    first = f"First: {bars[0].name} with {bars[0].text}."
+    count = f"{len(bars)} of {len(ranked)} solvers"
     used = "" if chosen is None else f" Used here: {chosen}."
     return bar_chart(
         bars,
         name="risks",
-        title="Predicted excess risk by solver",
-        description=f"{len(bars)} of {len(ranked)} solvers, shorter is better. {best}{used}",
+        title="Predicted excess by solver, as multiples of the first",
+        description=f"{count}, shorter is predicted lower. {first}{used}",
     )
 
 
-def risk_text(candidate: Candidate) -> str:
-    """Return a predicted excess risk in few digits; a formula alone is marked."""
-    risk = plain(candidate.risk, 3)
+def first_risk(ranked: Sequence[Candidate]) -> float:
+    """Return the predicted excess of the first solver of which any is predicted; 1 if of none."""
+    return next((each.risk for each in ranked if 0.0 < each.risk < math.inf), 1.0)
+
+
+def risk_text(candidate: Candidate, unit: float) -> str:
+    """Return a predicted excess as so many times the ``unit``; a formula alone is marked."""
+    risk = plain(candidate.risk / unit, 3)
     return risk if candidate.calibrated else f"{risk} ({NOT_CALIBRATED})"
 
 

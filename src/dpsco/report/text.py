@@ -130,8 +130,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "Excess risk",
-        "How much larger the model's average loss is than the least that was possible. Predicted "
-        "here from public facts, to rank solvers; it is no promise.",
+        "How much larger the model's average loss is than the least that was possible. Expected "
+        "here from public facts, with the range in which eight of ten real tables lay.",
     ),
     (
         "False alarm",

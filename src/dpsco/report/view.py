@@ -15,6 +15,7 @@ from ..data.counts import RowCount
 from ..data.schema.schema import Schema
 from ..errors import DpscoError, MissingExtraError, ParameterError
 from ..fit.choose import Recommendation
+from ..fit.outlook import outlook
 from ..models import MODELS, LinearModel, SavedModel
 from ..privacy import certificate_text
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
@@ -279,7 +280,7 @@ def _released(certificate: Certificate) -> dict[str, Any]:
 
 def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
     """Return the plan's settings and its schedule."""
-    solver = get(plan.solver)
+    solver, expected = get(plan.solver), outlook(plan.task, solver=plan.solver)
     common = {item.name for item in dataclasses.fields(BasePlan)}
     own = [item.name for item in dataclasses.fields(plan) if item.name not in common]
     settings = [(name, _shown(getattr(plan, name))) for name in own]
@@ -293,7 +294,7 @@ def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
         "paper": f"{solver.paper}; {solver.reference}",
         "problem": minimised(plan.problem),
         "settings": settings,
-        "risk": None if math.isnan(plan.risk) else plain(plan.risk),
+        "outlook": None if math.isnan(expected.excess) else expected.sentence,
         "rounds": f"more than {MOST_ROUNDS:,}" if cut else f"{len(rounds):,}",
         "charts": charts.schedule(rounds) if len(rounds) > 1 else [],
         "table": _ends(rounds, cut) if len(rounds) > 1 else [],
@@ -350,18 +351,21 @@ def _utility(utility: Utility) -> dict[str, Any]:
 
 
 def _solvers(inputs: PageInputs) -> dict[str, Any] | None:
-    """Return the solvers that apply, by predicted risk, and why the others do not."""
+    """Return the solvers that apply, first ones first, and why the others do not."""
     ranking = inputs.recommendation
     if ranking is None:
         return None
     chosen = None if inputs.plan is None else inputs.plan.solver
+    unit = charts.first_risk(ranking.ranked)
     rows = [
-        (each.solver, charts.risk_text(each), about(each.gradients), each.solver == chosen)
+        (each.solver, charts.risk_text(each, unit), about(each.gradients), each.solver == chosen)
         for each in ranking.ranked
     ]
     return {
         "chart": charts.risks(ranking.ranked, chosen) if ranking.ranked else None,
         "chosen": chosen,
+        "first": ranking.best if ranking.ranked else None,
+        "why_first": ranking.why_first,
         "rows": rows,
         "refused": sorted(ranking.refused.items()),
     }
