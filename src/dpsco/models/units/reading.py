@@ -22,11 +22,19 @@ STANDS_OUT = 4.5
 COLUMN_QUANTILE = 0.99
 """The part of a column's entries that its range shall hold."""
 
+ALONE_STANDS_OUT = 6.0
+"""The same for a bin away from all others, in a column whose rows they account for: 1e-9. A table
+of 200 columns has 30,000 bins, and one of noise far above the others spoils its column."""
+
 LEAST_PEAK, LIKELY_STANDS_OUT, NEIGHBOURS_STAND_OUT = 3.2, 2.5, 1.5
 """The largest bin of a column counts above 3.2 deviations, and so does any other while many rows
 are not accounted for; where zeros account for the rows, none does. A few likely bins of rows that
-are not accounted for do above 2.5, and a bin beside one that counts above 1.5: columns have few
-gaps."""
+are not accounted for do above 2.5, and a bin beside one that counts above 1.5, or above 2.5 once
+all rows are accounted for: columns have few gaps, and noise makes no chains."""
+
+FARTHEST = 8
+"""Octaves above the entries that were seen in which missing rows are likely. A range that holds
+more is of no use: what was seen would lie within a spread of 0."""
 
 MANY, SOME, ANY = 0.08, 0.02, 0.005
 """Parts of the rows that are not accounted for beyond noise: if many, any bin may hold them; if
@@ -291,15 +299,21 @@ def _visible(counts: Floats, sigma: float, n: int | None) -> tuple[NDArray[np.in
         beside[1:] |= (taken & outer)[:-1]
         beside[:-1] |= (taken & outer)[1:]
         hiding = n is not None and (not taken.any() or rest > MANY * n + 0.5 * noise)
-        least = np.full(size, LEAST_PEAK if hiding else STANDS_OUT)
-        if n is not None and rest > ANY * n + noise:
+        missing = n is not None and rest > ANY * n + noise
+        alone = ALONE_STANDS_OUT if (taken & outer).any() and not missing else STANDS_OUT
+        neighbour = LIKELY_STANDS_OUT if n is not None and rest < 0.0 else NEIGHBOURS_STAND_OUT
+        least = np.full(size, LEAST_PEAK if hiding and not (taken & outer).any() else alone)
+        if missing:
             least[_likely(taken)] = LIKELY_STANDS_OUT
-        if hiding and (taken & outer).any():  # of the other sign, and about as large
+        if hiding and (taken & outer).any():
             top = int(np.abs(np.flatnonzero(taken) - middle).max())
+            within = slice(max(0, middle - top - FARTHEST), middle + top + FARTHEST + 1)
+            least[within] = np.minimum(least[within], LEAST_PEAK)
+            # of the other sign, and about as large
             for place in (middle - top, middle + top):
                 least[max(0, place - 2) : place + 3] = LIKELY_STANDS_OUT
-        both = np.where(beside & beside[::-1], NEIGHBOURS_STAND_OUT, least)
-        least[beside] = NEIGHBOURS_STAND_OUT
+        both = np.where(beside & beside[::-1], neighbour, least)
+        least[beside] = neighbour
         singles = np.where(taken, -np.inf, single - least)
         doubles = np.where(taken | taken[::-1], -np.inf, double - both)
         place = int(np.argmax(np.maximum(singles, doubles)))
