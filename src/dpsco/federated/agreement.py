@@ -46,8 +46,8 @@ def checked(plan: Any) -> EnginePlan:
     if question not in (ClippedGradient, ClippedDifference):
         raise ParameterError(
             f"workers answer with clipped gradients, and {engine_plan.solver} asks for "
-            f"{question.__name__}: clips that a run finds or tracks need all rows in one place. Give "
-            "clip=."
+            f"{question.__name__}: clips that a run finds or tracks need all rows in one place. "
+            "Give clip=."
         )
     check_cost(engine_plan)
     protected(engine_plan)

@@ -11,13 +11,19 @@ import pytest
 
 import dpsco as dp
 from dpsco.audit import contract
+from dpsco.audit.planted import planted as planting
 from dpsco.data.gradient_norms import LIGHT, GradientNorms, tracked_bound
 from dpsco.data.queries import ClippedGradient
 from dpsco.errors import AssumptionError, BudgetError
 from dpsco.privacy import Ledger, Randomness
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.budget import GDP, ZCDP, ApproxDP, PureDP
-from dpsco.privacy.mechanisms import ClipQuantileRelease, GaussianRelease, gaussian_sigma
+from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
+    GaussianRelease,
+    clip_quantile,
+    gaussian_sigma,
+)
 from dpsco.solvers import get, registry
 from dpsco.solvers.common.found_clip import (
     ClipGrid,
@@ -351,4 +357,18 @@ def test_neighbours_are_replayed(toy, way, adjacency):
         others[name] = (np.vstack([[row], X[1:]]), np.append(1e300, y[1:]))
     assert contract.check_replay(plan, (X, y), others, row=0) == []
     assert contract.check_ledger(plan, (X, y)) == []
+    assert contract.check_cost(plan) == []
     assert contract.check_noise(plan, (X, y), seeds=range(20)) == []
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("way", WAYS)
+def test_bugs_of_the_charge_are_caught(monkeypatch, way, adjacency):
+    """A clip at half its price, and a replaced row taken for an emptied one beside a clip."""
+    plan = planned(3000, ApproxDP(2.0, 1e-6, adjacency=adjacency), way, rounds=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(clip_quantile, "RANGE", 1.0)
+        assert any("two tables show" in problem for problem in contract.check_cost(plan))
+    with planting("forgotten_factor", "noisy_gd"):
+        bug = planned(3000, ApproxDP(2.0, 1e-6, adjacency=adjacency), way, rounds=2)
+        assert bool(contract.check_cost(bug)) == (adjacency == "replace_one")
