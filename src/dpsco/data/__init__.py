@@ -27,7 +27,7 @@ from .block import Block
 from .bounds import Bounds
 from .labels import Classes, Scaled
 from .objective import Objective
-from .queries import ClippedDifference, ClippedGradient, Query
+from .queries import ClippedCoordinates, ClippedDifference, ClippedGradient, Query
 from .schema.draft import draft_schema
 from .schema.encoder import TableEncoder
 from .schema.schema import (
@@ -79,6 +79,7 @@ __all__ = [
     "Block",
     # what is asked of them
     "Query",
+    "ClippedCoordinates",
     "ClippedGradient",
     "ClippedDifference",
     "VertexScores",
