@@ -26,6 +26,7 @@ from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -48,6 +49,12 @@ Floats = NDArray[np.float64]
 Rows = tuple[int, int]
 Data = Table | tuple[Any, ...]
 
+_NOT_NORMAL = (
+    SelectionRelease,
+    ClipQuantileRelease,
+    ShuffledRelease,
+    GeneralizedGaussianRelease,
+)
 _ROUNDING = 1e-9  # relative: sums and iterates are float64
 # Written out, not read off Adjacency.factor: this file is there to doubt it.
 FACTORS = {Adjacency.REPLACE_ONE: 2.0, Adjacency.ZERO_OUT: 1.0, Adjacency.ADD_REMOVE: 1.0}
@@ -143,7 +150,7 @@ def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None 
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections, shuffled reports and noise shaped like other balls are left out.
+    Selections, clips, shuffled reports and noise shaped like other balls are left out.
     """
     parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
     return np.concatenate([np.ravel(part) for part in parts])
@@ -192,7 +199,7 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
-    elif not isinstance(release, (SelectionRelease, ShuffledRelease, GeneralizedGaussianRelease)):
+    elif not isinstance(release, _NOT_NORMAL):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
 
@@ -284,6 +291,11 @@ class RecordingLedger(Ledger):
         drawn = super().argmin(scores, bound=bound, scale=scale, rows=rows, noise=noise)
         release = SelectionRelease(bound, scale, np.size(scores), noise, rows=rows)
         return int(self._once(release, scores, drawn))
+
+    def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
+        """Record a clip."""
+        drawn = super().clip_quantile(counts, release)
+        return float(self._once(release.once(), counts, drawn))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
         """Record shuffled reports."""

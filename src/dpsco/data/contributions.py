@@ -20,20 +20,27 @@ from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
-from .queries import ClippedCoordinates, ClippedDifference, ClippedGradient, row_gradients
+from .queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    InUnits,
+    row_gradients,
+)
 from .row_norms import cache_slices, clip_rows
 from .source import Source
 
-Gradients = ClippedGradient | ClippedDifference | ClippedCoordinates
+VectorQuery = ClippedGradient | ClippedDifference | ClippedCoordinates | InUnits
 
 
-def contributions(query: Gradients, block: Block) -> Floats:
+def contributions(query: VectorQuery, block: Block) -> Floats:
     """Return what every row of a block adds to the query's sum, as (rows, query.size).
 
     A null row, and one whose gradient is not finite, is a row of zeros.
 
     Args:
-        query: a gradient, clipped as a whole or by coordinate, or a clipped difference of two.
+        query: a gradient, clipped as a whole or by coordinate, or a clipped difference of two;
+            perhaps in units of its clip.
         block: clipped rows. All their vectors are formed at once: `contribution_pieces` takes the
             rows of a source in parts that stay in the cache.
 
@@ -46,6 +53,12 @@ def contributions(query: Gradients, block: Block) -> Floats:
     >>> contributions(ClippedGradient(Squared(), np.zeros(2), clip=2.0), block).round(9).tolist()
     [[0.5, 0.0], [0.0, 2.0]]
     """
+    if isinstance(query, InUnits):
+        with np.errstate(all="ignore"):
+            scaled = contributions(query.gradient, block) / query.unit
+            if isinstance(query.gradient, ClippedCoordinates):
+                return np.asarray(np.clip(scaled, -1.0, 1.0))
+            return clip_rows(scaled, query.norm, 1.0)  # a quotient may have been rounded up
     if isinstance(query, ClippedCoordinates):
         return query.rows(block)
     if not isinstance(query, (ClippedGradient, ClippedDifference)):
@@ -63,7 +76,7 @@ def contributions(query: Gradients, block: Block) -> Floats:
 
 
 def contribution_pieces(
-    query: Gradients,
+    query: VectorQuery,
     source: Source,
     start: int = 0,
     stop: int | None = None,

@@ -20,6 +20,7 @@ from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .certificate import Certificate, Verification
 from .ledger import Ledger
 from .mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -56,6 +57,7 @@ __all__ = [
     "GaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
+    "ClipQuantileRelease",
     "PrefixSumRelease",
     "PoissonGaussianRelease",
     "FixedSizeGaussianRelease",

@@ -7,6 +7,7 @@ gaussian, generalized_gaussian   sums over rows
 sampled_gaussian                 sums over a secret sample: Poisson, or of fixed size
 shuffled                         one report per row, in secret order
 selection                        the best of several candidates
+clip_quantile                    a clip near a quantile of the rows' norms
 stable, with_replacement         outcomes of stable algorithms
 prefix_sum/                      running sums with correlated noise
 objective_perturbation/          minimisers of a tilted objective
@@ -16,6 +17,7 @@ gamma                            Gamma numbers, for noise that is computed in fl
 Importing this package registers every kind.
 """
 
+from .clip_quantile import ClipQuantileRelease
 from .gaussian import GaussianRelease, gaussian_sigma
 from .generalized_gaussian import GeneralizedGaussianRelease
 from .objective_perturbation.release import ObjectivePerturbationRelease
@@ -30,6 +32,7 @@ from .stable import StableGammaRelease, StableGaussianRelease
 from .with_replacement import WithReplacementRelease
 
 __all__ = [
+    "ClipQuantileRelease",
     "FixedSizeGaussianRelease",
     "GaussianRelease",
     "GeneralizedGaussianRelease",
