@@ -40,9 +40,9 @@ from .schedule import (
     plan_coordinates,
     plan_mirror,
 )
-from .steps import MirrorStepper
+from .steps import CoordinateStepper, MirrorStepper
 
-_entry = partial(Solver, paper="Su, Zhao, Wang 2023", stepper=MirrorStepper, gradients=gradients)
+_entry = partial(Solver, paper="Su, Zhao, Wang 2023", gradients=gradients)
 
 SOLVERS = (
     _entry(
@@ -54,6 +54,7 @@ SOLVERS = (
         rounds="T, 60 to 200 full passes; or T batches",
         cost="n T gradients; n with batches",
         plan=plan_mirror,
+        stepper=MirrorStepper,
         risk=mirror_risk,
         plan_type=Plan,
     ),
@@ -66,6 +67,7 @@ SOLVERS = (
         rounds="T, 60 to 200 full passes",
         cost="n T gradients",
         plan=plan_coordinates,
+        stepper=CoordinateStepper,
         risk=coordinate_risk,
         plan_type=CoordinatePlan,
     ),

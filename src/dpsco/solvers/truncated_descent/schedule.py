@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import NamedTuple
 
 from ... import _validate
 from ...data.queries import ClippedCoordinates, ClippedGradient, coordinate_bound
 from ...data.row_norms import check_limit
-from ...errors import ParameterError
+from ...errors import AssumptionError, ParameterError
 from ...files.limits import MOST_RELEASES, MOST_ROUNDS
 from ...geometry.domains import Domain, LpBall, WholeSpace
 from ...geometry.mirror import PNormMap, Regularity
 from ...geometry.norms import L2, Lp
 from ...geometry.width import dual_norm_bound
-from ...privacy.mechanisms import GaussianRelease, gaussian_sigma
+from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease, gaussian_sigma
+from ...privacy.release import Release
 from ...task import Task
 from ..base import Floats
 from ..common.batches import check_rounds
 from ..common.clips import cautious_clip, descent_clip
-from ..engine import EnginePlan, part_of
+from ..common.found_clip import beside_clip, clip_search, noise_tail
+from ..engine import EnginePlan, Rows, part_of
 from ..needs import Need
 from . import published
 
@@ -61,8 +64,10 @@ class Plan(EnginePlan):
 
     rounds: int  # full passes, or batches
     batches: bool  # whether each row enters one batch; else every round reads all rows
-    clip: float  # where a row's gradient is truncated, enforced
-    sigma: float  # noise on the sum of a round, per coordinate
+    clip: float | None  # where a row's gradient is truncated, enforced; None: it is found
+    search: ClipQuantileRelease | None  # by which it is found
+    row_range: Rows  # of the rounds: a slice of the rows may be there for the clip alone
+    sigma: float  # noise on the sum of a round, per coordinate; if the clip is found, in its units
     step: float | None  # 1/gamma; None: it follows from the noisy answers so far
     p: float  # of the norm in which weights are measured
     tail: int  # how many of the last iterates are averaged
@@ -74,7 +79,10 @@ class Plan(EnginePlan):
         _validate.store(self, "batches", _validate.flag("batches", self.batches))
         if self.step is not None:
             _validate.positive("step", self.step)
-        check_limit("clip", self.clip)
+        if self.clip is not None:
+            check_limit("clip", self.clip)
+        if (self.clip is None) is (self.search is None):
+            raise ParameterError("a plan has a clip, or a search for it.")
         if _validate.integer("tail", self.tail) > self.rounds:
             raise ParameterError(
                 f"tail must be at most rounds = {self.rounds}, got {self.tail}.", parameter="tail"
@@ -83,24 +91,23 @@ class Plan(EnginePlan):
 
     @property
     def bound(self) -> float:
-        """The l2 norm that a row's gradient has at most."""
-        return self.clip
+        """The l2 norm of what a row adds to a sum, at most."""
+        return 1.0 if self.clip is None else self.clip
 
-    def query(self, weights: Floats) -> ClippedGradient | ClippedCoordinates:
+    def gradient(self, weights: Floats, clip: float) -> ClippedGradient | ClippedCoordinates:
         """Return what each row is asked for."""
-        return ClippedGradient(self.problem.loss, weights, self.clip)
+        return ClippedGradient(self.problem.loss, weights, clip)
 
-    def releases(self) -> tuple[GaussianRelease, ...]:
-        """Return the noisy sums: one a round over all rows, or one for each batch."""
-        noisy = partial(GaussianRelease, self.bound, self.sigma)
-        if not self.batches:
-            return (noisy(rows=(0, self.n), count=self.rounds),)
-        check_rounds(self.rounds, self.n)
-        return tuple(noisy(rows=part_of((0, self.n), self.rounds, t)) for t in range(self.rounds))
+    def releases(self) -> tuple[Release, ...]:
+        """Return the search for a clip if there is one, and the noisy sums."""
+        sums = noisy_sums(self.row_range, self.bound, self.sigma, self.rounds, self.batches)
+        return sums if self.search is None else (self.search, *sums)
 
     def batch_size(self, t: int) -> int:
         """Return the number of rows of round t: what its sum is divided by."""
-        start, stop = part_of((0, self.n), self.rounds, t) if self.batches else (0, self.n)
+        start, stop = self.row_range
+        if self.batches:
+            start, stop = part_of(self.row_range, self.rounds, t)
         return stop - start
 
     def step_at(self, t: int) -> float:
@@ -135,7 +142,10 @@ class Plan(EnginePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the truncation."""
-        return (*self.problem.bounds.enforced, *self.query(self.task.start).enforced)
+        if self.search is None:
+            gradient = self.gradient(self.task.start, self.clip or 1.0)
+            return (*self.problem.bounds.enforced, *gradient.enforced)
+        return super().enforced
 
     @property
     def noise(self) -> float:
@@ -144,8 +154,8 @@ class Plan(EnginePlan):
         A mean over all rows has that of one release that spends the whole budget; batches, which
         average over rounds what each of them has on its part of the rows, have no less.
         """
-        rounds = 1 if self.batches else self.rounds
-        return math.sqrt(self.task.n_weights / rounds) * self.sigma / (self.bound * self.n)
+        rounds, (start, stop) = 1 if self.batches else self.rounds, self.row_range
+        return math.sqrt(self.task.n_weights / rounds) * self.sigma / (self.bound * (stop - start))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -170,18 +180,29 @@ class CoordinatePlan(Plan):
     @property
     def bound(self) -> float:
         """The l2 norm of a row that is cut in every coordinate."""
-        return coordinate_bound(self.clip, self.task.n_weights)
+        return coordinate_bound(1.0 if self.clip is None else self.clip, self.task.n_weights)
 
-    def query(self, weights: Floats) -> ClippedCoordinates:
+    def gradient(self, weights: Floats, clip: float) -> ClippedCoordinates:
         """Return what each row is asked for."""
-        return ClippedCoordinates(self.problem.loss, weights, self.clip)
+        return ClippedCoordinates(self.problem.loss, weights, clip)
+
+
+def noisy_sums(
+    rows: Rows, bound: float, sigma: float, rounds: int, batches: bool
+) -> tuple[GaussianRelease, ...]:
+    """Return the releases of sums: one a round over all rows, or one for each batch."""
+    if not batches:
+        return (GaussianRelease(bound, sigma, rows=rows, count=rounds),)
+    check_rounds(rounds, rows[1] - rows[0])
+    parts = (part_of(rows, rounds, t) for t in range(rounds))
+    return tuple(GaussianRelease(bound, sigma, rows=part) for part in parts)
 
 
 def plan_mirror(
     task: Task,
     *,
     rounds: int | None = None,
-    clip: float | None = None,
+    clip: float | str | None = None,
     moment: float | None = None,
     p: float | None = None,
     step: float | None = None,
@@ -194,7 +215,7 @@ def plan_mirror(
 
     Args:
         rounds: full passes, or batches.
-        clip: where gradients are truncated, in l2.
+        clip: where gradients are truncated, in l2; "auto" finds it from the rows.
         moment: a public guess of sqrt(E ||gradient||_2^2), from which the clip follows.
         p: of the norm of the weights, for a domain that has none of its own.
         step: 1/gamma, the same in all rounds; by default it follows from the noisy answers.
@@ -212,21 +233,19 @@ def plan_mirror(
         clip = paper.clip if clip is None and moment is None else clip
         step = paper.step if step is None else step
         tail = rounds if tail is None else tail  # all of them
-    bound = chosen_clip(task, clip, moment)
-    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n))
     if rounds is None:
-        ratio = bound * task.n / (single * noise_unit(geometry))
-        rounds = _batches(task, ratio) if batches else _passes(task)
+        rounds = _batches(task, geometry) if batches else _passes(task)
     rounds = _validate.integer("rounds", rounds)
-    if batches:
-        check_rounds(rounds, task.n)
+    truncation = truncated_at(task, clip, moment, rounds if batches else 1)
     return Plan(
         solver=BATCHED,
         task=task,
         rounds=rounds,
         batches=batches,
-        clip=bound,
-        sigma=single if batches else _shared(task, bound, rounds),
+        clip=truncation.clip,
+        search=truncation.search,
+        row_range=truncation.rows,
+        sigma=truncation.sigma(task, truncation.clip or 1.0, rounds, batches),
         step=step,
         p=geometry.p,
         tail=(rounds + 1) // 2 if tail is None else tail,
@@ -237,7 +256,7 @@ def plan_coordinates(
     task: Task,
     *,
     rounds: int | None = None,
-    clip: float | None = None,
+    clip: float | str | None = None,
     moment: float | None = None,
     step: float | None = None,
     tail: int | None = None,
@@ -248,8 +267,8 @@ def plan_coordinates(
 
     Args:
         rounds: full passes over the rows.
-        clip: of each coordinate of a row's gradient; by default the clip of the whole gradient
-            over sqrt(d), so that both have the same noise.
+        clip: of each coordinate of a row's gradient; by default, and with "auto", the clip of a
+            whole gradient over sqrt(d), so that both have the same noise.
         moment: a public guess of sqrt(E g_j^2), g_j a coordinate, from which the clip follows.
         step: the same in all rounds; by default it follows from the noisy answers.
         tail: how many of the last iterates are averaged.
@@ -263,17 +282,21 @@ def plan_coordinates(
         if clip is None:
             clip, moment = paper.clip, None
         step = paper.step if step is None else step
-    if clip is None and moment is None:
-        clip = descent_clip(task) / math.sqrt(task.n_weights)
-    clip = chosen_clip(task, clip, moment)
     rounds = _passes(task) if rounds is None else _validate.integer("rounds", rounds)
+    truncation = truncated_at(task, clip, moment, 1)
+    whole = truncation.clip
+    if clip is None and moment is None and whole is not None:
+        whole /= math.sqrt(task.n_weights)
+    bound = coordinate_bound(1.0 if whole is None else whole, task.n_weights)
     return CoordinatePlan(
         solver=COORDINATES,
         task=task,
         rounds=rounds,
         batches=False,
-        clip=clip,
-        sigma=_shared(task, coordinate_bound(clip, task.n_weights), rounds),
+        clip=whole,
+        search=truncation.search,
+        row_range=truncation.rows,
+        sigma=truncation.sigma(task, bound, rounds, False),
         step=step,
         p=2.0,
         tail=(rounds + 1) // 2 if tail is None else tail,
@@ -283,15 +306,62 @@ def plan_coordinates(
 # -- practical numbers -----------------------------------------------------------------------------
 
 
-def chosen_clip(task: Task, clip: float | None, moment: float | None) -> float:
-    """Return the clip that was asked for, or that of a moment; else the usual one of descent."""
+class Truncation(NamedTuple):
+    """Where gradients are truncated: at a public length, or at one that a search will find."""
+
+    clip: float | None
+    search: ClipQuantileRelease | None
+    rows: Rows  # of the rounds
+
+    def sigma(self, task: Task, bound: float, rounds: int, batches: bool) -> float:
+        """Return the noise of the rounds, beside the search if there is one."""
+
+        def build(sigma: float) -> tuple[GaussianRelease, ...]:
+            if batches:  # each row enters one of them, so one stands for all
+                return noisy_sums(self.rows, bound, sigma, 1, False)
+            return noisy_sums(self.rows, bound, sigma, rounds, False)
+
+        return beside_clip(task.budget, self.search, build)
+
+
+def truncated_at(
+    task: Task, clip: float | str | None, moment: float | None, batches: int
+) -> Truncation:
+    """Return the truncation that was asked for, or that of a moment; by default the usual one.
+
+    A loss whose gradients have no bound of their own gets a clip that is found, if the budget can
+    pay for it and the rows are enough. What the bounds of a row say of a heavy tail is no use.
+    """
     if clip is not None and moment is not None:
         raise ParameterError(
             "clip and moment both say where gradients are truncated: give one of them."
         )
+    everything = (0, task.n)
     if moment is not None:
-        return check_limit("moment", CLIP_FACTOR * _validate.positive("moment", moment))
-    return descent_clip(task) if clip is None else check_limit("clip", clip)
+        moment = _validate.positive("moment", moment)
+        return Truncation(check_limit("moment", CLIP_FACTOR * moment), None, everything)
+    if isinstance(clip, str):
+        _validate.choice("clip", clip, ("auto",), hint="Or a number.")
+    elif clip is not None:
+        return Truncation(check_limit("clip", clip), None, everything)
+    if clip is None and not unbounded(task):
+        return Truncation(descent_clip(task), None, everything)
+    try:
+        tail = noise_tail(task, rows=task.n // batches or 1, averaged=batches)
+        search = clip_search(task, tail)
+    except AssumptionError:
+        if clip is not None:
+            raise
+        return Truncation(descent_clip(task), None, everything)
+    return Truncation(None, search.release, search.rows)
+
+
+def unbounded(task: Task) -> bool:
+    """Return whether gradients have no bound but what the domain and the bounds of rows imply."""
+    constants = task.problem.loss.constants(
+        feature=task.feature_bound, label=task.label_bound, radius=math.inf
+    )
+    return not math.isfinite(constants.lipschitz)
 
 
 def check_p(task: Task, p: float | None) -> float:
@@ -330,24 +400,20 @@ def noise_unit(geometry: Regularity) -> float:
     return dual_norm_bound(geometry.q, geometry.d)
 
 
-def _shared(task: Task, bound: float, rounds: int) -> float:
-    """Return the noise of full passes, which share the budget."""
-    return gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds)
-
-
 def _passes(task: Task) -> int:
     """Return how many full passes: noise averages out, so time alone sets a limit."""
     fewest, most = ROUNDS
     return round(min(max(MAX_FLOPS / (task.n * task.n_weights), fewest), most))
 
 
-def _batches(task: Task, ratio: float) -> int:
+def _batches(task: Task, geometry: Regularity) -> int:
     """Return how many batches: T^(3/2) is the clip over the noise on the mean of all rows.
 
     T steps on a smooth loss leave (R/T + T g) R in units of the gradient at the start, about.
     """
     fewest, most = BATCHES
-    return min(math.ceil(min(max(math.pow(ratio, 2.0 / 3.0), fewest), most)), task.n)
+    ideal = math.pow(task.signal / noise_unit(geometry), 2.0 / 3.0)
+    return min(math.ceil(min(max(ideal, fewest), most)), task.n)
 
 
 def risk(task: Task, p: float) -> float:
