@@ -24,7 +24,7 @@ from ..data.tables.table import Table, from_arrays
 from ..errors import LedgerError
 from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
-from ..privacy.ledger import Ledger, PrefixSums, SampledSum
+from ..privacy.ledger import Ledger, PrefixSums, SampledSum, ShuffledSums
 from ..privacy.mechanisms import (
     ClipQuantileRelease,
     FixedSizeGaussianRelease,
@@ -35,6 +35,7 @@ from ..privacy.mechanisms import (
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -192,6 +193,10 @@ def _standard(event: Event) -> Iterator[Floats]:
         decoder = release.mechanism.decoder()
         root = np.linalg.cholesky(decoder @ decoder.T)
         yield np.asarray(np.linalg.solve(root, added / release.sigma), dtype=float)
+    elif isinstance(release, ShuffledSequenceRelease):
+        for t, (exact, noisy) in enumerate(zip(event.inputs, event.outputs, strict=True)):
+            start, stop = release.batch(t)
+            yield (noisy - exact) / (release.sigma * math.sqrt(stop - start))
     elif isinstance(release, StableGammaRelease):
         length = np.linalg.norm(event.outputs[0] - event.inputs[0]) / release.scale
         yield np.array([ndtri(gammainc(len(event.inputs[0]), length))])
@@ -343,6 +348,12 @@ class RecordingLedger(Ledger):
         """Record rows drawn with replacement."""
         return self._sample(release.once(), super().with_replacement(release))
 
+    def shuffled_sequence(self, release: ShuffledSequenceRelease) -> Any:
+        """Record batches in secret order."""
+        opened = super().shuffled_sequence(release)
+        event, scripted = self._begin(release.once(), np.array(opened._order))
+        return _Batches(opened, event, scripted)
+
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: Any, rows: Rows
     ) -> Any:
@@ -389,6 +400,23 @@ class _Sample:
     def release(self, total: ArrayLike) -> Any:
         """Release the sum."""
         return _note(self._event, self._scripted, total, self._opened.release(total))
+
+
+class _Batches:
+    """Batches in secret order, whose sums are recorded as they are released."""
+
+    def __init__(self, opened: ShuffledSums, event: Event, scripted: Event | None) -> None:
+        self._opened, self._event, self._scripted = opened, event, scripted
+
+    @property
+    def indices(self) -> Any:
+        """The rows of the next batch."""
+        return self._opened.indices
+
+    def release(self, reports: ArrayLike) -> Any:
+        """Release the sum of a batch."""
+        total = np.sum(np.asarray(reports, dtype=float), axis=0)
+        return _note(self._event, self._scripted, total, self._opened.release(reports))
 
 
 class _Sums:

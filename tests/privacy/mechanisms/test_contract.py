@@ -27,6 +27,7 @@ from dpsco.privacy.mechanisms import (
     Runs,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -48,6 +49,7 @@ EXAMPLES = {
         PoissonGaussianRelease(1.0, 8.0, 0.5, rows=ROWS),
         FixedSizeGaussianRelease(1.0, 8.0, 50, rows=ROWS),
         ShuffledRelease(1.0, 8.0, rows=ROWS),
+        ShuffledSequenceRelease(1.0, 8.0, 25, rows=ROWS),
         StableGaussianRelease(1.0, 8.0, **STABLE),
         StableGammaRelease(1.0, 8.0, **STABLE),
         WithReplacementRelease(0.1, 0.01, 30, 8.0, **STABLE),
@@ -74,7 +76,12 @@ MOVED_ALIKE = {"clip_quantile"}  # scores are no sums: an emptied row moves them
 ONE_ADJACENCY = {"stable_gaussian", "stable_gamma", "with_replacement"}
 SAMPLED_OUT = {"fixed_size_gaussian"}  # a row takes the place of another one, also for zero-out
 ONCE = {"with_replacement"}  # known by its curve alone
-RESUMED = {"prefix_sum", "objective_perturbation", "repeated_selection"}  # not skipped
+RESUMED = {
+    "prefix_sum",
+    "shuffled_sequence",
+    "objective_perturbation",
+    "repeated_selection",
+}  # not skipped
 
 
 def test_every_kind_has_an_example():

@@ -5,7 +5,7 @@ The rest in any order:
 
 gaussian, generalized_gaussian   sums over rows
 sampled_gaussian                 sums over a secret sample: Poisson, or of fixed size
-shuffled                         one report per row, in secret order
+shuffled, shuffled_sequence      one report per row in secret order, at once or one after the other
 selection                        the best of several candidates
 clip_quantile                    a clip near a quantile of the rows' norms
 stable, with_replacement         outcomes of stable algorithms
@@ -28,6 +28,7 @@ from .repeated_selection.release import RepeatedSelectionRelease
 from .sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
 from .selection import SelectionRelease
 from .shuffled import ShuffledRelease
+from .shuffled_sequence import ShuffledSequenceRelease, shuffled_sigma
 from .stable import StableGammaRelease, StableGaussianRelease
 from .with_replacement import WithReplacementRelease
 
@@ -44,10 +45,12 @@ __all__ = [
     "Runs",
     "SelectionRelease",
     "ShuffledRelease",
+    "ShuffledSequenceRelease",
     "StableGammaRelease",
     "StableGaussianRelease",
     "WithReplacementRelease",
     "gaussian_sigma",
     "mechanism",
     "prefix_sum_sigma",
+    "shuffled_sigma",
 ]
