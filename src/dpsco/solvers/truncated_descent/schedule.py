@@ -332,20 +332,15 @@ def truncated_at(
     A loss whose gradients have no bound of their own gets a clip that is found, if the budget can
     pay for it and the rows are enough. What the bounds of a row say of a heavy tail is no use.
     """
-    if clip is not None and moment is not None:
-        raise ParameterError(
-            "clip and moment both say where gradients are truncated: give one of them."
-        )
     everything = (0, task.n)
-    if moment is not None:
-        moment = _validate.positive("moment", moment)
-        return Truncation(check_limit("moment", CLIP_FACTOR * moment), None, everything)
-    if isinstance(clip, str):
-        _validate.choice("clip", clip, ("auto",), hint="Or a number.")
-    elif clip is not None:
-        return Truncation(check_limit("clip", clip), None, everything)
-    if clip is None and not unbounded(task):
-        return Truncation(descent_clip(task), None, everything)
+    if not isinstance(clip, str):
+        public = clip is not None or moment is not None or not unbounded(task)
+        if public:
+            return Truncation(public_clip(task, clip, moment), None, everything)
+    elif moment is not None:
+        raise ParameterError(_BOTH, parameter="moment")
+    else:
+        _validate.choice("clip", clip, ("auto",))
     try:
         tail = noise_tail(task, rows=task.n // batches or 1, averaged=batches)
         search = clip_search(task, tail)
@@ -354,6 +349,18 @@ def truncated_at(
             raise
         return Truncation(descent_clip(task), None, everything)
     return Truncation(None, search.release, search.rows)
+
+
+def public_clip(task: Task, clip: float | None, moment: float | None) -> float:
+    """Return the clip that was asked for, or that of a moment; by default that of descent."""
+    if clip is not None and moment is not None:
+        raise ParameterError(_BOTH, parameter="moment")
+    if moment is not None:
+        return check_limit("moment", CLIP_FACTOR * _validate.positive("moment", moment))
+    return descent_clip(task) if clip is None else check_limit("clip", clip)
+
+
+_BOTH = "clip and moment both say where gradients are truncated: give one of them."
 
 
 def unbounded(task: Task) -> bool:
