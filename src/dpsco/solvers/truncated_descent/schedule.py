@@ -34,7 +34,7 @@ ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 BATCHES = (4, 64)  # batches by default, fewest and most
 STEP_SHARE = 0.5  # of sqrt(P) over the size of all gradients so far; measured
-DROWNED = 0.5  # of the clip: noise of all rounds together from which on a plan warns
+DROWNED = 0.1  # of the clip: noise from which on weights were worse than none (0.07 to 0.19)
 
 
 def exponent_of(domain: Domain) -> float | None:
@@ -159,14 +159,26 @@ class Plan(EnginePlan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Whether noise is as large as gradients can be."""
-        if self.noise <= DROWNED:
-            return ()
-        return (
-            f"the noise of all rounds together is {self.noise:.2g} of the longest gradient: too "
-            "few rows for so many weights at this budget, and the weights may be worse than those "
-            "of the start",
-        )
+        """Whether noise drowns typical gradients, or the clip says nothing of them."""
+        lines = []
+        if self.noise > DROWNED:
+            lines.append(
+                f"the noise of all rounds together is {self.noise:.2g} of the longest gradient: "
+                "too few rows for so many weights at this budget, and the weights may be worse "
+                "than those of the start"
+            )
+        if self.clip is not None and unbounded(self.task) and self.clip == self.usual_clip:
+            lines.append(
+                f"gradients are truncated at {self.clip:.4g}, which follows from the bounds of "
+                "rows and labels: if these are loose, noise drowns all gradients. Give clip= or "
+                "moment=, or take more rows, for which a clip is found"
+            )
+        return tuple(lines)
+
+    @property
+    def usual_clip(self) -> float:
+        """The clip of a plan that is told nothing and can find none."""
+        return descent_clip(self.task)
 
     @property
     def risk(self) -> float:
@@ -181,6 +193,11 @@ class CoordinatePlan(Plan):
     def bound(self) -> float:
         """The l2 norm of a row that is cut in every coordinate."""
         return coordinate_bound(1.0 if self.clip is None else self.clip, self.task.n_weights)
+
+    @property
+    def usual_clip(self) -> float:
+        """That of whole gradients, spread over the coordinates."""
+        return super().usual_clip / math.sqrt(self.task.n_weights)
 
     def gradient(self, weights: Floats, clip: float) -> ClippedCoordinates:
         """Return what each row is asked for."""
