@@ -98,18 +98,11 @@ def plan_shuffled(
             clip, moment = paper.clip, None
         step = paper.step if step is None else step
         tail = rounds if tail is None else tail
-    if isinstance(clip, str):
-        raise AssumptionError(
-            f"{SHUFFLED} cannot find a clip: nobody sees the lengths of gradients. Give clip= or "
-            "moment=."
-        )
-    bound = public_clip(task, clip, moment)
+    bound = _clip(task, clip, moment)
     secret_order = _validate.flag("secret_order", secret_order)
-    sigma = (shuffled_sigma if secret_order else gaussian_sigma)(
-        task.budget, bound=bound, rows=(0, task.n)
-    )
-    if rounds is None:
-        rounds = _batches(task, geometry, sigma / bound)
+    least = shuffled_sigma if secret_order else gaussian_sigma
+    sigma = least(task.budget, bound=bound, rows=(0, task.n))
+    rounds = _batches(task, geometry, sigma / bound) if rounds is None else rounds
     rounds = check_rounds(rounds, task.n)
     return ShuffledPlan(
         solver=SHUFFLED,
@@ -125,6 +118,16 @@ def plan_shuffled(
         tail=(rounds + 1) // 2 if tail is None else tail,
         secret_order=secret_order,
     )
+
+
+def _clip(task: Task, clip: float | None, moment: float | None) -> float:
+    """Return the clip; refuse to find one."""
+    if isinstance(clip, str):
+        raise AssumptionError(
+            f"{SHUFFLED} cannot find a clip: nobody sees the lengths of gradients. Give clip= or "
+            "moment=."
+        )
+    return public_clip(task, clip, moment)
 
 
 def _batches(task: Task, geometry: Regularity, multiplier: float) -> int:
