@@ -10,7 +10,11 @@ from dpsco.solvers import registry
 D = 3
 ROWS = 4000
 MORE = {"phased_erm": 16_000, "noisy_sgd_2019": 16_000}  # slow rates: 1.4 % there, 6 % at 4000
-SHORT = {"dp_sgd_gradient": {"rounds": 1500}, "noisy_sgd_2020": {"rounds": 2500}}
+SHORT = {
+    "dp_sgd_gradient": {"rounds": 1500},
+    "noisy_sgd_2020": {"rounds": 2500},
+    "shuffled_truncated_mirror_descent": {"secret_order": False},
+}
 # One pass over the rows leaves what the rows themselves cannot tell, and ridges leave a bias.
 CLOSE = 0.05  # of the excess of zero weights
 HUGE = dp.ApproxDP(50.0, 1e-3)

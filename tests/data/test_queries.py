@@ -13,6 +13,7 @@ import scipy.spatial
 from dpsco.data import (
     Bounds,
     Classes,
+    ClippedCoordinates,
     ClippedDifference,
     ClippedGradient,
     VertexScores,
@@ -20,6 +21,8 @@ from dpsco.data import (
     from_arrays,
     queries,
 )
+from dpsco.data.contributions import contribution_pieces
+from dpsco.data.queries import coordinate_bound
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
@@ -187,6 +190,54 @@ def test_one_row_never_contributes_more_than_the_bound(loss, label, norm, dtype,
                 # Coefficients are exact; their products with the row are rounded once, which
                 # `rounding_slack` allows for.
                 assert exact_norm_at_most(contribution, norm, query.bound * (1.0 + 2.0**-52))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("loss", "label"), [*LOSSES[:2], *VECTOR_LOSSES])
+def test_coordinates_are_those_of_the_definition(loss, label, sparse):
+    rows = source(label=label, sparse=sparse)
+    size = loss.dimension(rows.d) if isinstance(loss, VectorLoss) else rows.d
+    weights = np.random.default_rng(2).normal(size=size)
+    plain = gradients(loss, weights, rows.rows())
+    plain[~np.isfinite(plain).all(axis=1)] = 0.0
+    query = ClippedCoordinates(loss, weights, 0.2)
+    wanted = np.clip(plain, -0.2, 0.2)
+    np.testing.assert_allclose(rows.sum(query), wanted.sum(axis=0), rtol=1e-11, atol=1e-11)
+    pieces = np.concatenate(list(contribution_pieces(query, rows)))
+    np.testing.assert_allclose(pieces, wanted, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("clip", [0.1, 1 / 3, 7e-60])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1_000_003])
+def test_the_bound_of_coordinates_holds_in_fractions_and_is_hardly_more(clip, size):
+    bound = Fraction(coordinate_bound(clip, size))
+    exact = size * Fraction(clip) ** 2
+    assert exact <= bound**2 <= exact * (1 + Fraction(1, 2**49))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("loss", "label"), [(Squared(), 2.0), *VECTOR_LOSSES])
+def test_no_coordinate_exceeds_its_clip_whatever_the_row(loss, label, sparse):
+    rows = source(n=60, label=label, sparse=sparse)
+    size = loss.dimension(rows.d) if isinstance(loss, VectorLoss) else rows.d
+    for scale in (1.0, 1e8, 1e200):
+        weights = np.random.default_rng(3).normal(size=size) * scale
+        query = ClippedCoordinates(loss, weights, 0.3)
+        for k in range(rows.n):
+            contribution = rows.sum(query, k, k + 1)
+            assert np.all(np.abs(contribution) <= 0.3)
+            assert exact_norm_at_most(contribution, L2, query.bound)
+
+
+def test_the_bound_of_coordinates_is_attained_from_both_sides():
+    """Replacing a row moves the sum by twice the bound: zero-out would charge half of it."""
+    ends = []
+    for label in (-5.0, 5.0):
+        block = Bounds(2.0, label=5.0).apply(np.ones((1, 4)), np.array([label]))
+        ends.append(ClippedCoordinates(Squared(), np.zeros(4), 0.5).sum(block))
+    bound = coordinate_bound(0.5, 4)
+    assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(2 * bound, rel=1e-12)
+    assert bound == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", [SquaredDistance(), Ripple()])

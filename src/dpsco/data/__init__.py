@@ -29,7 +29,7 @@ from .bounds import Bounds
 from .gradient_norms import GradientNorms, TrackedGradient
 from .labels import Classes, Scaled
 from .objective import Objective
-from .queries import ClippedDifference, ClippedGradient, InUnits, Query
+from .queries import ClippedCoordinates, ClippedDifference, ClippedGradient, InUnits, Query
 from .schema.draft import draft_schema
 from .schema.encoder import TableEncoder
 from .schema.schema import (
@@ -81,6 +81,7 @@ __all__ = [
     "Block",
     # what is asked of them
     "Query",
+    "ClippedCoordinates",
     "ClippedGradient",
     "ClippedDifference",
     "InUnits",

@@ -20,11 +20,17 @@ from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
-from .queries import ClippedDifference, ClippedGradient, InUnits, row_gradients
+from .queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    InUnits,
+    row_gradients,
+)
 from .row_norms import cache_slices, clip_rows
 from .source import Source
 
-VectorQuery = ClippedGradient | ClippedDifference | InUnits
+VectorQuery = ClippedGradient | ClippedDifference | ClippedCoordinates | InUnits
 
 
 def contributions(query: VectorQuery, block: Block) -> Floats:
@@ -33,7 +39,8 @@ def contributions(query: VectorQuery, block: Block) -> Floats:
     A null row, and one whose gradient is not finite, is a row of zeros.
 
     Args:
-        query: a clipped gradient, or a clipped difference of two, perhaps in units of its clip.
+        query: a gradient, clipped as a whole or by coordinate, or a clipped difference of two;
+            perhaps in units of its clip.
         block: clipped rows. All their vectors are formed at once: `contribution_pieces` takes the
             rows of a source in parts that stay in the cache.
 
@@ -49,11 +56,15 @@ def contributions(query: VectorQuery, block: Block) -> Floats:
     if isinstance(query, InUnits):
         with np.errstate(all="ignore"):
             scaled = contributions(query.gradient, block) / query.unit
+            if isinstance(query.gradient, ClippedCoordinates):
+                return np.asarray(np.clip(scaled, -1.0, 1.0))
             return clip_rows(scaled, query.norm, 1.0)  # a quotient may have been rounded up
+    if isinstance(query, ClippedCoordinates):
+        return query.rows(block)
     if not isinstance(query, (ClippedGradient, ClippedDifference)):
         raise ParameterError(
-            "contributions of single rows are those of a ClippedGradient or ClippedDifference, "
-            f"got {type(query).__name__}."
+            "contributions of single rows are those of a ClippedGradient, ClippedDifference or "
+            f"ClippedCoordinates, got {type(query).__name__}."
         )
     with np.errstate(all="ignore"):  # a warning could tell something of the rows
         if isinstance(query.loss, MarginLoss):
@@ -73,7 +84,7 @@ def contribution_pieces(
     """Yield `contributions` of the rows of a source, in order, in parts that stay in the cache.
 
     Args:
-        query: a clipped gradient, or a clipped difference of two, perhaps in units of its clip.
+        query: as in `contributions`.
         source: of the rows.
         start, stop: a range of rows; by default all.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,8 @@ from ..errors import ParameterError
 from ..geometry.norms import L2, Lp, Norm
 from ..kernels.clipping import TINY
 from ..kernels.rows import Rows, SparseRows
-from ..kernels.sums import slope_difference_sum, slope_sum
+from ..kernels.slope import smoothed_slope
+from ..kernels.sums import margins, slope_difference_sum, slope_sum
 from ..losses.base import MarginLoss
 from ..losses.vector import VectorLoss
 from .block import Block, Floats
@@ -229,6 +230,8 @@ class ClippedDifference(_Clipped):
 class InUnits(Query):
     """A clipped gradient or difference, divided by its clip: a row adds at most 1, whatever it is.
 
+    Of coordinates that are clipped one by one each is at most 1, and a row sqrt(size) in l2.
+
     For clips that a run finds: what a plan says of the noise is public before any row is read, and
     holds for every clip. Rows are cut at the clip, in exact arithmetic, and the sum of all of them
     is divided by it. A power of two divides exactly. Any other clip rounds each coordinate of the
@@ -246,12 +249,13 @@ class InUnits(Query):
     [1.0, 1.0]
     """
 
-    gradient: ClippedGradient | ClippedDifference
+    gradient: ClippedGradient | ClippedDifference | ClippedCoordinates
 
     def __post_init__(self) -> None:
-        if not isinstance(self.gradient, (ClippedGradient, ClippedDifference)):
+        kinds = (ClippedGradient, ClippedDifference, ClippedCoordinates)
+        if not isinstance(self.gradient, kinds):
             raise ParameterError(
-                "InUnits needs a ClippedGradient or ClippedDifference, got "
+                "InUnits needs a ClippedGradient, ClippedDifference or ClippedCoordinates, got "
                 f"{type(self.gradient).__name__}."
             )
 
@@ -272,7 +276,9 @@ class InUnits(Query):
 
     @property
     def bound(self) -> float:
-        """1, whatever the unit."""
+        """1, whatever the unit; of clipped coordinates that of so many ones."""
+        if isinstance(self.gradient, ClippedCoordinates):
+            return coordinate_bound(1.0, self.size)
         return 1.0
 
     @property
@@ -311,6 +317,110 @@ def found_clip_sentence(norm: Norm = L2, bound: float = 1.0) -> str:
         f"{what} has {describe_norm(norm)} norm at most {times}the clip that the run has found, "
         "by clipping; noise is in units of that clip"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedCoordinates(_Clipped):
+    """The loss's gradient at ``weights``, each coordinate of each row's cut to [-clip, clip].
+
+    A mean of such rows is a robust one: an outlier moves each coordinate by as much as any row may,
+    and its other coordinates keep their size. One row adds at most ``bound`` in l2. A row whose
+    gradient is not finite, and a null row, contribute zero; a product that overflows counts as cut.
+
+    Args:
+        loss: of a margin, or a vector loss.
+        weights: public; as many as the loss asks for.
+        clip: the bound on each coordinate, between 1e-100 and 1e100.
+
+    Raises:
+        ParameterError: an argument is out of range, or the weights are not finite.
+
+    >>> from dpsco.data import Bounds
+    >>> from dpsco.losses import Squared
+    >>> block = Bounds(9.0, label=9.0).apply(np.array([[3.0, 0.1]]), np.array([-5.0]))
+    >>> query = ClippedCoordinates(Squared(), np.zeros(2), clip=2.0)
+    >>> query.sum(block).tolist(), round(query.bound, 9)
+    ([2.0, 0.5], 2.828427125)
+    """
+
+    loss: Loss
+    weights: Floats
+    clip: float
+    norm: Norm = field(default=L2, init=False)  # in which `bound` is stated
+
+    def __post_init__(self) -> None:
+        _check(self, ("weights",))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The gradient itself."""
+        return ((1.0, self.weights),)
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return len(self.weights)
+
+    @property
+    def bound(self) -> float:
+        """The l2 norm of a row cut in every coordinate."""
+        return coordinate_bound(self.clip, self.size)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The clip, and what follows for the whole gradient."""
+        return (
+            f"each coordinate of a row's gradient lies within {self.clip:g} of zero, by clipping: "
+            f"its l2 norm is at most {self.bound:g}",
+        )
+
+    def sum(self, block: Block) -> Floats:
+        """Return the sum of the cut gradients of a leaf."""
+        sparse = isinstance(block.rows, SparseRows) and isinstance(self.loss, MarginLoss)
+        total = np.zeros(self.size)
+        with np.errstate(all="ignore"):  # a warning could tell something of the rows
+            for part in [slice(None)] if sparse else cache_slices(len(block), self.size):
+                total += self._sparse_sum(block) if sparse else self.rows(block[part]).sum(axis=0)
+        return total
+
+    def rows(self, block: Block) -> Floats:
+        """Return what each row of a block contributes, as (rows, size)."""
+        with np.errstate(all="ignore"):
+            if isinstance(self.loss, MarginLoss):
+                rows = block.rows.dense() if isinstance(block.rows, SparseRows) else block.rows
+                gradients = self._slopes(block)[:, None] * np.asarray(rows, dtype=float)
+            else:
+                gradients = row_gradients(self, self.loss, block)
+                gradients[~np.isfinite(gradients).all(axis=1)] = 0.0
+            return np.asarray(np.clip(gradients, -self.clip, self.clip))
+
+    def _sparse_sum(self, block: Block) -> Floats:
+        """Return the sum over sparse rows: what is not stored contributes zero."""
+        rows: Any = block.rows
+        slopes = np.repeat(self._slopes(block), np.diff(rows.offsets))
+        stored = slice(int(rows.offsets[0]), int(rows.offsets[-1]))
+        entries = np.clip(slopes * rows.values[stored], -self.clip, self.clip)
+        total = np.bincount(rows.columns[stored], weights=entries, minlength=self.size)
+        return np.asarray(total, dtype=float)  # of no entries bincount makes integers
+
+    def _slopes(self, block: Block) -> Floats:
+        """Return the slope of each row; 0 where it is not finite."""
+        assert isinstance(self.loss, MarginLoss)
+        at = margins(block.rows, self.weights)
+        slopes = smoothed_slope(self.loss.kernel(), at, block.labels)
+        return np.where(np.isfinite(slopes), slopes, 0.0)
+
+
+def coordinate_bound(clip: float, size: int) -> float:
+    """Return an upper bound on the l2 norm of ``size`` numbers, none larger than ``clip``.
+
+    sqrt(size) and the product are each rounded once, so that ``clip sqrt(size) (1 - 2^-53)^2`` is
+    the least that comes out of them; the factor 1 + 2^-51, itself rounded, makes up for both.
+
+    >>> coordinate_bound(2.0, 9) >= 6.0
+    True
+    """
+    return clip * math.sqrt(size) * (1.0 + 2.0**-51)
 
 
 # -- vector losses ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient, Loss
+from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
@@ -19,6 +19,7 @@ from ..solvers import get
 from ..solvers.base import check_cost
 from ..solvers.engine import EnginePlan, Stepper
 from .fixed_point import FixedPoint
+from .messages import GradientQuery
 from .protection import ROW, WORKER, protected, rounds_of
 from .trust import COINS, Trust
 
@@ -102,16 +103,16 @@ def stepper_of(plan: EnginePlan) -> Stepper:
     return make(plan)
 
 
-def loss_of(plan: EnginePlan, round: int) -> Loss:
-    """Return the loss whose gradients a round asks for: the problem's, or a smooth one close to it.
+def query_of(plan: EnginePlan, round: int) -> GradientQuery:
+    """Return what a round asks for, but for its weights: the loss, and how a row is clipped.
 
-    It follows from the plan and the number of the round, so no message carries it.
+    Both follow from the plan and the number of the round, so no message carries them.
     """
     stepper = stepper_of(plan)
     stepper.round = round
     query = stepper.query()
-    assert isinstance(query, (ClippedGradient, ClippedDifference))
-    return query.loss
+    assert isinstance(query, (ClippedGradient, ClippedDifference, ClippedCoordinates))
+    return query
 
 
 def fingerprint(plan: EnginePlan) -> str:

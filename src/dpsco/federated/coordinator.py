@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient
+from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient
 from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint, NoCheckpoint
 from ..fit.run import check_helpers
@@ -140,7 +140,7 @@ class Coordinator(NonCopyable):
             start, stop = round.rows
             points: tuple[Floats, ...]
             factors: tuple[float, ...]
-            if isinstance(query, ClippedGradient):
+            if isinstance(query, (ClippedGradient, ClippedCoordinates)):
                 points, factors = (query.weights,), (1.0,)
             else:
                 assert isinstance(query, ClippedDifference)

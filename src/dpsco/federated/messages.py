@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient, Loss, weight_vector
+from ..data.queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    Loss,
+    weight_vector,
+)
 from ..errors import ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
@@ -28,7 +34,7 @@ from .trust import Trust
 Floats = NDArray[np.float64]
 Vector = NDArray[np.float64] | NDArray[np.uint64]
 
-GradientQuery = ClippedGradient | ClippedDifference
+GradientQuery = ClippedGradient | ClippedDifference | ClippedCoordinates
 
 _KINDS = {"float64": "<f8", "uint64": "<u8"}
 _LONGEST_NAME = 255

@@ -24,6 +24,7 @@ do not depend on them. The certificate lists all this as trusted.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 
 from .. import _validate
 from ..data.contributions import contribution_pieces, contributions
+from ..data.queries import ClippedCoordinates
 from ..data.row_norms import LARGEST_LIMIT, cache_slices, clip_rows
 from ..data.source import Source
 from ..data.tables.table import Table
@@ -42,9 +44,9 @@ from ..geometry.norms import L2
 from ..privacy.randomness import Randomness
 from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
-from .agreement import agreed_encoding, checked, fingerprint, loss_of
+from .agreement import agreed_encoding, checked, fingerprint, query_of
 from .fixed_point import FixedPoint
-from .messages import Answer, Floats, Request, Vector, check_name
+from .messages import Answer, Floats, GradientQuery, Request, Vector, check_name
 from .protection import WORKER, protected, rounds_of
 from .trust import Trust
 
@@ -202,7 +204,7 @@ class Worker(NonCopyable):
         source.expect(self._rounds.expected_rows, self.plan.points)
         if self._protects == WORKER:
             return self._mean(request, source)
-        query = request.query(loss_of(self.plan, request.round))
+        query = self._query(request)
         chosen = None if request.rate is None else self._sample(request.rate)
         if request.encoding is None:
             if chosen is None:
@@ -217,9 +219,18 @@ class Worker(NonCopyable):
             )
         return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), request.size)
 
+    def _query(self, request: Request) -> GradientQuery:
+        """Return what a row is asked for: the plan's kind of query at the request's points."""
+        query = query_of(self.plan, request.round)
+        if not isinstance(query, ClippedCoordinates):
+            return request.query(query.loss)
+        if request.clip != query.bound:
+            self._refuse(f"its clip is {request.clip!r}, the plan's coordinates {query.bound!r}")
+        return dataclasses.replace(query, weights=request.points[0])
+
     def _mean(self, request: Request, source: Source) -> Vector:
         """Return the rows' mean, clipped as one vector; a row that is not finite counts as 0."""
-        query = request.query(loss_of(self.plan, request.round), clip=LARGEST_LIMIT)
+        query = request.query(query_of(self.plan, request.round).loss, clip=LARGEST_LIMIT)
         total = source.sum(query, *self._range)
         mean: Floats = total[None] / self._n
         rate = request.rate  # of one coin, for the worker with all its rows

@@ -116,6 +116,7 @@ def test_clones_of_one_report_are_a_coin():
     exact = heavy - math.exp(0.5) * (1 - heavy)
     assert math.isclose(clones_delta(0.5, 1, 2.0), exact, rel_tol=1e-7)
     assert clones_delta(2.0, 10, 2.0) == 0.0
+    assert clones_delta(2.0, 10, 1e4) == 1.0  # e^-eps0 is no number: nobody hides
 
 
 @pytest.mark.parametrize("known", KNOWN["clones_epsilon"], ids=lambda k: str(k["reports"]))

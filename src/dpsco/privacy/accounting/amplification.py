@@ -22,6 +22,7 @@ can mix the others in; and with more, binomial laws take long and round too coar
 _MOST_TERMS = 2000  # of a sum over the number of clones
 _CELLS = 256  # in which more of them are taken together
 _MOST_MASSES = 20_000  # probabilities that are added up within the cells
+_NO_CLONES = 700.0  # eps0 from which on e^-eps0 is no number: nobody hides, and 1 bounds delta
 _PARTS = 16  # of a cell, each bounded at its ends, where there are more
 
 
@@ -71,6 +72,8 @@ def clones_delta(epsilon: float, reports: int, eps0: float) -> float:
     """
     if epsilon >= eps0:
         return 0.0
+    if eps0 > _NO_CLONES:
+        return 1.0
     others, p = reports - 1, math.exp(-eps0)
     centre, spread = others * p, math.sqrt(others * p * (1 - p))
     first = max(0, math.floor(centre - 10 * spread - 40))

@@ -29,7 +29,14 @@ import numpy as np
 
 from ... import _validate
 from ...data.gradient_norms import LIGHT, GradientNorms, TrackedGradient, tracked_bound
-from ...data.queries import ClippedDifference, ClippedGradient, InUnits, Loss, Query
+from ...data.queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    InUnits,
+    Loss,
+    Query,
+)
 from ...data.row_norms import LARGEST_LIMIT, SMALLEST_LIMIT
 from ...errors import AssumptionError
 from ...privacy.accounting.calibration import calibrate
@@ -276,7 +283,7 @@ class FoundClipStepper(Stepper):
         return self.round - (self.plan.search is not None)
 
     @abstractmethod
-    def gradient(self) -> ClippedGradient | ClippedDifference:
+    def gradient(self) -> ClippedGradient | ClippedDifference | ClippedCoordinates:
         """Return what the next round asks of each row, clipped to ``self.clip``."""
 
     @abstractmethod
@@ -316,7 +323,9 @@ class TrackedClipStepper(FoundClipStepper):
         """Ask how long gradients are, then for their sums and how many are within the clip."""
         if self.plan.search is not None and self.turn < 0:
             return super().query()
-        return TrackedGradient(self.gradient(), self.plan.weight)
+        gradient = self.gradient()
+        assert not isinstance(gradient, ClippedCoordinates)  # they have no indicator of their own
+        return TrackedGradient(gradient, self.plan.weight)
 
     def step(self, answer: Any) -> None:
         """Take the clip, or move and let the clip follow."""
