@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         losses,
         models,
         privacy,
+        problems,
         report,
         solvers,
     )
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives; "." is a module of its own.
 _MODULES = (
-    *("data", "errors", "geometry", "losses", "privacy", "solvers"),
+    *("data", "errors", "geometry", "losses", "privacy", "problems", "solvers"),
     *("models", "estimators", "federated", "report"),
 )
 _ESTIMATORS = (
@@ -95,6 +96,7 @@ __all__ = [
     "domains",
     "losses",
     "data",
+    "problems",
     "solvers",
     "models",
     "estimators",
