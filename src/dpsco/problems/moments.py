@@ -10,6 +10,7 @@ sqrt(d) p^(-1/k), for which rows of zeros would break the moment.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,7 @@ from ..problem import Problem
 from .hard import HardProblem
 
 Floats = NDArray[np.float64]
+Rows = Callable[[Floats], Floats]  # of uniform numbers
 
 FEWEST_DIMENSIONS = 40  # of the theorems
 ROOM = 1.0 + 1e-9  # a declared bound is not to cut what it bounds
@@ -145,7 +147,7 @@ def quadratic_statistical(
     chosen = np.arange(_dimensions(d)) % 2.0 if choices is None else np.asarray(choices, float)
     if chosen.shape != (d,) or not np.all((chosen == 0.0) | (chosen == 1.0)):
         raise ParameterError(f"choices must be {d} numbers 0 or 1.", parameter="choices")
-    bias = chosen / math.sqrt(2.0 * _validate.integer("n", n))
+    bias = np.asarray(chosen / math.sqrt(2.0 * _validate.integer("n", n)), dtype=float)
     unit = size / (3.0 * math.sqrt(d))
 
     def rows(uniform: Floats) -> Floats:
@@ -167,7 +169,7 @@ def checked_order(order: float) -> float:
     return k
 
 
-def _linear(rows: object, mean: Floats, long: float, radius: float) -> HardProblem:
+def _linear(rows: Rows, mean: Floats, long: float, radius: float) -> HardProblem:
     """Return the problem of least -<w, x>: absolute residuals of labels beyond every prediction."""
     size = _validate.positive("radius", radius)
     label, strength = 2.0 * size * long, float(np.linalg.norm(mean))
@@ -177,7 +179,7 @@ def _linear(rows: object, mean: Floats, long: float, radius: float) -> HardProbl
             bounds=Bounds(long * ROOM, label=label),
             domain=L2Ball(size),
         ),
-        rows=rows,  # type: ignore[arg-type]
+        rows=rows,
         mean=mean,
         excess=lambda w: size * strength - float(mean @ w),
         best=mean * (size / strength),
@@ -187,7 +189,7 @@ def _linear(rows: object, mean: Floats, long: float, radius: float) -> HardProbl
 
 
 def _quadratic(
-    rows: object, mean: Floats, variance: float, long: float, radius: float
+    rows: Rows, mean: Floats, variance: float, long: float, radius: float
 ) -> HardProblem:
     """Return the problem of least ||w - x||^2/2, whose best weights are the mean."""
     problem = Problem(loss=SquaredDistance(), bounds=Bounds(long * ROOM), domain=L2Ball(radius))
@@ -196,7 +198,7 @@ def _quadratic(
         gap = w - mean
         return 0.5 * float(gap @ gap)
 
-    return HardProblem(problem, rows, mean, excess, mean, 0.5 * variance)  # type: ignore[arg-type]
+    return HardProblem(problem, rows, mean, excess, mean, 0.5 * variance)
 
 
 def _direction(d: int, signs: ArrayLike | None) -> Floats:
@@ -205,7 +207,7 @@ def _direction(d: int, signs: ArrayLike | None) -> Floats:
     chosen = 1.0 - 2.0 * (np.arange(size) % 2) if signs is None else np.asarray(signs, dtype=float)
     if chosen.shape != (size,) or not np.all(np.abs(chosen) == 1.0):
         raise ParameterError(f"signs must be {size} numbers 1 or -1.", parameter="signs")
-    return chosen / math.sqrt(size)
+    return np.asarray(chosen / math.sqrt(size), dtype=float)
 
 
 def _dimensions(d: int) -> int:
