@@ -247,7 +247,7 @@ class _Between:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._ledger, name)
-        if name in ("poisson", "fixed_size", "with_replacement", "prefix_sum"):
+        if name in ("poisson", "fixed_size", "with_replacement", "prefix_sum", "shuffled_sequence"):
             return lambda *arguments, **named: _Opened(method(*arguments, **named), self)
         if name == "perturbed_minimiser":
             return lambda *arguments, **named: self._after(method(*arguments, **named))

@@ -24,8 +24,9 @@ from ..data.tables.table import Table, from_arrays
 from ..errors import LedgerError
 from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
-from ..privacy.ledger import Ledger, PrefixSums, SampledSum
+from ..privacy.ledger import Ledger, PrefixSums, SampledSum, ShuffledSums
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -34,6 +35,7 @@ from ..privacy.mechanisms import (
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -48,6 +50,12 @@ Floats = NDArray[np.float64]
 Rows = tuple[int, int]
 Data = Table | tuple[Any, ...]
 
+_NOT_NORMAL = (
+    SelectionRelease,
+    ClipQuantileRelease,
+    ShuffledRelease,
+    GeneralizedGaussianRelease,
+)
 _ROUNDING = 1e-9  # relative: sums and iterates are float64
 # Written out, not read off Adjacency.factor: this file is there to doubt it.
 FACTORS = {Adjacency.REPLACE_ONE: 2.0, Adjacency.ZERO_OUT: 1.0, Adjacency.ADD_REMOVE: 1.0}
@@ -143,7 +151,7 @@ def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None 
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections, shuffled reports and noise shaped like other balls are left out.
+    Selections, clips, shuffled reports and noise shaped like other balls are left out.
     """
     parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
     return np.concatenate([np.ravel(part) for part in parts])
@@ -185,6 +193,10 @@ def _standard(event: Event) -> Iterator[Floats]:
         decoder = release.mechanism.decoder()
         root = np.linalg.cholesky(decoder @ decoder.T)
         yield np.asarray(np.linalg.solve(root, added / release.sigma), dtype=float)
+    elif isinstance(release, ShuffledSequenceRelease):
+        for t, (exact, noisy) in enumerate(zip(event.inputs, event.outputs, strict=True)):
+            start, stop = release.batch(t)
+            yield (noisy - exact) / (release.sigma * math.sqrt(stop - start))
     elif isinstance(release, StableGammaRelease):
         length = np.linalg.norm(event.outputs[0] - event.inputs[0]) / release.scale
         yield np.array([ndtri(gammainc(len(event.inputs[0]), length))])
@@ -192,7 +204,7 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
-    elif not isinstance(release, (SelectionRelease, ShuffledRelease, GeneralizedGaussianRelease)):
+    elif not isinstance(release, _NOT_NORMAL):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
 
@@ -285,6 +297,11 @@ class RecordingLedger(Ledger):
         release = SelectionRelease(bound, scale, np.size(scores), noise, rows=rows)
         return int(self._once(release, scores, drawn))
 
+    def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
+        """Record a clip."""
+        drawn = super().clip_quantile(counts, release)
+        return float(self._once(release.once(), counts, drawn))
+
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
         """Record shuffled reports."""
         drawn = super().shuffled(reports, bound=bound, sigma=sigma, rows=rows)
@@ -330,6 +347,12 @@ class RecordingLedger(Ledger):
     def with_replacement(self, release: WithReplacementRelease) -> Any:
         """Record rows drawn with replacement."""
         return self._sample(release.once(), super().with_replacement(release))
+
+    def shuffled_sequence(self, release: ShuffledSequenceRelease) -> Any:
+        """Record batches in secret order."""
+        opened = super().shuffled_sequence(release)
+        event, scripted = self._begin(release.once(), np.array(opened._order))
+        return _Batches(opened, event, scripted)
 
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: Any, rows: Rows
@@ -377,6 +400,23 @@ class _Sample:
     def release(self, total: ArrayLike) -> Any:
         """Release the sum."""
         return _note(self._event, self._scripted, total, self._opened.release(total))
+
+
+class _Batches:
+    """Batches in secret order, whose sums are recorded as they are released."""
+
+    def __init__(self, opened: ShuffledSums, event: Event, scripted: Event | None) -> None:
+        self._opened, self._event, self._scripted = opened, event, scripted
+
+    @property
+    def indices(self) -> Any:
+        """The rows of the next batch."""
+        return self._opened.indices
+
+    def release(self, reports: ArrayLike) -> Any:
+        """Release the sum of a batch."""
+        total = np.sum(np.asarray(reports, dtype=float), axis=0)
+        return _note(self._event, self._scripted, total, self._opened.release(reports))
 
 
 class _Sums:

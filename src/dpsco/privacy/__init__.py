@@ -20,6 +20,7 @@ from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .certificate import Certificate, Verification
 from .ledger import Ledger
 from .mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -31,6 +32,7 @@ from .mechanisms import (
     Runs,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -56,10 +58,12 @@ __all__ = [
     "GaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
+    "ClipQuantileRelease",
     "PrefixSumRelease",
     "PoissonGaussianRelease",
     "FixedSizeGaussianRelease",
     "ShuffledRelease",
+    "ShuffledSequenceRelease",
     "StableGaussianRelease",
     "StableGammaRelease",
     "WithReplacementRelease",

@@ -26,6 +26,7 @@ from ..errors import BudgetError, LedgerError, ParameterError
 from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
+from .mechanisms.clip_quantile import ClipQuantileRelease
 from .mechanisms.gaussian import GaussianRelease
 from .mechanisms.generalized_gaussian import GeneralizedGaussianRelease
 from .mechanisms.objective_perturbation.release import ObjectivePerturbationRelease
@@ -36,6 +37,7 @@ from .mechanisms.prefix_sum.streams import PrefixSums as PrefixSums
 from .mechanisms.sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
 from .mechanisms.selection import SelectionRelease
 from .mechanisms.shuffled import ShuffledRelease
+from .mechanisms.shuffled_sequence import ShuffledSequenceRelease
 from .mechanisms.stable import StableGammaRelease, StableGaussianRelease
 from .mechanisms.with_replacement import WithReplacementRelease
 from .odometer.payment import BudgetSpender as BudgetSpender
@@ -44,6 +46,7 @@ from .randomness import Randomness, Stream
 from .release import Composition, NonCopyable, Release, flatten, floats
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Rows = tuple[int, int]
 SampledRelease = PoissonGaussianRelease | FixedSizeGaussianRelease | WithReplacementRelease
 T = TypeVar("T")
@@ -70,6 +73,53 @@ class SampledSum(NonCopyable):
 
     def __repr__(self) -> str:
         return "a sampled sum"
+
+
+class ShuffledSums(NonCopyable):
+    """Rows in secret order, whose noisy sums are released a batch at a time."""
+
+    def __init__(self, release: ShuffledSequenceRelease, order: Indices, ledger: Ledger) -> None:
+        self._release, self._order, self._ledger = release, order, ledger
+        self._round = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all batches were released."""
+        return self._round == self._release.batches
+
+    @property
+    def indices(self) -> Indices:
+        """The rows of the next batch, which must stay secret."""
+        if self.finished:
+            raise LedgerError("all batches of this sequence were released.")
+        start, stop = self._release.batch(self._round)
+        return self._order[start:stop]
+
+    def release(self, reports: ArrayLike) -> Array:
+        """Return the sum of the next batch's vectors, each of which has noise of its own."""
+        exact, rows = floats(reports), len(self.indices)
+        if exact.ndim != 2 or len(exact) != rows:
+            raise ParameterError(
+                f"a batch takes one vector for each of its {rows} rows, got shape {exact.shape}."
+            )
+        with self._ledger._step():
+            stream = self._advance()
+            return self._release.draw_noisy_sum(stream, exact)
+
+    def skip(self) -> None:
+        """Use up the noise of a batch that was released in another process; nothing leaves."""
+        with self._ledger._step():
+            self._advance()
+
+    def _advance(self) -> Stream:
+        """Return the next batch's stream; each has one of its own, whatever is skipped."""
+        if self.finished:
+            raise LedgerError("a sequence has no more batches than were planned.")
+        self._round += 1
+        return self._ledger._randomness.child(f"{self._release.kind} noise")
+
+    def __repr__(self) -> str:
+        return f"batches in secret order, {self._round} of {self._release.batches} released"
 
 
 class Ledger(NonCopyable):
@@ -133,7 +183,7 @@ class Ledger(NonCopyable):
             trusted=trusted,
         )
         self._due = {release.once(): release.count for release in self.planned}
-        self._open: list[PrefixSums | PrefixNoise | SampledSum] = []
+        self._open: list[PrefixSums | PrefixNoise | SampledSum | ShuffledSums] = []
         self._state = "open"
         self._lock = threading.RLock()  # a minimiser that calls back must meet an error, not wait
         self._process = os.getpid()
@@ -173,6 +223,16 @@ class Ledger(NonCopyable):
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
         return self._execute(release, lambda stream: release.draw_index(stream, exact))
 
+    def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
+        """Return a clip of a grid, from how many rows have norms in each of its cells."""
+        exact = floats(counts)
+        _expect(release, ClipQuantileRelease)
+        if exact.shape != (release.candidates,):
+            raise ParameterError(
+                f"a clip takes the counts of {release.candidates} cells, got shape {exact.shape}."
+            )
+        return self._execute(release.once(), lambda stream: release.draw_clip(stream, exact))
+
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return one noisy report per row, in a secret uniformly random order."""
         exact = floats(reports)
@@ -183,6 +243,17 @@ class Ledger(NonCopyable):
                 f"got shape {exact.shape}."
             )
         return self._execute(release, lambda stream: release.draw_noisy(stream, exact))
+
+    def shuffled_sequence(self, release: ShuffledSequenceRelease) -> ShuffledSums:
+        """Put rows into secret order; all batches must be released before the close."""
+        _expect(release, ShuffledSequenceRelease)
+
+        def start(stream: Stream) -> ShuffledSums:
+            opened = ShuffledSums(release, release.draw_order(stream), self)
+            self._open.append(opened)
+            return opened
+
+        return self._execute(release.once(), start)
 
     def prefix_sum(
         self, dimension: int, *, bound: float, sigma: float, mechanism: PrefixMechanism, rows: Rows

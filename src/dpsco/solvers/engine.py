@@ -16,7 +16,9 @@ differ from one to the next, and several may touch the same rows.
 | FixedSizeGaussianRelease | a secret sample of its range           | a noisy sum                 |
 | PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
 | SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
+| ClipQuantileRelease      | the rows of its range, as counts       | a clip                      |
 | ShuffledRelease          | the rows of its range, one by one      | noisy reports, order secret |
+| ShuffledSequenceRelease  | the next part of its rows, secret order| a noisy sum                 |
 
 Reading order: `Round` and `Schedule` (what is planned), `Stepper` (what a solver writes),
 `EnginePlan` (what its plan inherits), `Engine` (a run in progress), `run_rounds` (the loop). Who
@@ -37,25 +39,31 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..data.contributions import contribution_pieces
-from ..data.queries import ClippedGradient, Query
+from ..data.contributions import contribution_pieces, contributions
+from ..data.gradient_norms import GradientNorms
+from ..data.queries import ClippedGradient, Query, found_clip_sentence
+from ..data.row_norms import cache_slices
 from ..data.source import Source
 from ..errors import LedgerError, ParameterError
 from ..geometry.norms import L2, Lp
-from ..privacy.ledger import Ledger, PrefixSums
+from ..privacy.ledger import Ledger, PrefixSums, ShuffledSums
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
 )
 from ..privacy.release import Composition, Release
 from .base import BasePlan, Floats, Progress, Solver, TraceLine
 
+_IN_PARTS = (PrefixSumRelease, ShuffledSequenceRelease)  # one release is many rounds
+
 Rows = tuple[int, int]
-Answer = Any  # a noisy sum, noisy reports, or the index of a selection
+Answer = Any  # a noisy sum, noisy reports, the index of a selection, or a clip
 
 
 # -- what is planned -------------------------------------------------------------------------------
@@ -65,8 +73,10 @@ class Round(NamedTuple):
     """One round: the release by which its answer leaves, once, and the rows that it reads."""
 
     release: Any  # a Release of one of the kinds above
-    rows: Rows  # of a prefix sum: its part of the release's rows; else all of them
-    part: int = 0  # of a prefix sum: how many rounds of it came before
+    # Of a prefix sum its part of the release's rows, of a shuffled sequence places in the secret
+    # order; else all rows of the release.
+    rows: Rows
+    part: int = 0  # of those two: how many rounds of the release came before
 
     @property
     def sampled(self) -> bool:
@@ -114,7 +124,7 @@ class Schedule:
         parts, rounds = self._stages[place]
         t -= self._ends[place] - rounds
         release = parts[t % len(parts)]
-        if isinstance(release, PrefixSumRelease):
+        if isinstance(release, _IN_PARTS):
             return Round(release, part_of(release.rows, rounds, t), t)
         return Round(release, release.rows)
 
@@ -128,8 +138,7 @@ class Schedule:
         """How many rows all rounds read together, on average."""
         total = 0.0
         for parts, rounds in self._stages:
-            # A prefix sum reads its rows once, in all its rounds together.
-            repeats = 1 if isinstance(parts[0], PrefixSumRelease) else rounds // len(parts)
+            repeats = 1 if isinstance(parts[0], _IN_PARTS) else rounds // len(parts)
             total += repeats * sum(Round(part, part.rows).expected_rows for part in parts)
         return int(total)
 
@@ -139,7 +148,8 @@ class Schedule:
         reached = 0
         for (first, *_), rounds in self._stages:
             once = rounds == 1 or isinstance(first, PrefixSumRelease)
-            if not once or Round(first, first.rows).sampled or first.rows[0] < reached:
+            secret = Round(first, first.rows).sampled or isinstance(first, ShuffledSequenceRelease)
+            if not once or secret or first.rows[0] < reached:
                 return False
             reached = first.rows[1]
         return True
@@ -156,9 +166,11 @@ def _stage(release: Release | Composition) -> _Stage:
     """Return the rounds of a release; refuse kinds that have none."""
     if type(release) is PrefixSumRelease and release.count == 1:
         return _Stage((release,), release.mechanism.rounds)
+    if type(release) is ShuffledSequenceRelease and release.count == 1:
+        return _Stage((release,), release.batches)
     parts = release.parts if isinstance(release, Composition) else (release.once(),)
     for part in parts:
-        if type(part) not in _RELEASED or type(part) is PrefixSumRelease or part.count > 1:
+        if type(part) not in _RELEASED or isinstance(part, _IN_PARTS) or part.count > 1:
             raise ParameterError(f"the engine has no rounds for {release}.")
     return _Stage(parts, len(parts) * release.count)
 
@@ -244,15 +256,29 @@ class EnginePlan(BasePlan):
         return len(Schedule(self.releases()))
 
     @property
+    def finds_clip(self) -> bool:
+        """Whether bounds of releases are in units of a clip that the run finds.
+
+        So they are in plans that find one before the first step. A plan whose clip follows the
+        gradients from a public one says so itself.
+        """
+        return any(type(release) is ClipQuantileRelease for release in self.releases())
+
+    @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and each clip that releases of sums are planned with."""
-        releases = Schedule(self.releases()).releases
-        clips = dict.fromkeys(
-            release.bound for release in releases if type(release) is not SelectionRelease
-        )
-        queries = (ClippedGradient(self.problem.loss, self.task.start, clip) for clip in clips)
-        sentences = (sentence for query in queries for sentence in query.enforced)
-        return (*self.problem.bounds.enforced, *sentences)
+        return (*self.problem.bounds.enforced, *dict.fromkeys(self._clips()))
+
+    def _clips(self) -> Iterator[str]:
+        """Yield what is enforced of the rows of each release, in words."""
+        loss, start = self.problem.loss, self.task.start
+        for release in Schedule(self.releases()).releases:
+            if type(release) is ClipQuantileRelease:
+                yield from GradientNorms(loss, start, release.grid).enforced
+            elif type(release) is not SelectionRelease and self.finds_clip:
+                yield found_clip_sentence(bound=release.bound)
+            elif type(release) is not SelectionRelease:
+                yield from ClippedGradient(loss, start, release.bound).enforced
 
 
 # -- a run in progress -----------------------------------------------------------------------------
@@ -282,6 +308,7 @@ class Engine:
         self._stepper, self._ledger = stepper, ledger
         self._stream: PrefixSums | None = None  # of the last round, if it was of a prefix sum
         self._streams = 0  # opened so far
+        self._shuffled: ShuffledSums | None = None  # of the last round, if it was of a sequence
         self._released = np.zeros(plan.task.n_weights)  # the last noisy prefix sum
 
     @property
@@ -313,8 +340,11 @@ class Engine:
                 f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
                 f"planned for {release.bound!r}."
             )
+        if type(release) is ClipQuantileRelease and not isinstance(query, GradientNorms):
+            raise LedgerError(f"round {self.round} finds a clip: it takes counts of GradientNorms.")
         norm = getattr(query, "norm", L2)
-        if type(release) is not SelectionRelease and not (isinstance(norm, Lp) and norm.p <= 2.0):
+        counted = type(release) in (SelectionRelease, ClipQuantileRelease)
+        if not counted and not (isinstance(norm, Lp) and norm.p <= 2.0):
             raise LedgerError(
                 f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
                 "that are bounded in the l2 norm."
@@ -386,6 +416,9 @@ class Engine:
     ) -> None:
         """Take a round off the plan that is over; of a prefix sum, all of its rounds at once."""
         release = round.release
+        if isinstance(release, ShuffledSequenceRelease):
+            self._sequence(round).skip()
+            return
         if not isinstance(release, PrefixSumRelease):
             self._stream = None
             self._ledger.skip(release)
@@ -454,13 +487,32 @@ class Engine:
         noisy, self._released = prefix - self._released, prefix
         return noisy
 
+    def _sequence(self, round: Round) -> ShuffledSums:
+        """Return the sequence of a round, which the first of its rounds opens."""
+        self._stream = None
+        if round.part == 0:
+            self._shuffled = self._ledger.shuffled_sequence(round.release)
+        assert self._shuffled is not None
+        return self._shuffled
+
+    def _shuffled_sequence(self, round: Round, query: Any, source: Any) -> Floats:
+        sequence = self._sequence(round)
+        query.check(source)
+        places = sequence.indices
+        parts = (places[part] for part in cache_slices(len(places), query.size))
+        reports = [contributions(query, source.take(part)) for part in parts]
+        return sequence.release(np.concatenate(reports))
+
     def _selection(self, round: Round, query: Query, source: Sums) -> int:
         scores, release = source.sum(query, *round.rows), round.release
         return self._ledger.argmin(
             scores, bound=query.bound, scale=release.scale, rows=round.rows, noise=release.noise
         )
 
-    def _shuffled(self, round: Round, query: Any, source: Any) -> Floats:
+    def _clip_quantile(self, round: Round, query: Query, source: Sums) -> float:
+        return self._ledger.clip_quantile(source.sum(query, *round.rows), round.release)
+
+    def _shuffled_reports(self, round: Round, query: Any, source: Any) -> Floats:
         pieces = contribution_pieces(query, source, *round.rows)
         return self._ledger.shuffled(
             np.concatenate(list(pieces)),
@@ -476,7 +528,9 @@ _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] =
     FixedSizeGaussianRelease: Engine._fixed_size,
     PrefixSumRelease: Engine._prefix_sum,
     SelectionRelease: Engine._selection,
-    ShuffledRelease: Engine._shuffled,
+    ClipQuantileRelease: Engine._clip_quantile,
+    ShuffledRelease: Engine._shuffled_reports,
+    ShuffledSequenceRelease: Engine._shuffled_sequence,
 }
 
 

@@ -5,8 +5,9 @@ The rest in any order:
 
 gaussian, generalized_gaussian   sums over rows
 sampled_gaussian                 sums over a secret sample: Poisson, or of fixed size
-shuffled                         one report per row, in secret order
+shuffled, shuffled_sequence      one report per row in secret order, at once or one after the other
 selection                        the best of several candidates
+clip_quantile                    a clip near a quantile of the rows' norms
 stable, with_replacement         outcomes of stable algorithms
 prefix_sum/                      running sums with correlated noise
 objective_perturbation/          minimisers of a tilted objective
@@ -16,6 +17,7 @@ gamma                            Gamma numbers, for noise that is computed in fl
 Importing this package registers every kind.
 """
 
+from .clip_quantile import ClipQuantileRelease
 from .gaussian import GaussianRelease, gaussian_sigma
 from .generalized_gaussian import GeneralizedGaussianRelease
 from .objective_perturbation.release import ObjectivePerturbationRelease
@@ -26,10 +28,12 @@ from .repeated_selection.release import RepeatedSelectionRelease
 from .sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
 from .selection import SelectionRelease
 from .shuffled import ShuffledRelease
+from .shuffled_sequence import ShuffledSequenceRelease, shuffled_sigma
 from .stable import StableGammaRelease, StableGaussianRelease
 from .with_replacement import WithReplacementRelease
 
 __all__ = [
+    "ClipQuantileRelease",
     "FixedSizeGaussianRelease",
     "GaussianRelease",
     "GeneralizedGaussianRelease",
@@ -41,10 +45,12 @@ __all__ = [
     "Runs",
     "SelectionRelease",
     "ShuffledRelease",
+    "ShuffledSequenceRelease",
     "StableGammaRelease",
     "StableGaussianRelease",
     "WithReplacementRelease",
     "gaussian_sigma",
     "mechanism",
     "prefix_sum_sigma",
+    "shuffled_sigma",
 ]
