@@ -69,7 +69,7 @@ class _EachGradient(Query):
 
 
 def each_gradient(loss: Loss, weights: Floats, block: Block) -> Floats:
-    """Return the gradient of each row; zeros for null rows and for gradients that are not finite."""
+    """Return the gradient of each row; zeros for null rows and gradients that are not finite."""
     with np.errstate(all="ignore"):
         if isinstance(loss, MarginLoss):
             dense = block.rows.dense() if isinstance(block.rows, SparseRows) else block.rows

@@ -115,6 +115,7 @@ def chosen_clip(
     rows: float,
     averaged: float = 1.0,
     oracle: str | MeanOracle = "l2_clip",
+    way: str = "auto",
 ) -> ClipChoice:
     """Return the clip of a solver, for means over ``rows`` of which ``averaged`` are averaged.
 
@@ -126,6 +127,7 @@ def chosen_clip(
         rows: of one round.
         averaged: over how many rounds on different rows noise averages out.
         oracle: what the clip is the threshold of.
+        way: how a search is paid for: "slice" of the rows, "share" of the budget, or "auto".
     """
     rule = chosen_oracle(oracle)
     if isinstance(clip, str):
@@ -136,7 +138,7 @@ def chosen_clip(
         elif not math.isfinite(task.lipschitz) and isinstance(rule, L2Clip):
             clip = "auto"
     if clip == "auto":
-        return _found(task, moments, rule, rows, averaged)
+        return _found(task, rule, rows, averaged, way)
     everything = (0, task.n)
     if clip == "moment":
         limit = _moment_clip(task, moments, rule, rows, averaged)
@@ -151,9 +153,7 @@ def chosen_clip(
     return ClipChoice(limit, None, everything, guess)
 
 
-def _found(
-    task: Task, moments: Moments, oracle: MeanOracle, rows: float, averaged: float
-) -> ClipChoice:
+def _found(task: Task, oracle: MeanOracle, rows: float, averaged: float, way: str) -> ClipChoice:
     """Return a search for the clip that the expected noise calls for."""
     if not isinstance(oracle, L2Clip):
         raise AssumptionError(
@@ -161,7 +161,7 @@ def _found(
             "threshold as a number, or use oracle='l2_clip'."
         )
     tail = noise_tail(task, averaged=averaged) * task.n / rows
-    search = clip_search(task, tail)
+    search = clip_search(task, tail, way=way)
     return ClipChoice(None, search.release, search.rows, PROXY)
 
 
@@ -277,21 +277,24 @@ class ThresholdStepper(FoundClipStepper):
         return 1.0 if self.plan.search is None else self.clip
 
 
-def noise_unit(
+def noise_of(
     task: Task,
     search: ClipQuantileRelease | None,
     releases: Sequence[tuple[float, Rows, int]],
-) -> float:
-    """Return s such that Gaussian sums with noise s times the root of their count fit the budget.
+) -> tuple[float, ...]:
+    """Return the noise of Gaussian sums, (bound, rows, count) each, that fits the budget.
 
-    ``releases`` are (bound, rows, count), noise is s bound sqrt(count); what touches no common row
-    is paid for side by side.
+    It is proportional to the bound and to the root of the count; what touches no common row is paid
+    for side by side.
     """
+
+    def sigmas(noise: float) -> tuple[float, ...]:
+        return tuple(noise * bound * math.sqrt(count) for bound, _, count in releases)
 
     def build(noise: float) -> list[GaussianRelease]:
         return [
-            GaussianRelease(bound, noise * bound * math.sqrt(count), rows=rows, count=count)
-            for bound, rows, count in releases
+            GaussianRelease(bound, sigma, rows=rows, count=count)
+            for (bound, rows, count), sigma in zip(releases, sigmas(noise), strict=True)
         ]
 
-    return beside_clip(task.budget, search, build)
+    return sigmas(beside_clip(task.budget, search, build))

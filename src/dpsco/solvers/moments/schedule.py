@@ -23,7 +23,7 @@ from ..common.moment_clips import (
     chosen_clip,
     known_convexity,
     known_moments,
-    noise_unit,
+    noise_of,
     noise_warning,
     unit_noise,
 )
@@ -376,9 +376,8 @@ def plan_split(
         plan,
         smoothness=beta,
         step=kappa / (1.0 + kappa),  # 1/(mu_sc + beta)
-        sigma=plan.bound * noise_unit(task, None, [(1.0, (0, task.n), batches)])
-        * math.sqrt(batches),
-    )  # fmt: skip
+        sigma=noise_of(task, None, [(plan.bound, (0, task.n), batches)])[0],
+    )
 
 
 def plan_mean(
@@ -420,7 +419,7 @@ def _plan(
         rounds=batches,
         clip=choice.clip,
         search=choice.search,
-        sigma=bound * noise_unit(task, choice.search, [(1.0, choice.rows, 1)]),
+        sigma=noise_of(task, choice.search, [(bound, choice.rows, 1)])[0],
         oracle=rule,
         step=1.0,
         smoothness=0.0,
