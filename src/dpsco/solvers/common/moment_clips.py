@@ -14,6 +14,7 @@ from ... import _validate
 from ...data.queries import Query
 from ...data.row_norms import check_limit
 from ...errors import AssumptionError, ParameterError
+from ...losses.base import MarginLoss
 from ...losses.vector import SquaredDistance
 from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease
 from ...task import Task
@@ -135,7 +136,7 @@ def chosen_clip(
     if clip is None:
         if moments.known:
             clip = "moment"
-        elif not math.isfinite(task.lipschitz) and isinstance(rule, L2Clip):
+        elif not bounds_gradients(task) and isinstance(rule, L2Clip):
             clip = "auto"
     if clip == "auto":
         return _found(task, rule, rows, averaged, way)
@@ -184,6 +185,14 @@ def _moment_clip(
         averaged=averaged,
     )
     return check_limit("clip", limit)
+
+
+def bounds_gradients(task: Task) -> bool:
+    """Return whether the loss bounds a row's gradient by itself, whatever labels and weights."""
+    loss = task.problem.loss
+    if isinstance(loss, MarginLoss):
+        return math.isfinite(loss.slope_bound(task.label_bound, math.inf))
+    return math.isfinite(task.lipschitz)
 
 
 def unit_noise(task: Task) -> float:
