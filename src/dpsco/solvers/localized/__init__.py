@@ -61,7 +61,6 @@ _entry = partial(
     stepper=LocalizedStepper,
     risk=risk,
     plan_type=Plan,
-    order=2,
 )
 
 SOLVERS = (

@@ -61,7 +61,6 @@ _entry = partial(
     gradients=lambda task: float(task.n),
     plan_type=Plan,
     single_epoch=SingleEpoch(),
-    order=2,
 )
 
 SOLVERS = (
