@@ -24,6 +24,7 @@ from ..privacy.mechanisms.prefix_sum.mechanism import PrefixMechanism
 from ..privacy.release import Release
 from ..problem import Problem
 from ..task import Task
+from .common.mean_oracle import ORACLES
 
 _TYPE = "type"
 _OBJECT = "object"  # whose value is JSON as it stands
@@ -162,6 +163,7 @@ def _records() -> dict[str, type]:
     }
     records["Scaled"] = Scaled
     records["PrefixMechanism"] = PrefixMechanism
+    records |= {type(oracle).__name__: type(oracle) for oracle in ORACLES.values()}
     for module in (losses, geometry):
         for name in module.__all__:
             item = getattr(module, name)
