@@ -26,6 +26,7 @@ from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum
 from ..privacy.mechanisms import (
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -48,6 +49,12 @@ Floats = NDArray[np.float64]
 Rows = tuple[int, int]
 Data = Table | tuple[Any, ...]
 
+_SHAPELESS = (
+    SelectionRelease,
+    FadingSelectionRelease,
+    ShuffledRelease,
+    GeneralizedGaussianRelease,
+)  # noise that is not standardised here
 _ROUNDING = 1e-9  # relative: sums and iterates are float64
 # Written out, not read off Adjacency.factor: this file is there to doubt it.
 FACTORS = {Adjacency.REPLACE_ONE: 2.0, Adjacency.ZERO_OUT: 1.0, Adjacency.ADD_REMOVE: 1.0}
@@ -137,7 +144,16 @@ def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None 
         factor = 2.0  # a row takes the place of another one
     if isinstance(release, GaussianRelease) and release.diameter and factor == 2.0:
         return release.diameter
+    if isinstance(release, FadingSelectionRelease):
+        return _faded_sensitivity(release, factor, row)
     return factor * float(getattr(release, "bound", math.nan))
+
+
+def _faded_sensitivity(release: FadingSelectionRelease, factor: float, row: int | None) -> float:
+    """Return how far one row may move the scores: a row that entered early counts less."""
+    if row is None or not release.rows[0] <= row < release.rows[1]:
+        return factor * release.largest
+    return factor * release.bound_of(row) + 1e-12 * release.largest  # rounding of all rows
 
 
 def noise(recording: Recording) -> Floats:
@@ -158,7 +174,7 @@ def _distance(one: Event, other: Event) -> float:
         return math.nan
     moves = [a - b for a, b in zip(one.inputs, other.inputs, strict=True)]
     release = one.release
-    if isinstance(release, SelectionRelease):
+    if isinstance(release, (SelectionRelease, FadingSelectionRelease)):
         return max((float(np.ptp(move)) for move in moves), default=0.0)
     if isinstance(release, GeneralizedGaussianRelease):
         return sum(float(np.linalg.norm(move, release.norm)) for move in moves)
@@ -192,7 +208,7 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
-    elif not isinstance(release, (SelectionRelease, ShuffledRelease, GeneralizedGaussianRelease)):
+    elif not isinstance(release, _SHAPELESS):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
 
@@ -284,6 +300,11 @@ class RecordingLedger(Ledger):
         drawn = super().argmin(scores, bound=bound, scale=scale, rows=rows, noise=noise)
         release = SelectionRelease(bound, scale, np.size(scores), noise, rows=rows)
         return int(self._once(release, scores, drawn))
+
+    def fading_argmin(self, scores: ArrayLike, release: FadingSelectionRelease) -> int:
+        """Record a selection whose older rows count less."""
+        drawn = super().fading_argmin(scores, release)
+        return int(self._once(release.once(), scores, drawn))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
         """Record shuffled reports."""

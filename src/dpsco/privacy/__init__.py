@@ -20,6 +20,7 @@ from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .certificate import Certificate, Verification
 from .ledger import Ledger
 from .mechanisms import (
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -37,6 +38,7 @@ from .mechanisms import (
     gaussian_sigma,
     mechanism,
     prefix_sum_sigma,
+    selection_scale,
 )
 from .odometer.odometer import Odometer
 from .randomness import Randomness
@@ -56,6 +58,7 @@ __all__ = [
     "GaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
+    "FadingSelectionRelease",
     "PrefixSumRelease",
     "PoissonGaussianRelease",
     "FixedSizeGaussianRelease",
@@ -73,6 +76,7 @@ __all__ = [
     "calibrate",
     "gaussian_sigma",
     "prefix_sum_sigma",
+    "selection_scale",
     "PrefixMechanism",
     "mechanism",
     "Randomness",

@@ -26,6 +26,7 @@ from ..errors import BudgetError, LedgerError, ParameterError
 from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
+from .mechanisms.fading_selection import FadingSelectionRelease
 from .mechanisms.gaussian import GaussianRelease
 from .mechanisms.generalized_gaussian import GeneralizedGaussianRelease
 from .mechanisms.objective_perturbation.release import ObjectivePerturbationRelease
@@ -172,6 +173,17 @@ class Ledger(NonCopyable):
         exact = floats(scores).ravel()
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
         return self._execute(release, lambda stream: release.draw_index(stream, exact))
+
+    def fading_argmin(self, scores: ArrayLike, release: FadingSelectionRelease) -> int:
+        """Return the index of the smallest score where older rows count less."""
+        exact = floats(scores).ravel()
+        _expect(release, FadingSelectionRelease)
+        if len(exact) != release.candidates:
+            raise ParameterError(
+                f"a selection was planned among {release.candidates} candidates, got "
+                f"{len(exact)} scores."
+            )
+        return self._execute(release.once(), lambda stream: release.draw_index(stream, exact))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return one noisy report per row, in a secret uniformly random order."""

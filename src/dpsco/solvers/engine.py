@@ -16,6 +16,7 @@ differ from one to the next, and several may touch the same rows.
 | FixedSizeGaussianRelease | a secret sample of its range           | a noisy sum                 |
 | PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
 | SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
+| FadingSelectionRelease   | its newest rows, as scores             | the index of a low score    |
 | ShuffledRelease          | the rows of its range, one by one      | noisy reports, order secret |
 
 Reading order: `Round` and `Schedule` (what is planned), `Stepper` (what a solver writes),
@@ -26,6 +27,7 @@ rounds are kept is the store's: `dpsco.fit.checkpoint`, or `NOTHING`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,10 +42,12 @@ from numpy.typing import ArrayLike
 from ..data.contributions import contribution_pieces
 from ..data.queries import ClippedGradient, Query
 from ..data.source import Source
+from ..data.vertices import FadingScores
 from ..errors import LedgerError, ParameterError
 from ..geometry.norms import L2, Lp
 from ..privacy.ledger import Ledger, PrefixSums
 from ..privacy.mechanisms import (
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -65,7 +69,7 @@ class Round(NamedTuple):
     """One round: the release by which its answer leaves, once, and the rows that it reads."""
 
     release: Any  # a Release of one of the kinds above
-    rows: Rows  # of a prefix sum: its part of the release's rows; else all of them
+    rows: Rows  # of a prefix sum: its part of the rows; of fading scores: the newest; else all
     part: int = 0  # of a prefix sum: how many rounds of it came before
 
     @property
@@ -116,7 +120,7 @@ class Schedule:
         release = parts[t % len(parts)]
         if isinstance(release, PrefixSumRelease):
             return Round(release, part_of(release.rows, rounds, t), t)
-        return Round(release, release.rows)
+        return Round(release, rows_read(release))
 
     @property
     def releases(self) -> tuple[Any, ...]:
@@ -130,7 +134,7 @@ class Schedule:
         for parts, rounds in self._stages:
             # A prefix sum reads its rows once, in all its rounds together.
             repeats = 1 if isinstance(parts[0], PrefixSumRelease) else rounds // len(parts)
-            total += repeats * sum(Round(part, part.rows).expected_rows for part in parts)
+            total += repeats * sum(Round(part, rows_read(part)).expected_rows for part in parts)
         return int(total)
 
     @property
@@ -139,10 +143,17 @@ class Schedule:
         reached = 0
         for (first, *_), rounds in self._stages:
             once = rounds == 1 or isinstance(first, PrefixSumRelease)
-            if not once or Round(first, first.rows).sampled or first.rows[0] < reached:
+            start, stop = rows_read(first)
+            if not once or Round(first, first.rows).sampled or start < reached:
                 return False
-            reached = first.rows[1]
+            reached = stop
         return True
+
+
+def rows_read(release: Any) -> Rows:
+    """Return the rows that a round reads: of those that fade, the newest only."""
+    rows: Rows = getattr(release, "new_rows", release.rows)
+    return rows
 
 
 class _Stage(NamedTuple):
@@ -248,7 +259,7 @@ class EnginePlan(BasePlan):
         """The bounds, and each clip that releases of sums are planned with."""
         releases = Schedule(self.releases()).releases
         clips = dict.fromkeys(
-            release.bound for release in releases if type(release) is not SelectionRelease
+            release.bound for release in releases if type(release) not in _SELECTIONS
         )
         queries = (ClippedGradient(self.problem.loss, self.task.start, clip) for clip in clips)
         sentences = (sentence for query in queries for sentence in query.enforced)
@@ -283,6 +294,7 @@ class Engine:
         self._stream: PrefixSums | None = None  # of the last round, if it was of a prefix sum
         self._streams = 0  # opened so far
         self._released = np.zeros(plan.task.n_weights)  # the last noisy prefix sum
+        self._fading: Floats | None = None  # the exact total of fading scores: secret
 
     @property
     def round(self) -> int:
@@ -308,18 +320,39 @@ class Engine:
             LedgerError: one row may add more to it than its noise was planned for.
         """
         release, query = self.next_round.release, self._stepper.query()
-        if query.bound != release.bound:
+        fading = type(release) is FadingSelectionRelease
+        planned = release.bounds[-1] if fading else release.bound
+        if query.bound != planned:
             raise LedgerError(
                 f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
-                f"planned for {release.bound!r}."
+                f"planned for {planned!r}."
             )
+        if fading:
+            self._check_fading(release, query)
         norm = getattr(query, "norm", L2)
-        if type(release) is not SelectionRelease and not (isinstance(norm, Lp) and norm.p <= 2.0):
+        if type(release) not in _SELECTIONS and not (isinstance(norm, Lp) and norm.p <= 2.0):
             raise LedgerError(
                 f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
                 "that are bounded in the l2 norm."
             )
         return query
+
+    def _check_fading(self, release: FadingSelectionRelease, query: Query) -> None:
+        """Refuse scores in which the rows of earlier rounds count more than their noise allows."""
+        earlier: tuple[float, ...] = ()
+        stops: tuple[int, ...] = ()
+        if len(release.bounds) > 1:
+            before = self.rounds[self.round - 1].release if self.round else None
+            if type(before) is FadingSelectionRelease and before.rows[0] == release.rows[0]:
+                earlier, stops = before.bounds, before.stops
+        keep = query.keep if isinstance(query, FadingScores) else math.nan
+        least = (keep * bound * (1.0 - 2.0**-50) for bound in earlier)
+        covered = all(a <= b for a, b in zip(least, release.bounds[:-1], strict=False))
+        if not covered or stops != release.stops[:-1] or not keep >= 0.0:
+            raise LedgerError(
+                f"round {self.round} keeps {keep!r} of the scores before, but its noise was not "
+                "planned for rows that count so much."
+            )
 
     def step(self, source: Sums) -> None:
         """Do the next round on the rows of a source: ask, release, move."""
@@ -349,7 +382,10 @@ class Engine:
         There is nothing where noise is independent. Exact sums are among it: as secret as the rows.
         """
         changed = {} if self._stream is None else self._stream.changed()
-        return {f"stream {self._streams} {name}": value for name, value in changed.items()}
+        secrets = {f"stream {self._streams} {name}": value for name, value in changed.items()}
+        if self._fading is not None:
+            secrets[_FADING] = np.array(self._fading)
+        return secrets
 
     def resume(
         self,
@@ -371,6 +407,10 @@ class Engine:
             raise ParameterError(
                 f"a state with a last noisy sum of shape {self._released.shape} was expected."
             )
+        fades = round > 0 and type(self.rounds[round - 1].release) is FadingSelectionRelease
+        if fades and np.shape(secrets.get(_FADING)) != self._released.shape:
+            raise ParameterError("a state with the total of fading scores was expected.")
+        self._fading = np.array(secrets[_FADING], dtype=float) if fades else None
         self._stepper.restore(round, state)
         for t in range(round):
             self._skip(self.rounds[t], released, last=t + 1 == round, secrets=secrets)
@@ -460,6 +500,15 @@ class Engine:
             scores, bound=query.bound, scale=release.scale, rows=round.rows, noise=release.noise
         )
 
+    def _fading_selection(self, round: Round, query: Query, source: Sums) -> int:
+        """Return the index of a low score on a total that this engine keeps to itself."""
+        assert isinstance(query, FadingScores)  # `query` has checked
+        release: FadingSelectionRelease = round.release
+        before = self._fading if len(release.bounds) > 1 else None
+        self._fading = query.joined(before, source.sum(query, *round.rows))
+        candidates = query.scores.candidates
+        return self._ledger.fading_argmin(candidates.scores(self._fading), release)
+
     def _shuffled(self, round: Round, query: Any, source: Any) -> Floats:
         pieces = contribution_pieces(query, source, *round.rows)
         return self._ledger.shuffled(
@@ -476,8 +525,13 @@ _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] =
     FixedSizeGaussianRelease: Engine._fixed_size,
     PrefixSumRelease: Engine._prefix_sum,
     SelectionRelease: Engine._selection,
+    FadingSelectionRelease: Engine._fading_selection,
     ShuffledRelease: Engine._shuffled,
 }
+
+
+_SELECTIONS = (SelectionRelease, FadingSelectionRelease)  # their bound is on scores, in any norm
+_FADING = "fading total"
 
 
 class _Summed:

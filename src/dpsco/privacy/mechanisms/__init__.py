@@ -7,6 +7,7 @@ gaussian, generalized_gaussian   sums over rows
 sampled_gaussian                 sums over a secret sample: Poisson, or of fixed size
 shuffled                         one report per row, in secret order
 selection                        the best of several candidates
+fading_selection                 the same, where older rows count less
 stable, with_replacement         outcomes of stable algorithms
 prefix_sum/                      running sums with correlated noise
 objective_perturbation/          minimisers of a tilted objective
@@ -16,6 +17,7 @@ gamma                            Gamma numbers, for noise that is computed in fl
 Importing this package registers every kind.
 """
 
+from .fading_selection import FadingSelectionRelease
 from .gaussian import GaussianRelease, gaussian_sigma
 from .generalized_gaussian import GeneralizedGaussianRelease
 from .objective_perturbation.release import ObjectivePerturbationRelease
@@ -24,12 +26,13 @@ from .prefix_sum.release import PrefixSumRelease, prefix_sum_sigma
 from .repeated_selection.profile import Runs
 from .repeated_selection.release import RepeatedSelectionRelease
 from .sampled_gaussian import FixedSizeGaussianRelease, PoissonGaussianRelease
-from .selection import SelectionRelease
+from .selection import SelectionRelease, selection_scale
 from .shuffled import ShuffledRelease
 from .stable import StableGammaRelease, StableGaussianRelease
 from .with_replacement import WithReplacementRelease
 
 __all__ = [
+    "FadingSelectionRelease",
     "FixedSizeGaussianRelease",
     "GaussianRelease",
     "GeneralizedGaussianRelease",
@@ -47,4 +50,5 @@ __all__ = [
     "gaussian_sigma",
     "mechanism",
     "prefix_sum_sigma",
+    "selection_scale",
 ]
