@@ -26,6 +26,7 @@ from ..privacy.budget import Adjacency
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -49,12 +50,13 @@ Floats = NDArray[np.float64]
 Rows = tuple[int, int]
 Data = Table | tuple[Any, ...]
 
-_SHAPELESS = (
+_NOT_NORMAL = (
     SelectionRelease,
     FadingSelectionRelease,
+    ClipQuantileRelease,
     ShuffledRelease,
     GeneralizedGaussianRelease,
-)  # noise that is not standardised here
+)
 _ROUNDING = 1e-9  # relative: sums and iterates are float64
 # Written out, not read off Adjacency.factor: this file is there to doubt it.
 FACTORS = {Adjacency.REPLACE_ONE: 2.0, Adjacency.ZERO_OUT: 1.0, Adjacency.ADD_REMOVE: 1.0}
@@ -159,7 +161,7 @@ def _faded_sensitivity(release: FadingSelectionRelease, factor: float, row: int 
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections, shuffled reports and noise shaped like other balls are left out.
+    Selections, clips, shuffled reports and noise shaped like other balls are left out.
     """
     parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
     return np.concatenate([np.ravel(part) for part in parts])
@@ -208,7 +210,7 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
-    elif not isinstance(release, _SHAPELESS):
+    elif not isinstance(release, _NOT_NORMAL):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
 
@@ -305,6 +307,11 @@ class RecordingLedger(Ledger):
         """Record a selection whose older rows count less."""
         drawn = super().fading_argmin(scores, release)
         return int(self._once(release.once(), scores, drawn))
+
+    def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
+        """Record a clip."""
+        drawn = super().clip_quantile(counts, release)
+        return float(self._once(release.once(), counts, drawn))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Floats:
         """Record shuffled reports."""

@@ -13,6 +13,7 @@ Read in this order, which is that of a row on its way into a sum:
 | source       | `Source`: clipped rows in a fixed order, and their sums                     |
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
+| gradient_norms| how many gradients are how long, for clips that a run finds                |
 | vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
 | histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
 | counts       | how many rows are present and filled in                                     |
@@ -25,9 +26,10 @@ Read in this order, which is that of a row on its way into a sum:
 
 from .block import Block
 from .bounds import Bounds
+from .gradient_norms import GradientNorms, TrackedGradient
 from .labels import Classes, Scaled
 from .objective import Objective
-from .queries import ClippedDifference, ClippedGradient, Query
+from .queries import ClippedDifference, ClippedGradient, InUnits, Query
 from .schema.draft import draft_schema
 from .schema.encoder import TableEncoder
 from .schema.schema import (
@@ -81,6 +83,9 @@ __all__ = [
     "Query",
     "ClippedGradient",
     "ClippedDifference",
+    "InUnits",
+    "GradientNorms",
+    "TrackedGradient",
     "VertexScores",
     "VertexSet",
     "Objective",

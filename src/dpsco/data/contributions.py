@@ -20,18 +20,20 @@ from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins
 from ..losses.base import MarginLoss
 from .block import Block, Floats
-from .queries import ClippedDifference, ClippedGradient, row_gradients
+from .queries import ClippedDifference, ClippedGradient, InUnits, row_gradients
 from .row_norms import cache_slices, clip_rows
 from .source import Source
 
+VectorQuery = ClippedGradient | ClippedDifference | InUnits
 
-def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> Floats:
+
+def contributions(query: VectorQuery, block: Block) -> Floats:
     """Return what every row of a block adds to the query's sum, as (rows, query.size).
 
     A null row, and one whose gradient is not finite, is a row of zeros.
 
     Args:
-        query: a clipped gradient, or a clipped difference of two.
+        query: a clipped gradient, or a clipped difference of two, perhaps in units of its clip.
         block: clipped rows. All their vectors are formed at once: `contribution_pieces` takes the
             rows of a source in parts that stay in the cache.
 
@@ -44,6 +46,10 @@ def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> F
     >>> contributions(ClippedGradient(Squared(), np.zeros(2), clip=2.0), block).round(9).tolist()
     [[0.5, 0.0], [0.0, 2.0]]
     """
+    if isinstance(query, InUnits):
+        with np.errstate(all="ignore"):
+            scaled = contributions(query.gradient, block) / query.unit
+            return clip_rows(scaled, query.norm, 1.0)  # a quotient may have been rounded up
     if not isinstance(query, (ClippedGradient, ClippedDifference)):
         raise ParameterError(
             "contributions of single rows are those of a ClippedGradient or ClippedDifference, "
@@ -59,7 +65,7 @@ def contributions(query: ClippedGradient | ClippedDifference, block: Block) -> F
 
 
 def contribution_pieces(
-    query: ClippedGradient | ClippedDifference,
+    query: VectorQuery,
     source: Source,
     start: int = 0,
     stop: int | None = None,
@@ -67,7 +73,7 @@ def contribution_pieces(
     """Yield `contributions` of the rows of a source, in order, in parts that stay in the cache.
 
     Args:
-        query: a clipped gradient, or a clipped difference of two.
+        query: a clipped gradient, or a clipped difference of two, perhaps in units of its clip.
         source: of the rows.
         start, stop: a range of rows; by default all.
 

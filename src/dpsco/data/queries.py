@@ -32,7 +32,7 @@ from ..losses.vector import VectorLoss
 from .block import Block, Floats
 from .bounds import describe_norm
 from .labels import require_labels
-from .row_norms import cache_slices, check_limit, clip_rows, upper_norms
+from .row_norms import cache_slices, check_limit, clipped_with_norms, upper_norms
 
 if TYPE_CHECKING:
     from .source import Source
@@ -166,7 +166,7 @@ class ClippedGradient(_Clipped):
                 self.weights,
                 self.clip,
             )
-        return _vector_sum(self, self.loss, block)
+        return vector_sum(self, self.loss, block)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +222,95 @@ class ClippedDifference(_Clipped):
                 self.second_factor,
                 self.clip,
             )
-        return _vector_sum(self, self.loss, block)
+        return vector_sum(self, self.loss, block)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class InUnits(Query):
+    """A clipped gradient or difference, divided by its clip: a row adds at most 1, whatever it is.
+
+    For clips that a run finds: what a plan says of the noise is public before any row is read, and
+    holds for every clip. Rows are cut at the clip, in exact arithmetic, and the sum of all of them
+    is divided by it. A power of two divides exactly. Any other clip rounds each coordinate of the
+    sum once more, one of the operations that `dpsco.kernels.pairwise.rounding_slack` has room for.
+
+    Args:
+        gradient: whose ``clip`` is the unit, between 1e-100 and 1e100.
+
+    >>> from dpsco.data import from_arrays
+    >>> from dpsco.data.bounds import Bounds
+    >>> from dpsco.losses import Squared
+    >>> rows = from_arrays(np.eye(2), [-1.0, -1e6]).bounded(Bounds(1.0, label=1e9))
+    >>> unit = 2.0**-80  # far below both gradients
+    >>> rows.sum(InUnits(ClippedGradient(Squared(), np.zeros(2), clip=unit))).round(9).tolist()
+    [1.0, 1.0]
+    """
+
+    gradient: ClippedGradient | ClippedDifference
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, (ClippedGradient, ClippedDifference)):
+            raise ParameterError(
+                "InUnits needs a ClippedGradient or ClippedDifference, got "
+                f"{type(self.gradient).__name__}."
+            )
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+        return self.gradient.loss
+
+    @property
+    def unit(self) -> float:
+        """The clip that counts as 1."""
+        return self.gradient.clip
+
+    @property
+    def norm(self) -> Norm:
+        """The norm in which gradients are clipped."""
+        return self.gradient.norm
+
+    @property
+    def bound(self) -> float:
+        """1, whatever the unit."""
+        return 1.0
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.gradient.size
+
+    def sum(self, block: Block) -> Floats:
+        """Return the sum of the clipped gradients of a leaf, not yet divided."""
+        return self.gradient.sum(block)
+
+    def finish(self, total: Floats) -> Floats:
+        """Return the sum in units of the clip."""
+        return np.asarray(total / self.unit)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """That there is a clip; its value is not known when a certificate is planned."""
+        return (found_clip_sentence(self.norm),)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss takes on trust."""
+        return self.gradient.trusted
+
+    def check(self, source: Source) -> None:
+        """Refuse a source that the gradient does not fit."""
+        self.gradient.check(source)
+
+
+def found_clip_sentence(norm: Norm = L2, bound: float = 1.0) -> str:
+    """Return what is enforced of rows whose clip a run finds, in words."""
+    what = "a row's gradient" if bound == 1.0 else "what a row adds"
+    times = "" if bound == 1.0 else f"{bound:g} times "
+    return (
+        f"{what} has {describe_norm(norm)} norm at most {times}the clip that the run has found, "
+        "by clipping; noise is in units of that clip"
+    )
 
 
 # -- vector losses ---------------------------------------------------------------------------------
@@ -232,15 +320,19 @@ _UP = 1.0 + 2.0**-50
 _BELOW = 1.0 - 2.0**-49  # more than the three roundings of a quotient and two products
 
 
-def _vector_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
-    """Return the clipped sum for a vector loss, in pieces that stay in the cache."""
+def vector_sum(query: _Clipped, loss: VectorLoss, block: Block) -> tuple[Floats, Floats]:
+    """Return the clipped sum for a vector loss, and how long each row was before.
+
+    It is taken in pieces that stay in the cache. A length may be NaN or inf.
+    """
     rank_one = loss.rank_one and isinstance(query.norm, Lp)
     piece_sum = _rank_one_sum if rank_one else _row_sum
-    total = np.zeros(query.size)
+    total, lengths = np.zeros(query.size), np.empty(len(block))
     with np.errstate(all="ignore"):
         for part in pieces(block, query.size, rank_one=rank_one):
-            total += piece_sum(query, loss, block[part])
-    return total
+            piece, lengths[part] = piece_sum(query, loss, block[part])
+            total += piece
+    return total, lengths
 
 
 def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
@@ -252,7 +344,7 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
     return cache_slices(len(block), block.d, numbers=_PIECE)
 
 
-def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
+def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> tuple[Floats, Floats]:
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
     coefficients = _combined(query, lambda w: loss.coefficients(w, block.rows, block.labels))
     size = block.norms_in(query.norm) * upper_norms(coefficients, query.norm) * _UP
@@ -260,7 +352,7 @@ def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
     coefficients *= factors[:, None]
     coefficients[~np.isfinite(size)] = 0.0  # if one is not finite, neither is the length
-    return outer_sum(block.rows, coefficients)
+    return outer_sum(block.rows, coefficients), size
 
 
 def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
@@ -271,10 +363,11 @@ def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
     return np.asarray((coefficients.T @ np.asarray(rows, dtype=float)).T).reshape(-1)
 
 
-def _row_sum(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:
+def _row_sum(query: _Clipped, loss: VectorLoss, block: Block) -> tuple[Floats, Floats]:
     """Return the sum of clipped gradients that are formed row by row."""
     gradients = row_gradients(query, loss, block)
-    return np.asarray(clip_rows(gradients, query.norm, query.clip).sum(axis=0))
+    clipped, lengths = clipped_with_norms(gradients, query.norm, query.clip)
+    return np.asarray(clipped.sum(axis=0)), lengths
 
 
 def row_gradients(query: _Clipped, loss: VectorLoss, block: Block) -> Floats:

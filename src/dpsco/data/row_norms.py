@@ -194,6 +194,11 @@ def shrink_huge(rows: Rows, norm: Norm, limit: float, storing: float = 0.0) -> A
 
 def clip_rows(rows: Floats, norm: Norm, limit: float) -> Floats:
     """Return dense float64 rows rescaled to ``limit``; a row that is not finite becomes zero."""
+    return clipped_with_norms(rows, norm, limit)[0]
+
+
+def clipped_with_norms(rows: Floats, norm: Norm, limit: float) -> tuple[Floats, Floats]:
+    """Return `clip_rows`, and the `row_norms` of the rows before."""
     with np.errstate(all="ignore"):
         lengths = row_norms(rows, norm)
         clipped = rows * shrink_factors(lengths, norm, rows.shape[1], limit)[:, None]
@@ -202,7 +207,7 @@ def clip_rows(rows: Floats, norm: Norm, limit: float) -> Floats:
             huge = odd[np.isfinite(rows[odd]).all(axis=1)]
             clipped[odd] = 0.0
             clipped[huge] = shrink_huge(rows[huge], norm, limit)
-    return clipped
+    return clipped, lengths
 
 
 def check_limit(name: str, value: Any, *, hint: str = "") -> float:

@@ -20,6 +20,7 @@ from .budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP, Unit
 from .certificate import Certificate, Verification
 from .ledger import Ledger
 from .mechanisms import (
+    ClipQuantileRelease,
     FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -58,6 +59,7 @@ __all__ = [
     "GaussianRelease",
     "GeneralizedGaussianRelease",
     "SelectionRelease",
+    "ClipQuantileRelease",
     "FadingSelectionRelease",
     "PrefixSumRelease",
     "PoissonGaussianRelease",

@@ -26,6 +26,7 @@ from ..errors import BudgetError, LedgerError, ParameterError
 from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
+from .mechanisms.clip_quantile import ClipQuantileRelease
 from .mechanisms.fading_selection import FadingSelectionRelease
 from .mechanisms.gaussian import GaussianRelease
 from .mechanisms.generalized_gaussian import GeneralizedGaussianRelease
@@ -184,6 +185,16 @@ class Ledger(NonCopyable):
                 f"{len(exact)} scores."
             )
         return self._execute(release.once(), lambda stream: release.draw_index(stream, exact))
+
+    def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
+        """Return a clip of a grid, from how many rows have norms in each of its cells."""
+        exact = floats(counts)
+        _expect(release, ClipQuantileRelease)
+        if exact.shape != (release.candidates,):
+            raise ParameterError(
+                f"a clip takes the counts of {release.candidates} cells, got shape {exact.shape}."
+            )
+        return self._execute(release.once(), lambda stream: release.draw_clip(stream, exact))
 
     def shuffled(self, reports: ArrayLike, *, bound: float, sigma: float, rows: Rows) -> Array:
         """Return one noisy report per row, in a secret uniformly random order."""

@@ -16,6 +16,7 @@ differ from one to the next, and several may touch the same rows.
 | FixedSizeGaussianRelease | a secret sample of its range           | a noisy sum                 |
 | PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
 | SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
+| ClipQuantileRelease      | the rows of its range, as counts       | a clip                      |
 | FadingSelectionRelease   | its newest rows, as scores             | the index of a low score    |
 | ShuffledRelease          | the rows of its range, one by one      | noisy reports, order secret |
 
@@ -40,13 +41,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data.contributions import contribution_pieces
-from ..data.queries import ClippedGradient, Query
+from ..data.gradient_norms import GradientNorms
+from ..data.queries import ClippedGradient, Query, found_clip_sentence
 from ..data.source import Source
 from ..data.vertices import FadingScores
 from ..errors import LedgerError, ParameterError
 from ..geometry.norms import L2, Lp
 from ..privacy.ledger import Ledger, PrefixSums
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
@@ -59,7 +62,7 @@ from ..privacy.release import Composition, Release
 from .base import BasePlan, Floats, Progress, Solver, TraceLine
 
 Rows = tuple[int, int]
-Answer = Any  # a noisy sum, noisy reports, or the index of a selection
+Answer = Any  # a noisy sum, noisy reports, the index of a selection, or a clip
 
 
 # -- what is planned -------------------------------------------------------------------------------
@@ -255,15 +258,29 @@ class EnginePlan(BasePlan):
         return len(Schedule(self.releases()))
 
     @property
+    def finds_clip(self) -> bool:
+        """Whether bounds of releases are in units of a clip that the run finds.
+
+        So they are in plans that find one before the first step. A plan whose clip follows the
+        gradients from a public one says so itself.
+        """
+        return any(type(release) is ClipQuantileRelease for release in self.releases())
+
+    @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and each clip that releases of sums are planned with."""
-        releases = Schedule(self.releases()).releases
-        clips = dict.fromkeys(
-            release.bound for release in releases if type(release) not in _SELECTIONS
-        )
-        queries = (ClippedGradient(self.problem.loss, self.task.start, clip) for clip in clips)
-        sentences = (sentence for query in queries for sentence in query.enforced)
-        return (*self.problem.bounds.enforced, *sentences)
+        return (*self.problem.bounds.enforced, *dict.fromkeys(self._clips()))
+
+    def _clips(self) -> Iterator[str]:
+        """Yield what is enforced of the rows of each release, in words."""
+        loss, start = self.problem.loss, self.task.start
+        for release in Schedule(self.releases()).releases:
+            if type(release) is ClipQuantileRelease:
+                yield from GradientNorms(loss, start, release.grid).enforced
+            elif type(release) not in _SELECTIONS and self.finds_clip:
+                yield found_clip_sentence(bound=release.bound)
+            elif type(release) not in _SELECTIONS:
+                yield from ClippedGradient(loss, start, release.bound).enforced
 
 
 # -- a run in progress -----------------------------------------------------------------------------
@@ -327,10 +344,13 @@ class Engine:
                 f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
                 f"planned for {planned!r}."
             )
+        if type(release) is ClipQuantileRelease and not isinstance(query, GradientNorms):
+            raise LedgerError(f"round {self.round} finds a clip: it takes counts of GradientNorms.")
         if fading:
             self._check_fading(release, query)
         norm = getattr(query, "norm", L2)
-        if type(release) not in _SELECTIONS and not (isinstance(norm, Lp) and norm.p <= 2.0):
+        counted = type(release) in (*_SELECTIONS, ClipQuantileRelease)
+        if not counted and not (isinstance(norm, Lp) and norm.p <= 2.0):
             raise LedgerError(
                 f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
                 "that are bounded in the l2 norm."
@@ -509,6 +529,9 @@ class Engine:
         candidates = query.scores.candidates
         return self._ledger.fading_argmin(candidates.scores(self._fading), release)
 
+    def _clip_quantile(self, round: Round, query: Query, source: Sums) -> float:
+        return self._ledger.clip_quantile(source.sum(query, *round.rows), round.release)
+
     def _shuffled(self, round: Round, query: Any, source: Any) -> Floats:
         pieces = contribution_pieces(query, source, *round.rows)
         return self._ledger.shuffled(
@@ -525,6 +548,7 @@ _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] =
     FixedSizeGaussianRelease: Engine._fixed_size,
     PrefixSumRelease: Engine._prefix_sum,
     SelectionRelease: Engine._selection,
+    ClipQuantileRelease: Engine._clip_quantile,
     FadingSelectionRelease: Engine._fading_selection,
     ShuffledRelease: Engine._shuffled,
 }

@@ -16,6 +16,7 @@ from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.budget import Adjacency, ApproxDP
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -42,6 +43,7 @@ EXAMPLES = {
         GaussianRelease(1.0, 8.0, rows=ROWS),
         GeneralizedGaussianRelease(1.0, 8.0, 4.0, rows=ROWS),
         SelectionRelease(1.0, 8.0, 6, rows=ROWS),
+        ClipQuantileRelease(8.0, 90, 41, rows=ROWS),
         PrefixSumRelease(1.0, 8.0, mechanism("banded", rounds=4, bands=2), rows=ROWS),
         PoissonGaussianRelease(1.0, 8.0, 0.5, rows=ROWS),
         FixedSizeGaussianRelease(1.0, 8.0, 50, rows=ROWS),
@@ -63,10 +65,12 @@ COUNTED_ROWS_PRIVATE = {  # the number of rows need not be public
     "gaussian",
     "generalized_gaussian",
     "selection",
+    "clip_quantile",
     "poisson_gaussian",
     "objective_perturbation",
     "repeated_selection",
 }
+MOVED_ALIKE = {"clip_quantile"}  # scores are no sums: an emptied row moves them as far
 ONE_ADJACENCY = {"stable_gaussian", "stable_gamma", "with_replacement"}
 SAMPLED_OUT = {"fixed_size_gaussian"}  # a row takes the place of another one, also for zero-out
 ONCE = {"with_replacement"}  # known by its curve alone
@@ -166,7 +170,7 @@ def test_a_replaced_row_is_two_removed_ones(kind):
     if kind in ONE_ADJACENCY:
         with pytest.raises(AssumptionError, match="zero_out neighbours"):
             cost(release, adjacency="replace_one")
-    elif kind in SAMPLED_OUT:
+    elif kind in SAMPLED_OUT | MOVED_ALIKE:
         replaced, emptied = (cost(release, adjacency=a) for a in ("replace_one", "zero_out"))
         assert replaced.epsilon(1e-6) == emptied.epsilon(1e-6)
     elif kind in {"gaussian", "generalized_gaussian", "selection", "prefix_sum"}:

@@ -9,6 +9,7 @@ composition          which releases touch a row together, and what they cost it
 calibration          the least noise for a budget
 cross_check          the same cost by a second accountant
 gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting)
+bounded_range        the exponential mechanism, alone and beside Gaussian releases
 amplification        sampling and shuffling
 stability            how far neighbours move the output of an algorithm
 

@@ -8,6 +8,7 @@ sampled_gaussian                 sums over a secret sample: Poisson, or of fixed
 shuffled                         one report per row, in secret order
 selection                        the best of several candidates
 fading_selection                 the same, where older rows count less
+clip_quantile                    a clip near a quantile of the rows' norms
 stable, with_replacement         outcomes of stable algorithms
 prefix_sum/                      running sums with correlated noise
 objective_perturbation/          minimisers of a tilted objective
@@ -17,6 +18,7 @@ gamma                            Gamma numbers, for noise that is computed in fl
 Importing this package registers every kind.
 """
 
+from .clip_quantile import ClipQuantileRelease
 from .fading_selection import FadingSelectionRelease
 from .gaussian import GaussianRelease, gaussian_sigma
 from .generalized_gaussian import GeneralizedGaussianRelease
@@ -32,6 +34,7 @@ from .stable import StableGammaRelease, StableGaussianRelease
 from .with_replacement import WithReplacementRelease
 
 __all__ = [
+    "ClipQuantileRelease",
     "FadingSelectionRelease",
     "FixedSizeGaussianRelease",
     "GaussianRelease",
