@@ -428,9 +428,10 @@ class Engine:
                 f"a state with a last noisy sum of shape {self._released.shape} was expected."
             )
         fades = round > 0 and type(self.rounds[round - 1].release) is FadingSelectionRelease
-        if fades and np.shape(secrets.get(_FADING)) != self._released.shape:
+        total = np.array(secrets.get(_FADING, np.nan), dtype=float)
+        if fades and total.shape != self._released.shape:
             raise ParameterError("a state with the total of fading scores was expected.")
-        self._fading = np.array(secrets[_FADING], dtype=float) if fades else None
+        self._fading = total if fades else None
         self._stepper.restore(round, state)
         for t in range(round):
             self._skip(self.rounds[t], released, last=t + 1 == round, secrets=secrets)

@@ -128,7 +128,9 @@ def noisy_argmin(words: Words, scores: Array, scale: float, noise: str) -> int:
     """
     numbers = 2 if noise == "laplace" else 1
     part = len(scores) if noise == "laplace" else _PART
-    reached, open_ = math.inf, _Contenders(*(np.empty(0),) * 3, np.empty((numbers, 0), np.uint64))
+    reached = math.inf
+    nobody = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((numbers, 0), np.uint64)
+    open_ = _Contenders(*nobody)
     for start in range(0, len(scores), part):
         exact = np.nan_to_num(scores[start : start + part])  # whatever comes has an order
         drawn = words(numbers * len(exact)).reshape(numbers, len(exact))
@@ -137,17 +139,17 @@ def noisy_argmin(words: Words, scores: Array, scale: float, noise: str) -> int:
         near = np.flatnonzero(low <= reached)
         found = _Contenders(near + start, exact[near], low[near], drawn[:, near])
         open_ = open_.joined(found).below(reached)
-    if len(open_.index) == 1:
-        return int(open_.index[0])
-    digits = {int(j): [int(w) for w in open_.drawn[:, i]] for i, j in enumerate(open_.index)}
-    exact_scores = {int(j): float(s) for j, s in zip(open_.index, open_.scores, strict=True)}
-    return _exact_argmin(digits, exact_scores, scale, noise, words)
+    if len(open_.places) == 1:
+        return int(open_.places[0])
+    digits = {int(j): [int(w) for w in open_.drawn[:, i]] for i, j in enumerate(open_.places)}
+    values = {int(j): float(s) for j, s in zip(open_.places, open_.scores, strict=True)}
+    return _exact_argmin(digits, values, scale, noise, words)
 
 
 class _Contenders(NamedTuple):
     """Candidates that may be the least: which, their scores, lower bounds, and words."""
 
-    index: Array
+    places: NDArray[np.int64]
     scores: Array
     low: Array
     drawn: NDArray[np.uint64]
@@ -160,7 +162,9 @@ class _Contenders(NamedTuple):
     def below(self, reached: float) -> _Contenders:
         """Return those whose lower bound is not above what some candidate has reached."""
         kept = self.low <= reached
-        return _Contenders(self.index[kept], self.scores[kept], self.low[kept], self.drawn[:, kept])
+        return _Contenders(
+            self.places[kept], self.scores[kept], self.low[kept], self.drawn[:, kept]
+        )
 
 
 def _float_bounds(

@@ -49,7 +49,8 @@ def full_smoothing(task: Task, candidates: int, facts: Geometry) -> float:
     logs = math.log(1.0 / budget.delta) ** 0.25
     logs *= math.sqrt(math.log(candidates) * math.log(task.n))
     slope = facts.lipschitz / facts.feature
-    return slope * math.sqrt(task.n * budget.epsilon) / (facts.feature * facts.diameter * logs)
+    reach = facts.feature * facts.diameter * logs
+    return float(slope * math.sqrt(task.n * budget.epsilon) / reach)
 
 
 def full_scale(task: Task, rounds: int, facts: Geometry) -> float:

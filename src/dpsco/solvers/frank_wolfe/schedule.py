@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import ClassVar
 
@@ -15,7 +15,8 @@ from ...data.queries import Loss
 from ...data.row_norms import check_limit
 from ...data.vertices import VertexSet, weighted_spread
 from ...errors import AssumptionError, ParameterError
-from ...geometry.norms import L2, Norm
+from ...files.limits import MOST_ROUNDS
+from ...geometry.norms import L2, Lp, Norm
 from ...privacy.accounting.calibration import calibrate
 from ...privacy.accounting.composition import cost
 from ...privacy.budget import PureDP
@@ -60,7 +61,7 @@ class FullPlan(EnginePlan):
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
-        _validate.integer("rounds", self.rounds, at_most=published_limit())
+        _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
         check_limit("clip", self.clip)
         _validate.non_negative("smoothing", self.smoothing)
         _validate.choice("schedule", self.schedule_name, published.SCHEDULES)
@@ -122,7 +123,7 @@ def plan_full(
         rounds = published.full_rounds(task, vertices.count)
     elif rounds is None:
         rounds = rates.full_rounds(task, vertices.count, most_full(task))
-    rounds = _validate.integer("rounds", rounds, at_most=published_limit())
+    rounds = _validate.integer("rounds", rounds, at_most=MOST_ROUNDS)
     if smoothing is None:
         smoothing = _full_smoothing(task, rounds, facts, vertices.count if paper else 0)
     noise = "permute_and_flip" if rounds == 1 else "gumbel"
@@ -152,13 +153,6 @@ def plan_full(
 def most_full(task: Task) -> int:
     """Return the most full passes by default: fewer where they take long, which costs little."""
     return int(min(MOST_FULL, max(FEWEST, MOST_WORK / (float(task.n) * task.n_weights))))
-
-
-def published_limit() -> int:
-    """Return the most rounds that any plan may have."""
-    from ...files.limits import MOST_ROUNDS
-
-    return MOST_ROUNDS
 
 
 def _full_smoothing(task: Task, rounds: int, facts: Geometry, candidates: int) -> float:
@@ -271,7 +265,7 @@ class PolyhedralPlan(BatchedPlan):
     noise: str  # of the selections
 
     @cached_property
-    def norm(self) -> Norm:  # type: ignore[override]
+    def norm(self) -> Norm:
         """The norm dual to the domain's."""
         return rates.vertex_geometry(self.task).dual
 
@@ -443,7 +437,7 @@ def _scaled(
     power = 1.0 if isinstance(task.budget, PureDP) else 2.0
     paid = rates.paid_by_batch(table, shape, power)
     worst = [int(k) for k in paid.argsort()[::-1][:_MOST_COMPARED] if paid[k] > 0.8 * paid.max()]
-    scale = max(calibrate(lambda s, k=k: on_batch(k, s), task.budget) for k in worst)
+    scale = max(calibrate(partial(on_batch, k), task.budget) for k in worst)
     scale *= 1.0 + 1e-6
     for k in range(rounds):  # confirmed for every other batch
         while paid[k] > 0.5 * paid.max() and not _within(task, on_batch(k, scale)):
@@ -474,14 +468,58 @@ class LpPlan(BatchedPlan):
 
     outputs: ClassVar[tuple[str, ...]] = (*OUTPUTS, "select")
 
-    sigmas: tuple[float, ...]  # standard deviation of the noise on the sum of each batch
+    noise_multiplier: float  # standard deviation of the noise on a batch's sum over its clip
+    follow_steps: bool  # whether clips follow the steps that are taken, in place of the longest
+    lipschitz: float  # Euclidean L0, by which clips follow; enforced
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no schedule has: a file may hold any."""
+        super().__post_init__()
+        for name in ("noise_multiplier", "lipschitz"):
+            _validate.positive(name, getattr(self, name))
+        follow = _validate.flag("follow_steps", self.follow_steps)
+        _validate.store(self, "follow_steps", follow)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
-        """Return one noisy sum for each batch."""
-        rounds = zip(self.clips, self.sigmas, self.edges, self.edges[1:], strict=False)
+        """Return one noisy sum for each batch; in units of its clip if that follows the steps."""
+        units = [1.0] * len(self.clips) if self.follow_steps else self.clips
         return tuple(
-            GaussianRelease(clip, sigma, rows=(start, stop)) for clip, sigma, start, stop in rounds
+            GaussianRelease(unit, unit * self.noise_multiplier, rows=(start, stop))
+            for unit, start, stop in zip(units, self.edges, self.edges[1:], strict=False)
         )
+
+    @property
+    def finds_clip(self) -> bool:
+        """Whether bounds of releases are in units of a clip."""
+        return self.follow_steps
+
+    @cached_property
+    def geometries(self) -> tuple[Geometry, Geometry]:
+        """Lengths in the domain's own norm and Euclidean ones."""
+        euclidean = _clipped(rates.geometry(self.task, L2), self.lipschitz)
+        return rates.ball_geometry(self.task), euclidean
+
+    def clip_after(self, t: int, moves: tuple[float, float]) -> float:
+        """Return the clip of round t after a move of such lengths in the two norms, at most G_t.
+
+        What a row adds is at most ``(1 - a_t) L1 move + a_t L0``. The move is public.
+        """
+        share, planned = self.share(t), self.clips[t]
+        if not self.follow_steps or self.keep(t) == 0.0:
+            return planned
+        widened = self.task.n_weights ** (1.0 / _exponent(self.geometries[0]) - 0.5)
+        found = [
+            factor * (self.keep(t) * facts.smoothness * move + share * facts.lipschitz)
+            for factor, facts, move in zip((widened, 1.0), self.geometries, moves, strict=True)
+        ]
+        return min(planned, *found)
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and how clips follow the steps."""
+        if not self.follow_steps:
+            return super().enforced
+        return (*super().enforced, "clips follow the steps taken; noise is in units of the clip")
 
     @property
     def risk(self) -> float:
@@ -497,31 +535,38 @@ def plan_lp(
     variance_reduction: bool = True,
     output: str = "select",
     schedule: str = "default",
+    follow_steps: bool | None = None,
 ) -> LpPlan:
-    """Return a plan of `noisy_sfw_lp`; arguments as for `plan_polyhedral`.
+    """Return a plan of `noisy_sfw_lp`.
 
-    ``output="select"`` returns the point of least estimated Frank-Wolfe gap.
+    Args:
+        rounds: noisy means, each of a batch of its own; passes for schedule="paper".
+        clip: takes the place of the Lipschitz constant if it is smaller.
+        variance_reduction: whether estimates are running means of differences.
+        output: "select", the point of least estimated Frank-Wolfe gap; "last"; or "random", a point
+            drawn when the plan is made.
+        schedule: "default", or "paper" for the published passes, batches and steps.
+        follow_steps: whether a clip follows the step that was taken; by default where there are
+            differences.
     """
     paper = _validate.choice("schedule", schedule, published.SCHEDULES) == "paper"
     reduced = _validate.flag("variance_reduction", variance_reduction)
     facts = rates.ball_geometry(task)
-    p = getattr(facts.norm, "p", 2.0)
+    p = _exponent(facts)
     if rounds is None:
         most = MOST_BATCHES
         rounds = published.lp_passes(task, p) if paper else rates.gaussian_rounds(task, p, most)
     stages, sizes = _layout(task, rounds, MOST_BATCHES, paper=paper)
     clips = _l2_clips(task, facts, stages, schedule, clip, reduced=reduced)
-    sigmas = [
-        gaussian_sigma(task.budget, bound=bound, rows=(0, size))
-        for bound, size in zip(clips, sizes, strict=True)
-    ]
     return LpPlan(
         solver=LP,
         task=task,
         stages=stages,
         sizes=sizes,
         clips=clips,
-        sigmas=tuple(sigmas),
+        noise_multiplier=gaussian_sigma(task.budget, bound=1.0, rows=(0, task.n)),
+        follow_steps=reduced if follow_steps is None else follow_steps,
+        lipschitz=_clipped(rates.geometry(task, L2), clip).lipschitz,
         schedule_name=schedule,
         variance_reduction=reduced,
         output=output,
@@ -539,7 +584,7 @@ def _l2_clips(
     reduced: bool,
 ) -> tuple[float, ...]:
     """Return C_t = min(d^(1/p - 1/2) G_t, the same by Euclidean constants)."""
-    widened = task.n_weights ** (1.0 / getattr(facts.norm, "p", 2.0) - 0.5)
+    widened = task.n_weights ** (1.0 / _exponent(facts) - 0.5)
     own = _clips(stages, schedule, facts, reduced=reduced)
     euclidean = _clipped(rates.geometry(task, L2), clip)
     other = _clips(stages, schedule, euclidean, reduced=reduced)
@@ -549,8 +594,7 @@ def _l2_clips(
 def lp_risk(task: Task) -> float:
     """Return the Frank-Wolfe gap of the header, by its rate."""
     facts = rates.ball_geometry(task)
-    p = getattr(facts.norm, "p", 2.0)
-    rounds = rates.gaussian_rounds(task, p, MOST_BATCHES)
+    rounds = rates.gaussian_rounds(task, _exponent(facts), MOST_BATCHES)
     reach = facts.diameter * (facts.lipschitz + facts.smoothness * facts.diameter)
     return reach * (1.0 / math.sqrt(rounds) + _sampling(task, 2))
 
@@ -574,6 +618,11 @@ def clip_sentence(norm: Norm, clip: float) -> str:
         f"a row's gradient, or difference of two, has {describe_norm(norm)} norm at most "
         f"{clip:g}, by clipping"
     )
+
+
+def _exponent(facts: Geometry) -> float:
+    """Return p of the geometry's norm, between 1 and 2."""
+    return float(facts.norm.p) if isinstance(facts.norm, Lp) else 2.0
 
 
 def _layout(

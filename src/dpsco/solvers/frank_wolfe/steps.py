@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...data.queries import ClippedDifference, ClippedGradient
+from ...data.queries import ClippedDifference, ClippedGradient, InUnits
 from ...data.vertices import FadingScores, VertexScores, VertexSet
 from ..base import Floats
 from ..common.clips import finite
@@ -66,11 +66,14 @@ class BatchedStepper(Stepper):
     def _gradient(self) -> ClippedGradient | ClippedDifference:
         """Return what the rows of the next batch are asked for."""
         plan, t = self.plan, self.round
-        loss, clip = plan.problem.loss, plan.clips[t]
-        keep = plan.keep(t)
+        loss, clip, keep = plan.problem.loss, self._clip(), plan.keep(t)
         if keep == 0.0:
             return ClippedGradient(loss, self.weights, clip, plan.norm)
         return ClippedDifference(loss, self.weights, self.previous, 1.0, keep, clip, plan.norm)
+
+    def _clip(self) -> float:
+        """Return the bound on what a row adds to the next round."""
+        return self.plan.clips[self.round]
 
     def _move(self, target: Floats) -> None:
         """Go to the next point."""
@@ -113,20 +116,29 @@ class LpStepper(BatchedStepper):
         super().__init__(plan)
         self.estimate, self.least_gap = np.zeros(len(self.weights)), np.array([np.inf])
 
-    def query(self) -> ClippedGradient | ClippedDifference:
-        """Ask for the gradients, or their differences."""
-        return self._gradient()
+    def query(self) -> ClippedGradient | ClippedDifference | InUnits:
+        """Ask for the gradients, or their differences, in units of the clip where that follows."""
+        gradient = self._gradient()
+        return InUnits(gradient) if self.plan.follow_steps else gradient
 
     def step(self, answer: Floats) -> None:
         """Move towards the linear minimiser; remember where the estimated gap was least."""
         plan, t = self.plan, self.round
-        self.estimate = finite(plan.keep(t) * self.estimate + answer / plan.sizes[t])
+        unit = self._clip() if plan.follow_steps else 1.0
+        mean = (unit / plan.sizes[t]) * answer
+        self.estimate = finite(plan.keep(t) * self.estimate + mean)
         target = plan.problem.domain.minimise(self.estimate)
         if plan.output == "select":
             gap = float(self.estimate @ (self.weights - target))
             if gap < self.least_gap[0]:
                 self.least_gap, self.chosen = np.array([gap]), self.weights
         self._move(target)
+
+    def _clip(self) -> float:
+        """Return the bound on what a row adds, after the move that was made."""
+        move = self.weights - self.previous
+        own, euclidean = (float(facts.norm(move)) for facts in self.plan.geometries)
+        return self.plan.clip_after(self.round, (own, euclidean))
 
     def output(self) -> Floats:
         """Return the point of least estimated gap, unless another one was asked for."""
