@@ -507,7 +507,7 @@ class LpPlan(BatchedPlan):
         share, planned = self.share(t), self.clips[t]
         if not self.follow_steps or self.keep(t) == 0.0:
             return planned
-        widened = self.task.n_weights ** (1.0 / _exponent(self.geometries[0]) - 0.5)
+        widened = math.pow(self.task.n_weights, 1.0 / _exponent(self.geometries[0]) - 0.5)
         found = [
             factor * (self.keep(t) * facts.smoothness * move + share * facts.lipschitz)
             for factor, facts, move in zip((widened, 1.0), self.geometries, moves, strict=True)
@@ -584,7 +584,7 @@ def _l2_clips(
     reduced: bool,
 ) -> tuple[float, ...]:
     """Return C_t = min(d^(1/p - 1/2) G_t, the same by Euclidean constants)."""
-    widened = task.n_weights ** (1.0 / _exponent(facts) - 0.5)
+    widened = math.pow(task.n_weights, 1.0 / _exponent(facts) - 0.5)
     own = _clips(stages, schedule, facts, reduced=reduced)
     euclidean = _clipped(rates.geometry(task, L2), clip)
     other = _clips(stages, schedule, euclidean, reduced=reduced)
@@ -622,7 +622,8 @@ def clip_sentence(norm: Norm, clip: float) -> str:
 
 def _exponent(facts: Geometry) -> float:
     """Return p of the geometry's norm, between 1 and 2."""
-    return float(facts.norm.p) if isinstance(facts.norm, Lp) else 2.0
+    norm = facts.norm
+    return float(norm.p) if isinstance(norm, Lp) else 2.0
 
 
 def _layout(
