@@ -1,4 +1,4 @@
-"""Where Frank-Wolfe pays: against d and row density, last and random point, with differences or not.
+"""Where Frank-Wolfe pays: against d and row density; last or random point, differences or none.
 
 python -m benchmarks.frank_wolfe [--repeats 3] [--quick]
 

@@ -1,4 +1,4 @@
-"""Frank-Wolfe on the published instances: B (convex, l1 ball), C (sigmoid, l1 ball), D (sigmoid, l2).
+"""Frank-Wolfe on published instances: B (convex, l1 ball), C (sigmoid, l1 ball), D (sigmoid, l2).
 
 C and D measure the Frank-Wolfe gap on fresh rows. On C a gap says little by itself, since a single
 vertex has a tiny one: the loss is measured beside it. Bands hold earlier measurements with room for

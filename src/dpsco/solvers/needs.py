@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..data.vertices import VertexSet
 from ..errors import AssumptionError, ParameterError
-from ..geometry.norms import Lp
+from ..geometry.norms import L2, Lp, equivalence
 from ..losses.penalties import L2Penalty, NoPenalty
 from ..privacy.budget import GDP, Adjacency, PureDP
 from ..task import Task
@@ -80,7 +80,14 @@ def _lipschitz(task: Task) -> str:
 def _euclidean(task: Task) -> str:
     if task.euclidean:
         return ""
-    return "it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2)"
+    bounds = task.problem.bounds
+    if not isinstance(bounds.norm, Lp):
+        return "it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2)"
+    most = bounds.feature_norm * equivalence(bounds.norm, L2, task.d)
+    return (
+        f"it measures rows in the l2 norm: give Bounds(feature_norm={most:.6g}, norm=L2), which "
+        "holds all of these (sparse rows are shorter)"
+    )
 
 
 def _plain(task: Task) -> str:

@@ -126,24 +126,28 @@ def noisy_argmin(words: Words, scores: Array, scale: float, noise: str) -> int:
     that may still be the least. (Laplace noise takes two numbers of each, drawn one after the
     other for all candidates: that is one part.)
     """
-    numbers = 2 if noise == "laplace" else 1
     part = len(scores) if noise == "laplace" else _PART
-    reached = math.inf
-    nobody = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((numbers, 0), np.uint64)
-    open_ = _Contenders(*nobody)
-    for start in range(0, len(scores), part):
-        exact = np.nan_to_num(scores[start : start + part])  # whatever comes has an order
-        drawn = words(numbers * len(exact)).reshape(numbers, len(exact))
-        low, high = _float_bounds(drawn, exact, scale, noise)
-        reached = min(reached, float(high.min()))
-        near = np.flatnonzero(low <= reached)
-        found = _Contenders(near + start, exact[near], low[near], drawn[:, near])
-        open_ = open_.joined(found).below(reached)
+    open_, reached = _nearest(words, scores[:part], scale, noise)
+    for start in range(part, len(scores), part):
+        others, high = _nearest(words, scores[start : start + part], scale, noise)
+        reached = min(reached, high)
+        open_ = open_.joined(others._replace(places=others.places + start)).below(reached)
     if len(open_.places) == 1:
         return int(open_.places[0])
     digits = {int(j): [int(w) for w in open_.drawn[:, i]] for i, j in enumerate(open_.places)}
     values = {int(j): float(s) for j, s in zip(open_.places, open_.scores, strict=True)}
     return _exact_argmin(digits, values, scale, noise, words)
+
+
+def _nearest(words: Words, scores: Array, scale: float, noise: str) -> tuple[_Contenders, float]:
+    """Return the candidates of a part that may be its least, and what the least is at most."""
+    numbers = 2 if noise == "laplace" else 1
+    drawn = words(numbers * len(scores)).reshape(numbers, len(scores))
+    exact = np.nan_to_num(scores)  # scores are sums of bounded rows; whatever comes has an order
+    low, high = _float_bounds(drawn, exact, scale, noise)
+    reached = float(high.min())
+    near = np.flatnonzero(low <= reached)
+    return _Contenders(near, exact[near], low[near], drawn[:, near]), reached
 
 
 class _Contenders(NamedTuple):
