@@ -57,6 +57,11 @@ PROBLEMS = {
         bounds=dp.Bounds(1.0, label=CLASSES),
         domain=DOMAINS.L2Ball(3.0),
     ),
+    "logistic-l1": dp.Problem(
+        loss=LOSSES.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF),
+        domain=DOMAINS.L1Ball(2.0),
+    ),
 }
 # Contracts do not depend on the length of a run; among 60 rows nobody hides.
 SHORT = {"rounds": 16, "passes": 4, "epochs": 2, "secret_order": False}
@@ -69,6 +74,8 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "acc_srgd": {"noise": "tree", "certified": True},
     "srg_sgd": {"noise": "blt"},
     "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},
+    "poly_sfw": {"variance_reduction": False},
+    "noisy_sfw_lp": {"follow_steps": False, "output": "last"},
 }
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {

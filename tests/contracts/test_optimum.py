@@ -33,6 +33,11 @@ PROBLEMS = {
         domain=BALL,
         penalty=dp.losses.L2Penalty(0.05),
     ),
+    "logistic-l1": dp.Problem(  # the same optimum: it lies inside both balls
+        loss=dp.losses.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign"),
+        domain=dp.domains.L1Ball(6.0),
+    ),
 }
 
 

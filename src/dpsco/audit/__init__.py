@@ -8,11 +8,13 @@ Read in this order:
 | work     | `counted`: what runs compute on the rows while a block lasts                        |
 | contract | what every solver must pass, made of the two                                        |
 | planted  | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
+| gap      | `fw_gap`: how far weights are from a stationary point, on rows public or paid for   |
 
-Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
-rows.
+Nothing here is private but `fw_gap` with a budget: a recording holds what the rows gave before the
+noise. Audit with made-up rows.
 """
 
+from .gap import FrankWolfeGap, fw_gap
 from .planted import BUGS, Bug, planted
 from .replay import Event, Recording, compare, declared_sensitivity, noise, record, replay
 from .work import counted
@@ -29,4 +31,6 @@ __all__ = [
     "planted",
     "BUGS",
     "Bug",
+    "fw_gap",
+    "FrankWolfeGap",
 ]

@@ -35,7 +35,7 @@ from ..solvers.base import BasePlan
 from .replay import FACTORS, Data, compare, noise, record, replay
 from .work import counted
 
-FALSE_ALARM = 1e-6  # of one test of the law of the noise
+FALSE_ALARM = 1e-6  # of each test of the law of the noise
 
 
 def check_plan(plan: BasePlan) -> list[str]:
@@ -209,6 +209,9 @@ def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str
             f"the noise has {math.sqrt(square / count):.3f} times the size that it must have "
             f"({count} numbers)"
         )
+    mean = abs(float(drawn.sum())) / math.sqrt(count)
+    if not 2.0 * float(ndtr(-mean)) >= FALSE_ALARM:
+        findings.append(f"the noise leans to one side by {mean:.1f} deviations ({count} numbers)")
     return findings
 
 

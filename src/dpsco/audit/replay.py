@@ -9,6 +9,7 @@ A recording holds exact answers, so it is not private. Use it on made-up rows.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger, PrefixSums, SampledSum, ShuffledSums
 from ..privacy.mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -52,10 +54,12 @@ Data = Table | tuple[Any, ...]
 
 _NOT_NORMAL = (
     SelectionRelease,
+    FadingSelectionRelease,
     ClipQuantileRelease,
     ShuffledRelease,
     GeneralizedGaussianRelease,
 )
+_MOST_INTEGRATED, _STEPS = 32, 512  # candidates, and points, of an integral over the noise
 _ROUNDING = 1e-9  # relative: sums and iterates are float64
 # Written out, not read off Adjacency.factor: this file is there to doubt it.
 FACTORS = {Adjacency.REPLACE_ONE: 2.0, Adjacency.ZERO_OUT: 1.0, Adjacency.ADD_REMOVE: 1.0}
@@ -145,15 +149,28 @@ def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None 
         factor = 2.0  # a row takes the place of another one
     if isinstance(release, GaussianRelease) and release.diameter and factor == 2.0:
         return release.diameter
+    if isinstance(release, FadingSelectionRelease):
+        return _faded_sensitivity(release, factor, row)
     return factor * float(getattr(release, "bound", math.nan))
+
+
+def _faded_sensitivity(release: FadingSelectionRelease, factor: float, row: int | None) -> float:
+    """Return how far one row may move the scores: a row that entered early counts less."""
+    if row is None or not release.rows[0] <= row < release.rows[1]:
+        return factor * release.largest
+    return factor * release.bound_of(row) + 1e-12 * release.largest  # rounding of all rows
 
 
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections, clips, shuffled reports and noise shaped like other balls are left out.
+    Of a selection it is where the answer lies in its law, by ranks of the scores, spread out evenly
+    over the answer's own chance. Clips, shuffled reports and noise shaped like other balls are left
+    out.
     """
-    parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
+    parts = [np.zeros(0)]
+    for number, event in enumerate(recording.events):
+        parts += _standard(event, place=f"{recording.seed} {number}")
     return np.concatenate([np.ravel(part) for part in parts])
 
 
@@ -166,7 +183,7 @@ def _distance(one: Event, other: Event) -> float:
         return math.nan
     moves = [a - b for a, b in zip(one.inputs, other.inputs, strict=True)]
     release = one.release
-    if isinstance(release, SelectionRelease):
+    if isinstance(release, (SelectionRelease, FadingSelectionRelease)):
         return max((float(np.ptp(move)) for move in moves), default=0.0)
     if isinstance(release, GeneralizedGaussianRelease):
         return sum(float(np.linalg.norm(move, release.norm)) for move in moves)
@@ -185,7 +202,7 @@ def _drawn_sensitivity(
     return release.participation_shift * most + (drift if most > 0.0 else 0.0)
 
 
-def _standard(event: Event) -> Iterator[Floats]:
+def _standard(event: Event, *, place: str) -> Iterator[Floats]:
     """Yield a release's noise, standardised."""
     release: Any = event.release
     if isinstance(release, PrefixSumRelease):
@@ -204,9 +221,40 @@ def _standard(event: Event) -> Iterator[Floats]:
         assert event.secret is not None
         yield event.secret / release.sigma
         yield (event.outputs[0] - event.inputs[0]) / release.output_sigma
+    elif isinstance(release, (SelectionRelease, FadingSelectionRelease)):
+        yield from (np.array([z]) for z in _rank(event, release, place))
     elif not isinstance(release, _NOT_NORMAL):
         for exact, noisy in zip(event.inputs, event.outputs, strict=True):
             yield (noisy - exact) / release.sigma
+
+
+def _rank(
+    event: Event, release: SelectionRelease | FadingSelectionRelease, place: str
+) -> Iterator[float]:
+    """Yield a standard normal number that says how low the score of a selection's answer was."""
+    scores, index = event.inputs[0] / release.scale, int(event.outputs[0])
+    if release.noise == "gumbel":
+        chance = np.exp(scores.min() - scores)
+    elif release.noise == "permute_and_flip" and len(scores) <= _MOST_INTEGRATED:
+        chance = _flip_chances(scores)
+    else:
+        return
+    chance = chance / chance.sum()
+    below = float(chance[scores < scores[index]].sum())
+    level = np.flatnonzero(scores == scores[index])  # equal scores share their chance
+    digest = hashlib.blake2b(place.encode(), digest_size=6).digest()  # the same every time
+    within = int.from_bytes(digest, "little") + 0.5
+    yield float(ndtri(below + float(chance[level].sum()) * within / 2.0**48))
+
+
+def _flip_chances(scores: Floats) -> Floats:
+    """Return the law of the least s_j - E_j, E exponential, by integrating over the winner's E."""
+    share = (np.arange(_STEPS) + 0.5) / _STEPS
+    won = -np.log1p(-share)
+    gaps = scores[None, :] - scores[:, None]
+    wins = -np.expm1(-np.maximum(won[:, None, None] + gaps[None], 0.0))
+    np.einsum("uii->ui", wins)[:] = 1.0
+    return np.asarray(wins.prod(axis=2).mean(axis=0), dtype=float)
 
 
 # -- a ledger that remembers -----------------------------------------------------------------------
@@ -296,6 +344,11 @@ class RecordingLedger(Ledger):
         drawn = super().argmin(scores, bound=bound, scale=scale, rows=rows, noise=noise)
         release = SelectionRelease(bound, scale, np.size(scores), noise, rows=rows)
         return int(self._once(release, scores, drawn))
+
+    def fading_argmin(self, scores: ArrayLike, release: FadingSelectionRelease) -> int:
+        """Record a selection whose older rows count less."""
+        drawn = super().fading_argmin(scores, release)
+        return int(self._once(release.once(), scores, drawn))
 
     def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
         """Record a clip."""

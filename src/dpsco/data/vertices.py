@@ -1,4 +1,4 @@
-"""A selection among the vertices of a polytope: candidates, and the query that scores them.
+"""A selection among the vertices of a polytope: candidates, and the queries that score them.
 
 The score of a vertex v on a gradient g is ``<v - m, g>`` with a fixed public point m: adding one
 number to all scores changes no selection, and it keeps them small.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import integer
+from .._validate import integer, non_negative, positive, refusal
 from ..errors import AssumptionError, ParameterError
 from ..geometry.domains import MAX_VERTEX_ENTRIES, Domain, LpBall, Simplex
 from ..geometry.norms import Norm
@@ -108,6 +108,21 @@ class VertexSet:
         For an array of very many vertices (more than 2^26 numbers in all pairs) it is twice the
         largest distance from their mean instead, an upper bound.
         """
+        if norm not in self._diameters:
+            self._diameters[norm] = self._diameter(norm)
+        return self._diameters[norm]
+
+    def spread(self, clip: float, norm: Norm) -> float:
+        """Return the most that the scores of a gradient of length ``clip`` can spread."""
+        return self.diameter(norm.dual) * clip * _PRODUCT_UP
+
+    @cached_property
+    def _diameters(self) -> dict[Norm, float]:
+        """Diameters by norm: every round of a run asks for one."""
+        return {}
+
+    def _diameter(self, norm: Norm) -> float:
+        """Return the diameter in a norm."""
         if self._implicit is not None and isinstance(self.shape, Domain):
             return self.shape.diameter(self.d, norm) * _UP
         rows = self._centred
@@ -208,7 +223,7 @@ class VertexScores(Query):
     @cached_property
     def bound(self) -> float:
         """The most that one row's scores can spread."""
-        return self.candidates.diameter(self.gradient.norm.dual) * self.gradient.bound * _PRODUCT_UP
+        return self.candidates.spread(self.gradient.bound, self.gradient.norm)
 
     @property
     def size(self) -> int:
@@ -236,6 +251,74 @@ class VertexScores(Query):
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights."""
         self.gradient.check(source)
+
+
+@dataclass(frozen=True, eq=False)
+class FadingScores(Query):
+    """The scores of vertices on a running total in which older rows fade.
+
+    A round adds ``weight`` times the sum over its rows to ``keep`` times the total before. What a
+    round asks of its rows is that sum; ``bound`` is the spread of one new row's scores, its weight
+    included. The engine keeps the total, which is as secret as the rows.
+
+    Args:
+        scores: of one round's rows.
+        keep: the factor of the total before; 0 for the first round.
+        weight: the factor of the new sum.
+    """
+
+    scores: VertexScores
+    keep: float
+    weight: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scores, VertexScores):
+            raise ParameterError(
+                f"FadingScores needs VertexScores, got {type(self.scores).__name__}."
+            )
+        object.__setattr__(self, "keep", non_negative("keep", self.keep))
+        object.__setattr__(self, "weight", positive("weight", self.weight))
+        if self.keep > 1.0:
+            raise refusal("keep", f"must be at most 1, for older rows fade; got {self.keep!r}.")
+
+    @property
+    def bound(self) -> float:
+        """The most that one new row's scores can spread, with its weight."""
+        return weighted_spread(self.scores.bound, self.weight)
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.scores.gradient.size
+
+    def sum(self, block: Block) -> Floats:
+        """Return the sum of the clipped gradients or differences of a leaf."""
+        return self.scores.gradient.sum(block)
+
+    def joined(self, total: Floats | None, new: Floats) -> Floats:
+        """Return the total after a round, from the one before (None: there is none)."""
+        with np.errstate(all="ignore"):
+            fresh = self.weight * new
+            return fresh if total is None else self.keep * total + fresh
+
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The gradient's clip, from which the spread of the scores follows."""
+        return self.scores.enforced
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss takes on trust."""
+        return self.scores.trusted
+
+    def check(self, source: Source) -> None:
+        """Refuse a source whose rows ask for another number of weights."""
+        self.scores.check(source)
+
+
+def weighted_spread(spread: float, weight: float) -> float:
+    """Return the spread of a row's scores times a weight, rounded up."""
+    return spread * weight * _PRODUCT_UP
 
 
 def _matrix(values: Any) -> Floats:

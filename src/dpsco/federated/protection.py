@@ -38,6 +38,12 @@ def rounds_of(plan: Any) -> Schedule:
             f"a federated run needs a plan that asks for noisy sums round by round, got {name}. "
             f"Solvers that do: {able}."
         )
+    if plan.finds_clip:
+        raise ParameterError(
+            f"{plan.solver} clips here as the run goes on, and workers clip as the plan says. Make "
+            "the plan with a clip of its own: options={'clip': ...}, or for noisy_sfw_lp "
+            "options={'follow_steps': False}."
+        )
     rounds = Schedule(plan.releases())
     once = rounds.single_epoch
     for release in rounds.releases:
@@ -52,7 +58,7 @@ def rounds_of(plan: Any) -> Schedule:
                 "clip=, and they answer with clipped gradients."
             )
         if not isinstance(release, (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease)):
-            raise ParameterError(f"workers answer with sums, and {release} is none.")
+            raise ParameterError(f"workers answer with sums, and a {release.kind} is none.")
         # A prefix sum takes each row in one of its rounds, and workers would answer all of them.
         whole = release.rows == (0, plan.n) and not isinstance(release, PrefixSumRelease)
         if not once and not whole:

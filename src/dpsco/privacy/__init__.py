@@ -21,6 +21,7 @@ from .certificate import Certificate, Verification
 from .ledger import Ledger
 from .mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -39,6 +40,7 @@ from .mechanisms import (
     gaussian_sigma,
     mechanism,
     prefix_sum_sigma,
+    selection_scale,
 )
 from .odometer.odometer import Odometer
 from .randomness import Randomness
@@ -59,6 +61,7 @@ __all__ = [
     "GeneralizedGaussianRelease",
     "SelectionRelease",
     "ClipQuantileRelease",
+    "FadingSelectionRelease",
     "PrefixSumRelease",
     "PoissonGaussianRelease",
     "FixedSizeGaussianRelease",
@@ -77,6 +80,7 @@ __all__ = [
     "calibrate",
     "gaussian_sigma",
     "prefix_sum_sigma",
+    "selection_scale",
     "PrefixMechanism",
     "mechanism",
     "Randomness",

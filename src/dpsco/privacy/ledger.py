@@ -27,6 +27,7 @@ from .accounting.composition import Cost, cost
 from .budget import Budget
 from .certificate import Certificate
 from .mechanisms.clip_quantile import ClipQuantileRelease
+from .mechanisms.fading_selection import FadingSelectionRelease
 from .mechanisms.gaussian import GaussianRelease
 from .mechanisms.generalized_gaussian import GeneralizedGaussianRelease
 from .mechanisms.objective_perturbation.release import ObjectivePerturbationRelease
@@ -222,6 +223,17 @@ class Ledger(NonCopyable):
         exact = floats(scores).ravel()
         release = SelectionRelease(bound, scale, len(exact), noise, rows=rows)
         return self._execute(release, lambda stream: release.draw_index(stream, exact))
+
+    def fading_argmin(self, scores: ArrayLike, release: FadingSelectionRelease) -> int:
+        """Return the index of the smallest score where older rows count less."""
+        exact = floats(scores).ravel()
+        _expect(release, FadingSelectionRelease)
+        if len(exact) != release.candidates:
+            raise ParameterError(
+                f"a selection was planned among {release.candidates} candidates, got "
+                f"{len(exact)} scores."
+            )
+        return self._execute(release.once(), lambda stream: release.draw_index(stream, exact))
 
     def clip_quantile(self, counts: ArrayLike, release: ClipQuantileRelease) -> float:
         """Return a clip of a grid, from how many rows have norms in each of its cells."""

@@ -75,6 +75,10 @@ class Release:
             return self
         return dataclasses.replace(self, rows=(0, self.row_count))
 
+    def pieces(self) -> Iterable[Release]:
+        """Return releases on parts of the rows that cost each row what this one costs it."""
+        return (self,)
+
     def inner(self) -> Iterator[Release]:
         """Yield the releases of which this one lets out the best, if any."""
         return iter(())

@@ -17,6 +17,7 @@ differ from one to the next, and several may touch the same rows.
 | PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
 | SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
 | ClipQuantileRelease      | the rows of its range, as counts       | a clip                      |
+| FadingSelectionRelease   | its newest rows, as scores             | the index of a low score    |
 | ShuffledRelease          | the rows of its range, one by one      | noisy reports, order secret |
 | ShuffledSequenceRelease  | the next part of its rows, secret order| a noisy sum                 |
 
@@ -28,6 +29,7 @@ rounds are kept is the store's: `dpsco.fit.checkpoint`, or `NOTHING`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,11 +46,13 @@ from ..data.gradient_norms import GradientNorms
 from ..data.queries import ClippedGradient, Query, found_clip_sentence
 from ..data.row_norms import cache_slices
 from ..data.source import Source
+from ..data.vertices import FadingScores
 from ..errors import LedgerError, ParameterError
 from ..geometry.norms import L2, Lp
 from ..privacy.ledger import Ledger, PrefixSums, ShuffledSums
 from ..privacy.mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -74,9 +78,9 @@ class Round(NamedTuple):
 
     release: Any  # a Release of one of the kinds above
     # Of a prefix sum its part of the release's rows, of a shuffled sequence places in the secret
-    # order; else all rows of the release.
+    # order, of fading scores the newest rows; else all rows of the release.
     rows: Rows
-    part: int = 0  # of those two: how many rounds of the release came before
+    part: int = 0  # of the first two: how many rounds of the release came before
 
     @property
     def sampled(self) -> bool:
@@ -126,7 +130,7 @@ class Schedule:
         release = parts[t % len(parts)]
         if isinstance(release, _IN_PARTS):
             return Round(release, part_of(release.rows, rounds, t), t)
-        return Round(release, release.rows)
+        return Round(release, rows_read(release))
 
     @property
     def releases(self) -> tuple[Any, ...]:
@@ -138,8 +142,9 @@ class Schedule:
         """How many rows all rounds read together, on average."""
         total = 0.0
         for parts, rounds in self._stages:
+            # A prefix sum or a sequence reads its rows once, in all its rounds together.
             repeats = 1 if isinstance(parts[0], _IN_PARTS) else rounds // len(parts)
-            total += repeats * sum(Round(part, part.rows).expected_rows for part in parts)
+            total += repeats * sum(Round(part, rows_read(part)).expected_rows for part in parts)
         return int(total)
 
     @property
@@ -149,10 +154,17 @@ class Schedule:
         for (first, *_), rounds in self._stages:
             once = rounds == 1 or isinstance(first, PrefixSumRelease)
             secret = Round(first, first.rows).sampled or isinstance(first, ShuffledSequenceRelease)
-            if not once or secret or first.rows[0] < reached:
+            start, stop = rows_read(first)
+            if not once or secret or start < reached:
                 return False
-            reached = first.rows[1]
+            reached = stop
         return True
+
+
+def rows_read(release: Any) -> Rows:
+    """Return the rows that a round reads: of those that fade, the newest only."""
+    rows: Rows = getattr(release, "new_rows", release.rows)
+    return rows
 
 
 class _Stage(NamedTuple):
@@ -275,9 +287,9 @@ class EnginePlan(BasePlan):
         for release in Schedule(self.releases()).releases:
             if type(release) is ClipQuantileRelease:
                 yield from GradientNorms(loss, start, release.grid).enforced
-            elif type(release) is not SelectionRelease and self.finds_clip:
+            elif type(release) not in _SELECTIONS and self.finds_clip:
                 yield found_clip_sentence(bound=release.bound)
-            elif type(release) is not SelectionRelease:
+            elif type(release) not in _SELECTIONS:
                 yield from ClippedGradient(loss, start, release.bound).enforced
 
 
@@ -310,6 +322,7 @@ class Engine:
         self._streams = 0  # opened so far
         self._shuffled: ShuffledSums | None = None  # of the last round, if it was of a sequence
         self._released = np.zeros(plan.task.n_weights)  # the last noisy prefix sum
+        self._fading: Floats | None = None  # the exact total of fading scores: secret
 
     @property
     def round(self) -> int:
@@ -335,21 +348,42 @@ class Engine:
             LedgerError: one row may add more to it than its noise was planned for.
         """
         release, query = self.next_round.release, self._stepper.query()
-        if query.bound != release.bound:
+        fading = type(release) is FadingSelectionRelease
+        planned = release.bounds[-1] if fading else release.bound
+        if query.bound != planned:
             raise LedgerError(
                 f"round {self.round} asks for up to {query.bound!r} of a row, but its noise was "
-                f"planned for {release.bound!r}."
+                f"planned for {planned!r}."
             )
         if type(release) is ClipQuantileRelease and not isinstance(query, GradientNorms):
             raise LedgerError(f"round {self.round} finds a clip: it takes counts of GradientNorms.")
+        if fading:
+            self._check_fading(release, query)
         norm = getattr(query, "norm", L2)
-        counted = type(release) in (SelectionRelease, ClipQuantileRelease)
+        counted = type(release) in (*_SELECTIONS, ClipQuantileRelease)
         if not counted and not (isinstance(norm, Lp) and norm.p <= 2.0):
             raise LedgerError(
                 f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
                 "that are bounded in the l2 norm."
             )
         return query
+
+    def _check_fading(self, release: FadingSelectionRelease, query: Query) -> None:
+        """Refuse scores in which the rows of earlier rounds count more than their noise allows."""
+        earlier: tuple[float, ...] = ()
+        stops: tuple[int, ...] = ()
+        if len(release.bounds) > 1:
+            before = self.rounds[self.round - 1].release if self.round else None
+            if type(before) is FadingSelectionRelease and before.rows[0] == release.rows[0]:
+                earlier, stops = before.bounds, before.stops
+        keep = query.keep if isinstance(query, FadingScores) else math.nan
+        least = (keep * bound * (1.0 - 2.0**-50) for bound in earlier)
+        covered = all(a <= b for a, b in zip(least, release.bounds[:-1], strict=False))
+        if not covered or stops != release.stops[:-1] or not keep >= 0.0:
+            raise LedgerError(
+                f"round {self.round} keeps {keep!r} of the scores before, but its noise was not "
+                "planned for rows that count so much."
+            )
 
     def step(self, source: Sums) -> None:
         """Do the next round on the rows of a source: ask, release, move."""
@@ -379,7 +413,10 @@ class Engine:
         There is nothing where noise is independent. Exact sums are among it: as secret as the rows.
         """
         changed = {} if self._stream is None else self._stream.changed()
-        return {f"stream {self._streams} {name}": value for name, value in changed.items()}
+        secrets = {f"stream {self._streams} {name}": value for name, value in changed.items()}
+        if self._fading is not None:
+            secrets[_FADING] = np.array(self._fading)
+        return secrets
 
     def resume(
         self,
@@ -401,6 +438,11 @@ class Engine:
             raise ParameterError(
                 f"a state with a last noisy sum of shape {self._released.shape} was expected."
             )
+        fades = round > 0 and type(self.rounds[round - 1].release) is FadingSelectionRelease
+        total = np.array(secrets.get(_FADING, np.nan), dtype=float)
+        if fades and total.shape != self._released.shape:
+            raise ParameterError("a state with the total of fading scores was expected.")
+        self._fading = total if fades else None
         self._stepper.restore(round, state)
         for t in range(round):
             self._skip(self.rounds[t], released, last=t + 1 == round, secrets=secrets)
@@ -509,6 +551,15 @@ class Engine:
             scores, bound=query.bound, scale=release.scale, rows=round.rows, noise=release.noise
         )
 
+    def _fading_selection(self, round: Round, query: Query, source: Sums) -> int:
+        """Return the index of a low score on a total that this engine keeps to itself."""
+        assert isinstance(query, FadingScores)  # `query` has checked
+        release: FadingSelectionRelease = round.release
+        before = self._fading if len(release.bounds) > 1 else None
+        self._fading = query.joined(before, source.sum(query, *round.rows))
+        candidates = query.scores.candidates
+        return self._ledger.fading_argmin(candidates.scores(self._fading), release)
+
     def _clip_quantile(self, round: Round, query: Query, source: Sums) -> float:
         return self._ledger.clip_quantile(source.sum(query, *round.rows), round.release)
 
@@ -529,9 +580,14 @@ _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] =
     PrefixSumRelease: Engine._prefix_sum,
     SelectionRelease: Engine._selection,
     ClipQuantileRelease: Engine._clip_quantile,
+    FadingSelectionRelease: Engine._fading_selection,
     ShuffledRelease: Engine._shuffled_reports,
     ShuffledSequenceRelease: Engine._shuffled_sequence,
 }
+
+
+_SELECTIONS = (SelectionRelease, FadingSelectionRelease)  # their bound is on scores, in any norm
+_FADING = "fading total"
 
 
 class _Summed:

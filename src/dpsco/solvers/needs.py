@@ -9,8 +9,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..data.vertices import VertexSet
+from ..errors import AssumptionError, ParameterError
+from ..geometry.norms import L2, Lp, equivalence
 from ..losses.penalties import L2Penalty, NoPenalty
-from ..privacy.budget import Adjacency, PureDP
+from ..privacy.budget import GDP, Adjacency, PureDP
 from ..task import Task
 from .common.smoothing import nonsmooth
 
@@ -77,7 +80,14 @@ def _lipschitz(task: Task) -> str:
 def _euclidean(task: Task) -> str:
     if task.euclidean:
         return ""
-    return "it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2)"
+    bounds = task.problem.bounds
+    if not isinstance(bounds.norm, Lp):
+        return "it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2)"
+    most = bounds.feature_norm * equivalence(bounds.norm, L2, task.d)
+    return (
+        f"it measures rows in the l2 norm: give Bounds(feature_norm={most:.6g}, norm=L2), which "
+        "holds all of these (sparse rows are shorter)"
+    )
 
 
 def _plain(task: Task) -> str:
@@ -107,6 +117,43 @@ def _gaussian(task: Task) -> str:
     return "its Gaussian noise cannot be paid from a pure budget: give a delta above 0"
 
 
+def _minimiser(task: Task) -> str:
+    if math.isfinite(task.radius):
+        return ""
+    return (
+        "it moves towards points of least <gradient, w>, and there are none over "
+        f"{task.problem.domain!r}: give a bounded domain, such as domains.L1Ball(radius)"
+    )
+
+
+def _vertices(task: Task) -> str:
+    if not math.isfinite(task.radius):
+        return _minimiser(task)
+    domain = task.problem.domain
+    try:
+        VertexSet(domain, task.n_weights).count  # noqa: B018  # it lists them, or says why not
+    except AssumptionError:
+        return (
+            f"it selects among vertices, and {domain!r} has none: give domains.L1Ball(radius), "
+            "domains.Simplex() or domains.Polytope(vertices)"
+        )
+    except ParameterError as problem:
+        return f"it selects among vertices, and {str(problem).rstrip('.')}"
+    return ""
+
+
+def _lp_rows(task: Task) -> str:
+    if isinstance(task.problem.bounds.norm, Lp):
+        return ""
+    return "it measures rows in an l_p norm: give Bounds(feature_norm=..., norm=LINF), say, or L2"
+
+
+def _selection(task: Task) -> str:
+    if not isinstance(task.budget, GDP):
+        return ""
+    return "its selections cannot be paid from a GDP budget: give ApproxDP, PureDP or ZCDP"
+
+
 GLM = Need("loss of one margin", _glm)
 CONVEX = Need("convex", _convex)
 SMOOTH = Need("smooth", _smooth)
@@ -118,6 +165,10 @@ EUCLIDEAN = Need("l2 rows", _euclidean)
 PLAIN = Need("no penalty", _plain)
 RIDGE = Need("no penalty but the ridge", _ridge)
 FIXED_N = Need("public number of rows", _fixed_n)
+MINIMISER = Need("bounded domain, for linear minimisers", _minimiser)
+VERTICES = Need("vertices", _vertices)
+LP_ROWS = Need("rows in an l_p norm", _lp_rows)
+SELECTION = Need("budget of selections: not GDP", _selection)
 GAUSSIAN = Need("budget with a delta", _gaussian)
 
 

@@ -30,6 +30,7 @@ from .privacy_loss import (
     together,
 )
 from .renyi import randomised_response_delta
+from .sensitivity import refuse_add_remove
 
 Range = tuple[int, int]
 
@@ -70,6 +71,7 @@ def cost(
             "under add_remove every release must touch the same rows, because a row more or less "
             "moves the others between batches. Use adjacency='zero_out' or 'replace_one'."
         )
+    flat = _in_pieces(flat, adjacency)  # from here on each release has one bound for all its rows
     losses = _privacy_losses(flat, adjacency)
     ranges = [release.rows for release in flat]
     if all(item.mu is not None for item, _ in losses):
@@ -369,6 +371,18 @@ def _privacy_losses(
             known[moved] = rule.privacy_loss(moved, adjacency)
         losses.append((known[moved], release.count))
     return losses
+
+
+def _in_pieces(flat: tuple[Release, ...], adjacency: Adjacency) -> tuple[Release, ...]:
+    """Return the releases, those whose rows have different bounds in pieces of one bound each."""
+    found: list[Release] = []
+    for release in flat:
+        # A class that is no registered kind has no cost here, nor have pieces that it names.
+        pieces = tuple(release.pieces()) if registered(release) else (release,)
+        if pieces != (release,) and adjacency is Adjacency.ADD_REMOVE:
+            refuse_add_remove(release, adjacency)
+        found += pieces
+    return tuple(found)
 
 
 def _union(groups: list[PrivacyLosses]) -> PrivacyLosses:

@@ -19,9 +19,10 @@ are pure DP only, and cost a half.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +30,15 @@ from numpy.typing import NDArray
 from ... import _validate
 from ..._validate import store
 from ..accounting import pld, renyi
+from ..accounting.calibration import calibrate
 from ..accounting.privacy_loss import PrivacyLoss, pure_loss, round_up
 from ..accounting.sensitivity import float_sum_sensitivity
-from ..budget import Adjacency
+from ..budget import Adjacency, Budget
 from ..randomness import Stream
 from ..release import Release, register
 from ..rounded_normals import Words, log_bounds
 
-__all__ = ["SELECTION_NOISES", "SelectionRelease", "noisy_argmin"]
+__all__ = ["SELECTION_NOISES", "SelectionRelease", "noisy_argmin", "selection_scale"]
 
 Array = NDArray[np.float64]
 Digits = list[int]  # the uniform numbers of one candidate, as integers of equally many digits
@@ -44,6 +46,7 @@ Digits = list[int]  # the uniform numbers of one candidate, as integers of equal
 _WORD = 64
 _GUARD = 64
 _TRUST = 2.0**-40  # relative error that is allowed for in a float logarithm
+_PART = 1 << 14  # candidates at a time
 _EXTREME = 2.0**20  # words this close to 0 or 2^64 leave too few digits
 
 
@@ -88,17 +91,84 @@ class SelectionRelease(Release):
         return noisy_argmin(stream.words, scores, self.scale, self.noise)
 
 
+def selection_scale(
+    budget: Budget,
+    *,
+    bound: float,
+    candidates: int,
+    rows: tuple[int, int],
+    count: int = 1,
+    noise: str = "gumbel",
+) -> float:
+    """Return the least scale of ``count`` selections on the same rows.
+
+    ``bound`` is the spread of one row's scores: for vertices and clipped gradients the vertices'
+    diameter times the clip. (A bound on each score, taken for the spread, is up to half of that:
+    epsilon would be doubled. Twice the diameter is up to twice too much.)
+
+    >>> from dpsco.privacy.budget import ApproxDP
+    >>> budget = ApproxDP(1.0, 1e-6)
+    >>> scale = selection_scale(budget, bound=1.0, candidates=200, rows=(0, 10_000), count=50)
+    >>> round(2.0 / scale, 4)
+    0.0632
+    """
+
+    def planned(scale: float) -> SelectionRelease:
+        return SelectionRelease(bound, scale, candidates, noise, rows=rows, count=count)
+
+    return calibrate(planned, budget)
+
+
 def noisy_argmin(words: Words, scores: Array, scale: float, noise: str) -> int:
-    """Return the index of the smallest score after noise of size ``scale`` is taken off."""
+    """Return the index of the smallest score after noise of size ``scale`` is taken off.
+
+    Candidates are looked at in parts that stay in the cache: of a part only those are remembered
+    that may still be the least. (Laplace noise takes two numbers of each, drawn one after the
+    other for all candidates: that is one part.)
+    """
+    part = len(scores) if noise == "laplace" else _PART
+    open_, reached = _nearest(words, scores[:part], scale, noise)
+    for start in range(part, len(scores), part):
+        others, high = _nearest(words, scores[start : start + part], scale, noise)
+        reached = min(reached, high)
+        open_ = open_.joined(others._replace(places=others.places + start)).below(reached)
+    if len(open_.places) == 1:
+        return int(open_.places[0])
+    digits = {int(j): [int(w) for w in open_.drawn[:, i]] for i, j in enumerate(open_.places)}
+    values = {int(j): float(s) for j, s in zip(open_.places, open_.scores, strict=True)}
+    return _exact_argmin(digits, values, scale, noise, words)
+
+
+def _nearest(words: Words, scores: Array, scale: float, noise: str) -> tuple[_Contenders, float]:
+    """Return the candidates of a part that may be its least, and what the least is at most."""
     numbers = 2 if noise == "laplace" else 1
     drawn = words(numbers * len(scores)).reshape(numbers, len(scores))
     exact = np.nan_to_num(scores)  # scores are sums of bounded rows; whatever comes has an order
     low, high = _float_bounds(drawn, exact, scale, noise)
-    contenders = np.flatnonzero(low <= high.min())
-    if len(contenders) == 1:
-        return int(contenders[0])
-    digits = {int(j): [int(word) for word in drawn[:, j]] for j in contenders}
-    return _exact_argmin(digits, exact, scale, noise, words)
+    reached = float(high.min())
+    near = np.flatnonzero(low <= reached)
+    return _Contenders(near, exact[near], low[near], drawn[:, near]), reached
+
+
+class _Contenders(NamedTuple):
+    """Candidates that may be the least: which, their scores, lower bounds, and words."""
+
+    places: NDArray[np.int64]
+    scores: Array
+    low: Array
+    drawn: NDArray[np.uint64]
+
+    def joined(self, others: _Contenders) -> _Contenders:
+        """Return these and others."""
+        pairs = zip(self, others, strict=True)
+        return _Contenders(*(np.concatenate(pair, axis=-1) for pair in pairs))
+
+    def below(self, reached: float) -> _Contenders:
+        """Return those whose lower bound is not above what some candidate has reached."""
+        kept = self.low <= reached
+        return _Contenders(
+            self.places[kept], self.scores[kept], self.low[kept], self.drawn[:, kept]
+        )
 
 
 def _float_bounds(
@@ -133,14 +203,14 @@ def _exponential(words: NDArray[np.uint64]) -> tuple[Array, Array]:
 
 
 def _exact_argmin(
-    digits: dict[int, Digits], scores: Array, scale: float, noise: str, words: Words
+    digits: dict[int, Digits], scores: dict[int, float], scale: float, noise: str, words: Words
 ) -> int:
     """Return the least of a few candidates, in integers."""
     length = _WORD
     while True:
         bits = length + _GUARD
         bounds = {
-            j: _exact_bounds(digits[j], length, bits, float(scores[j]), scale, noise)
+            j: _exact_bounds(digits[j], length, bits, scores[j], scale, noise)
             for j in digits
             if min(digits[j]) > 0 and max(digits[j]) < (1 << length) - 1
         }
