@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from .. import needs
 from ..base import Solver
+from ..common.lp_constants import MEASURABLE
 from . import schedule
 from .steps import MirrorStepper
 
@@ -29,7 +30,7 @@ SOLVERS = (
         reference="Alg 3; Thms 6 and 7",
         setting="smooth losses; R^d, l_p balls with p from 1 to 2, simplices (p = 2: any domain)",
         needs=(
-            schedule.MEASURABLE,
+            MEASURABLE,
             schedule.SMOOTH,
             needs.PLAIN,
             needs.FIXED_N,

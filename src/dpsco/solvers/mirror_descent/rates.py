@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import AssumptionError
-from ...geometry.norms import Lp, conjugate, equivalence
+from ...geometry.norms import conjugate
 from ...geometry.width import dual_norm_bound
-from ...losses.base import Constants
 from ...privacy.budget import ApproxDP
 from ...task import Task
 
@@ -40,33 +39,9 @@ class Scales:
         return math.sqrt(self.spread) / self.noise
 
 
-# -- constants of the loss in other norms ----------------------------------------------------------
-
-
-def row_stretch(task: Task, q: float) -> float:
-    """Return sup |x|_q over rows of length 1 in the norm in which they are bounded."""
-    return equivalence(task.problem.bounds.norm, Lp(q), task.columns)
-
-
-def lp_constants(task: Task, p: float) -> Constants:
-    """Return the constants of the loss with weights measured in l_p, and gradients in its dual.
-
-    The gradient of a loss of the margin is a number times the row, so its length in any norm is
-    that number times the row's. Other losses state Euclidean ones, which are larger for p <= 2.
-    """
-    if not task.glm:
-        return task.constants
-    feature = task.feature_bound * row_stretch(task, conjugate(p))
-    largest = task.problem.domain.max_norm(task.n_weights, Lp(p))
-    return task.problem.loss.constants(feature=feature, label=task.label_bound, radius=largest)
-
-
 def noise_length(p: float, d: int, *, generalized: bool) -> float:
     """Return the mean dual norm of noise of unit sigma; that of l_r balls is sqrt(d) in l_r."""
     return math.sqrt(d) if generalized else dual_norm_bound(conjugate(p), d)
-
-
-# -- schedules -------------------------------------------------------------------------------------
 
 
 def practical(scales: Scales, most: int) -> tuple[int, float]:

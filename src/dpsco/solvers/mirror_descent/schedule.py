@@ -8,7 +8,6 @@ from functools import cached_property
 
 from ... import _validate
 from ...data.queries import ClippedGradient
-from ...data.row_norms import check_limit
 from ...errors import AssumptionError, ParameterError
 from ...files.limits import MOST_ROUNDS
 from ...geometry.norms import Lp, conjugate
@@ -16,7 +15,7 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import GDP
 from ...privacy.mechanisms import GaussianRelease, GeneralizedGaussianRelease, gaussian_sigma
 from ...task import Task
-from ..common.clips import descent_clip
+from ..common.lp_constants import gradient_clip, lp_constants
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -136,7 +135,7 @@ def plan(
             "the schedule out.",
             parameter="schedule",
         )
-    bound = gradient_clip(task, p, noise, clip)
+    bound = gradient_clip(task, clip, 2.0 if noise == "gaussian" else smooth_exponent(task, p))
     scales = public_scales(task, p, name, noise, bound, distance)
     given = None if rounds is None else _validate.integer("rounds", rounds)
     first = 0.5 / scales.beta
@@ -202,15 +201,6 @@ def smooth_exponent(task: Task, p: float) -> float:
     return conjugate(exponent)
 
 
-def gradient_clip(task: Task, p: float, noise: str, clip: float | None) -> float:
-    """Return the bound on a row's gradient that is enforced, in the norm of the noise."""
-    norm = 2.0 if noise == "gaussian" else smooth_exponent(task, p)
-    stretch = rates.row_stretch(task, norm) if task.glm else 1.0
-    if clip is None:
-        return descent_clip(task) * stretch
-    return min(task.lipschitz * stretch, check_limit("clip", clip))
-
-
 def noise_for(task: Task, p: float, noise: str, clip: float, rounds: int) -> float:
     """Return the least noise of so many releases."""
     if noise == "gaussian":
@@ -234,7 +224,7 @@ def public_scales(
     """Return what schedules ask for."""
     d, generalized = task.n_weights, noise == "generalized"
     steps = mirror(name, p, task.problem.domain, d)
-    beta = rates.lp_constants(task, p).smoothness
+    beta = lp_constants(task, p).smoothness
     if not 0.0 < beta < math.inf:
         raise AssumptionError(
             f"a smoothness above 0 is needed, and that of {task.problem.loss.name} in l{p:g} is "
@@ -266,7 +256,7 @@ def likely_distance(task: Task, p: float, distance: float | None = None) -> floa
 def risk(task: Task) -> float:
     """Return sqrt(P) times what noise and sampling add to the gradient."""
     p = natural_p(task)
-    clip = gradient_clip(task, p, "gaussian", None)
+    clip = gradient_clip(task, None)
     scales = public_scales(task, p, natural_map(task.problem.domain), "gaussian", clip, None)
     return math.sqrt(scales.spread) * (scales.noise + clip / math.sqrt(task.n))
 
@@ -275,7 +265,7 @@ def gradients(task: Task) -> float:
     """Return how many gradients of a row a run takes by default."""
     try:
         p = natural_p(task)
-        clip = gradient_clip(task, p, "gaussian", None)
+        clip = gradient_clip(task, None)
         scales = public_scales(task, p, natural_map(task.problem.domain), "gaussian", clip, None)
         return float(rates.practical(scales, _most(task))[0] * task.n)
     except (AssumptionError, ArithmeticError):  # nothing will be predicted either
@@ -285,22 +275,10 @@ def gradients(task: Task) -> float:
 # -- needs -----------------------------------------------------------------------------------------
 
 
-def _measurable(task: Task) -> str:
-    norm = task.problem.bounds.norm
-    if isinstance(norm, Lp) and (task.glm or norm.p == 2.0):
-        return ""
-    if isinstance(norm, Lp):
-        return (
-            f"of {task.problem.loss.name}, which is no loss of one margin, it knows Euclidean "
-            "constants only: give Bounds(feature_norm=..., norm=L2)"
-        )
-    return "it measures rows in an l_p norm: give Bounds(feature_norm=..., norm=L2 or LINF)"
-
-
 def _smooth(task: Task) -> str:
     if not isinstance(task.problem.bounds.norm, Lp):
         return ""  # said already
-    smoothness = rates.lp_constants(task, natural_p(task)).smoothness
+    smoothness = lp_constants(task, natural_p(task)).smoothness
     if 0.0 < smoothness < math.inf:
         return ""
     return (
@@ -309,5 +287,4 @@ def _smooth(task: Task) -> str:
     )
 
 
-MEASURABLE = Need("rows in l_p", _measurable)
 SMOOTH = Need("smooth", _smooth)
