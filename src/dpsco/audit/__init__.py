@@ -8,6 +8,8 @@ Read in this order:
 | work     | `counted`: what runs compute on the rows while a block lasts                        |
 | contract | what every solver must pass, made of the two                                        |
 | planted  | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
+| station- | `prox_stationarity`: how far weights are from a stationary point, on public rows or |
+| arity    | paid for                                                                            |
 
 Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
 rows.
@@ -15,6 +17,7 @@ rows.
 
 from .planted import BUGS, Bug, planted
 from .replay import Event, Recording, compare, declared_sensitivity, noise, record, replay
+from .stationarity import ProxStationarity, prox_stationarity
 from .work import counted
 
 __all__ = [
@@ -26,6 +29,8 @@ __all__ = [
     "Recording",
     "Event",
     "counted",
+    "prox_stationarity",
+    "ProxStationarity",
     "planted",
     "BUGS",
     "Bug",

@@ -72,9 +72,7 @@ def tuned_rounds(first: float, second: float, signal: float) -> int:
         second: D rho/(d L0).
         signal: z.
     """
-    return min(
-        max(math.floor(min(first, (second * signal**2 / 16.0) ** (1.0 / 3.0))), 1), MOST_STEPS
-    )
+    return min(max(int(min(first, math.pow(second * signal**2 / 16.0, 1.0 / 3.0))), 1), MOST_STEPS)
 
 
 def published_rounds(task: Task, p: float, first: float, second: float) -> int:
@@ -92,4 +90,4 @@ def published_rounds(task: Task, p: float, first: float, second: float) -> int:
     kappa = 1.0 / (p - 1.0)
     logs = (1.0 + math.log(task.n_weights)) if p < 2.0 else 1.0
     worth = second * (task.n * budget.epsilon) ** 2 / (logs * kappa**2 * -math.log(budget.delta))
-    return max(1, math.floor(min(first, math.pow(worth, 1.0 / 3.0))))
+    return max(1, int(min(first, math.pow(worth, 1.0 / 3.0))))
