@@ -2,14 +2,13 @@
 
 Read in this order:
 
-| module   | holds                                                                               |
-|----------|-------------------------------------------------------------------------------------|
-| replay   | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run     |
-| work     | `counted`: what runs compute on the rows while a block lasts                        |
-| contract | what every solver must pass, made of the two                                        |
-| planted  | `BUGS`: deliberate privacy bugs, and `planted`, which puts one into a solver's runs |
-| station- | `prox_stationarity`: how far weights are from a stationary point, on public rows or |
-| arity    | paid for                                                                            |
+| module       | holds                                                                           |
+|--------------|---------------------------------------------------------------------------------|
+| replay       | `record` a run, `replay` it on a neighbour, `compare` the two, `noise` of a run |
+| work         | `counted`: what runs compute on the rows while a block lasts                    |
+| contract     | what every solver must pass, made of the two                                    |
+| planted      | `BUGS`: deliberate privacy bugs, and `planted`, which plants one in a solver    |
+| stationarity | how far weights are from a stationary point, on public rows or paid for         |
 
 Nothing here is private: a recording holds what the rows gave before the noise. Audit with made-up
 rows.

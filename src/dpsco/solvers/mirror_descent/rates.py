@@ -44,10 +44,9 @@ def noise_length(p: float, d: int, *, generalized: bool) -> float:
     return math.sqrt(d) if generalized else dual_norm_bound(conjugate(p), d)
 
 
-def practical(scales: Scales, most: int) -> tuple[int, float]:
-    """Return T = 2 beta h rounds, at most so many, and how long a step would then have to be."""
-    rounds = min(max(round(2.0 * scales.beta * scales.time), 1), most)
-    return rounds, scales.time / rounds
+def practical(scales: Scales, most: int) -> int:
+    """Return T = 2 beta h rounds, at most so many."""
+    return min(max(round(2.0 * scales.beta * scales.time), 1), most)
 
 
 def balanced(scales: Scales) -> tuple[int, float]:

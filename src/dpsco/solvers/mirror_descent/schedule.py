@@ -138,17 +138,7 @@ def plan(
     bound = gradient_clip(task, clip, 2.0 if noise == "gaussian" else smooth_exponent(task, p))
     scales = public_scales(task, p, name, noise, bound, distance)
     given = None if rounds is None else _validate.integer("rounds", rounds)
-    first = 0.5 / scales.beta
-    pull, longest = 0.0, first
-    if schedule == "practical":
-        rounds, longest = rates.practical(scales, _most(task)) if given is None else (
-            given, scales.time / given,
-        )  # fmt: skip
-        first = min(first, longest)
-    else:
-        made = rates.balanced(scales) if schedule == "balanced" else rates.published(scales, task)
-        rounds, pull = made if given is None else (given, made[1])
-        first = longest = 1.0 / scales.beta
+    rounds, first, longest, pull = _lengths(task, scales, schedule, given)
     if step is not None:
         first = longest = _validate.positive("step", step)
     return Plan(
@@ -161,10 +151,24 @@ def plan(
         clip=bound,
         sigma=noise_for(task, p, noise, bound, rounds),
         step=first,
-        longest=max(first, longest),
+        longest=longest,
         pull=pull,
         tail=_tail(rounds, schedule, first < longest, tail),
     )
+
+
+def _lengths(
+    task: Task, scales: Scales, schedule: str, rounds: int | None
+) -> tuple[int, float, float, float]:
+    """Return rounds, the first step, the longest, and the pull of a schedule."""
+    if schedule == "practical":
+        if rounds is None:
+            rounds = rates.practical(scales, _most(task))
+        longest = scales.time / rounds
+        return rounds, min(0.5 / scales.beta, longest), longest, 0.0
+    made = rates.balanced(scales) if schedule == "balanced" else rates.published(scales, task)
+    step = 1.0 / scales.beta
+    return made[0] if rounds is None else rounds, step, step, made[1]
 
 
 def _tail(rounds: int, schedule: str, grows: bool, tail: int | None) -> int:
@@ -267,7 +271,7 @@ def gradients(task: Task) -> float:
         p = natural_p(task)
         clip = gradient_clip(task, None)
         scales = public_scales(task, p, natural_map(task.problem.domain), "gaussian", clip, None)
-        return float(rates.practical(scales, _most(task))[0] * task.n)
+        return float(rates.practical(scales, _most(task)) * task.n)
     except (AssumptionError, ArithmeticError):  # nothing will be predicted either
         return float(ROUNDS[0] * task.n)
 
