@@ -143,7 +143,7 @@ def declared_sensitivity(event: Event, adjacency: Adjacency, *, row: int | None 
 def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
-    Selections, shuffled reports and noise shaped like other balls are left out.
+    Selections and shuffled reports are left out; of noise shaped like other balls it is the length.
     """
     parts = [np.zeros(0), *(part for event in recording.events for part in _standard(event))]
     return np.concatenate([np.ravel(part) for part in parts])
@@ -185,6 +185,10 @@ def _standard(event: Event) -> Iterator[Floats]:
         decoder = release.mechanism.decoder()
         root = np.linalg.cholesky(decoder @ decoder.T)
         yield np.asarray(np.linalg.solve(root, added / release.sigma), dtype=float)
+    elif isinstance(release, GeneralizedGaussianRelease):
+        for exact, noisy in zip(event.inputs, event.outputs, strict=True):
+            length = np.linalg.norm(noisy - exact, release.norm) / release.sigma
+            yield np.array([ndtri(gammainc(0.5 * len(exact), 0.5 * length * length))])
     elif isinstance(release, StableGammaRelease):
         length = np.linalg.norm(event.outputs[0] - event.inputs[0]) / release.scale
         yield np.array([ndtri(gammainc(len(event.inputs[0]), length))])

@@ -97,8 +97,8 @@ def prox_stationarity(
     else:
         assert budget is not None
         options = {"p": p, "strength": beta, "centre": point}
-        given = {"solver": "strongly_convex_lp", "options": options, "randomness": randomness}
-        result = solve(problem, table, budget, **given)  # type: ignore[arg-type]
+        key = "strongly_convex_lp"
+        result = solve(problem, table, budget, solver=key, options=options, randomness=randomness)
         near, certificate = result.weights, result.certificate
     distance = float(Lp(p)(near - point))
     diameter = problem.domain.diameter(len(point), Lp(p))

@@ -1,7 +1,8 @@
 """What several families share.
 
 `clips` (how hard to clip by default) and `smoothing` (how smooth a nonsmooth loss is made) serve
-everybody. `batches` is the plan of the single-epoch and the recursive solvers. `passes` takes the
+everybody, `lp_constants` (a loss where weights are measured in l_p) mirror descent and proximal
+steps. `batches` is the plan of the single-epoch and the recursive solvers. `passes` takes the
 sequential steps of phased SGD and output perturbation. Objective perturbation and phased ERM
 minimise whole objectives: read `glm_objective` (an objective and the rounding of its gradients),
 `quadratic` (one Newton model), then `minimise` (the certificate).

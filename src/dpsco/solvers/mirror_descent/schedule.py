@@ -137,8 +137,8 @@ def plan(
         )
     bound = gradient_clip(task, clip, 2.0 if noise == "gaussian" else smooth_exponent(task, p))
     scales = public_scales(task, p, name, noise, bound, distance)
-    given = None if rounds is None else _validate.integer("rounds", rounds)
-    rounds, first, longest, pull = _lengths(task, scales, schedule, given)
+    fixed = None if rounds is None else _validate.integer("rounds", rounds)
+    rounds, first, longest, pull = _lengths(task, scales, schedule, fixed)
     if step is not None:
         first = longest = _validate.positive("step", step)
     return Plan(
@@ -166,9 +166,9 @@ def _lengths(
             rounds = rates.practical(scales, _most(task))
         longest = scales.time / rounds
         return rounds, min(0.5 / scales.beta, longest), longest, 0.0
-    made = rates.balanced(scales) if schedule == "balanced" else rates.published(scales, task)
+    formula = rates.balanced(scales) if schedule == "balanced" else rates.published(scales, task)
     step = 1.0 / scales.beta
-    return made[0] if rounds is None else rounds, step, step, made[1]
+    return formula[0] if rounds is None else rounds, step, step, formula[1]
 
 
 def _tail(rounds: int, schedule: str, grows: bool, tail: int | None) -> int:

@@ -60,7 +60,7 @@ SOLVERS = (
             needs.GAUSSIAN,
             needs.at_least(2),
         ),
-        rounds="R <= 64 proximal steps of 4",
+        rounds="4 for each of R <= 64 blocks",
         cost="4 n gradients",
         plan=schedule.plan_prox,
         risk=schedule.prox_risk,

@@ -163,7 +163,7 @@ def plan_strong(
         raise AssumptionError(
             "a strongly convex problem is needed: give strength above 0, or penalty=L2Penalty(...)."
         )
-    given = None if rounds is None else _validate.integer("rounds", rounds)
+    fixed = None if rounds is None else _validate.integer("rounds", rounds)
     if mode != "direct" and p < 2.0:
         raise _two_centres()
     sizes, strengths = _stages(task, mode, bound, extra + task.ridge)
@@ -173,7 +173,7 @@ def plan_strong(
         p=p,
         clip=bound,
         sizes=sizes,
-        rounds=tuple(_rounds(task, size) if given is None else given for size in sizes),
+        rounds=tuple(_rounds(task, size) if fixed is None else fixed for size in sizes),
         strengths=strengths,
         strength=extra,
         weak_convexity=lp_constants(task, p).weak_convexity,
@@ -217,8 +217,8 @@ def _rounds(task: Task, rows: int) -> int:
 def plan_prox(
     task: Task,
     *,
-    rounds: int | None = None,
-    inner: int = INNER,
+    blocks: int | None = None,
+    rounds: int = INNER,
     clip: float | None = None,
     p: float | None = None,
     prox_multiplier: float = 1.0,
@@ -228,8 +228,8 @@ def plan_prox(
     """Return a plan of `prox_guided_weakly_convex`.
 
     Args:
-        rounds: proximal steps R, each on a block of rows of its own.
-        inner: noisy sums of each.
+        blocks: proximal steps R, each on a block of rows of its own.
+        rounds: noisy sums of each.
         clip: l2 bound on a row's gradient.
         p: weights are measured in l_p, 1 < p <= 2; from 1 to 1 + 1/ln d it is taken for the latter.
         prox_multiplier: of the proximal weight; below 1 steps are longer, and the theorem is void.
@@ -242,31 +242,31 @@ def plan_prox(
     bound = gradient_clip(task, clip)
     weak, lipschitz, diameter = prox_constants(task, p, bound)
     kappa = 1.0 / (p - 1.0)
-    if rounds is None:
+    if blocks is None:
         first = math.sqrt(task.n * diameter * weak / (kappa * lipschitz))
         second = diameter * weak / (task.n_weights * lipschitz)
         tuned = rates.tuned_rounds(first, second, task.signal)
-        rounds = tuned if schedule == "tuned" else rates.published_rounds(task, p, first, second)
-        rounds = max(1, min(rounds, task.n // 2))
-    if 2 * _validate.integer("rounds", rounds) > task.n:
+        blocks = tuned if schedule == "tuned" else rates.published_rounds(task, p, first, second)
+        blocks = max(1, min(blocks, task.n // 2))
+    if 2 * _validate.integer("blocks", blocks) > task.n:
         raise ParameterError(
-            f"rounds must be at most n/2 = {task.n // 2}, two rows for each; got {rounds}.",
-            parameter="rounds",
+            f"blocks must be at most n/2 = {task.n // 2}, two rows for each; got {blocks}.",
+            parameter="blocks",
         )
-    size = task.n // rounds
+    size = task.n // blocks
     multiplier = _validate.positive("prox_multiplier", prox_multiplier)
     return _noisy(
         PROX,
         task,
         p=p,
         clip=bound,
-        sizes=(*([size] * (rounds - 1)), task.n - size * (rounds - 1)),
-        rounds=(_validate.integer("inner", inner),) * rounds,
-        strengths=(2.0 * weak * kappa * multiplier,) * rounds,
+        sizes=(*([size] * (blocks - 1)), task.n - size * (blocks - 1)),
+        rounds=(_validate.integer("rounds", rounds),) * blocks,
+        strengths=(2.0 * weak * kappa * multiplier,) * blocks,
         strength=0.0,
         weak_convexity=weak,
         answer=None if answer is None else _validate.integer(
-            "answer", answer, at_least=0, at_most=rounds
+            "answer", answer, at_least=0, at_most=blocks
         ),
     )  # fmt: skip
 
