@@ -25,6 +25,7 @@ from ..privacy.mechanisms import (
     ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
+    GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     StableGammaRelease,
@@ -32,7 +33,7 @@ from ..privacy.mechanisms import (
 )
 from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
-from .replay import FACTORS, Data, compare, noise, record, replay
+from .replay import FACTORS, Data, Recording, compare, noise, record, replay
 from .work import counted
 
 FALSE_ALARM = 1e-6  # of each test of the law of the noise
@@ -201,6 +202,8 @@ def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str
     findings = []
     if len(np.unique(drawn)) < len(drawn):
         findings.append("noise appears twice")
+    if any(map(_repeats_a_coordinate, runs)):
+        findings.append("a coordinate has the same noise in every round")
     # The sum of squares is chi-square; the two tails share the false alarms.
     square, count = float(drawn @ drawn), len(drawn)
     upper = float(chdtrc(count, square))
@@ -213,6 +216,22 @@ def check_noise(plan: BasePlan, data: Data, *, seeds: Iterable[int]) -> list[str
     if not 2.0 * float(ndtr(-mean)) >= FALSE_ALARM:
         findings.append(f"the noise leans to one side by {mean:.1f} deviations ({count} numbers)")
     return findings
+
+
+def _repeats_a_coordinate(run: Recording) -> bool:
+    """Return whether some coordinate's noise stays as it is, where others may be drawn anew.
+
+    Three rounds in a row that are all alike to 1e-4 of the noise happen by chance with probability
+    below 1e-8.
+    """
+    drawn = [
+        (event.outputs[0] - event.inputs[0]) / release.sigma
+        for event in run.events
+        if isinstance(release := event.release, (GaussianRelease, GeneralizedGaussianRelease))
+    ]
+    if len(drawn) < 3 or len({len(noise) for noise in drawn}) > 1:
+        return False
+    return bool(np.any(np.max(np.abs(np.diff(drawn, axis=0)), axis=0) < 1e-4))
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

@@ -165,8 +165,8 @@ def noise(recording: Recording) -> Floats:
     """Return the noise of all releases as numbers that must be independent and N(0, 1).
 
     Of a selection it is where the answer lies in its law, by ranks of the scores, spread out evenly
-    over the answer's own chance. Clips, shuffled reports and noise shaped like other balls are left
-    out.
+    over the answer's own chance; of noise shaped like other balls it is the length. Clips and
+    shuffled reports are left out.
     """
     parts = [np.zeros(0)]
     for number, event in enumerate(recording.events):
@@ -214,6 +214,10 @@ def _standard(event: Event, *, place: str) -> Iterator[Floats]:
         for t, (exact, noisy) in enumerate(zip(event.inputs, event.outputs, strict=True)):
             start, stop = release.batch(t)
             yield (noisy - exact) / (release.sigma * math.sqrt(stop - start))
+    elif isinstance(release, GeneralizedGaussianRelease):
+        for exact, noisy in zip(event.inputs, event.outputs, strict=True):
+            length = np.linalg.norm(noisy - exact, release.norm) / release.sigma
+            yield np.array([ndtri(gammainc(0.5 * len(exact), 0.5 * length * length))])
     elif isinstance(release, StableGammaRelease):
         length = np.linalg.norm(event.outputs[0] - event.inputs[0]) / release.scale
         yield np.array([ndtri(gammainc(len(event.inputs[0]), length))])

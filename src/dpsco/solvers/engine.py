@@ -15,6 +15,7 @@ differ from one to the next, and several may touch the same rows.
 | PoissonGaussianRelease   | each row of its range by a secret coin | a noisy sum                 |
 | FixedSizeGaussianRelease | a secret sample of its range           | a noisy sum                 |
 | PrefixSumRelease         | the next of equal parts of its range   | a noisy sum, correlated     |
+| GeneralizedGaussian...   | the rows of its range                  | a noisy sum, for l_r rows   |
 | SelectionRelease         | the rows of its range, as scores       | the index of a low score    |
 | ClipQuantileRelease      | the rows of its range, as counts       | a clip                      |
 | FadingSelectionRelease   | its newest rows, as scores             | the index of a low score    |
@@ -55,6 +56,7 @@ from ..privacy.mechanisms import (
     FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
+    GeneralizedGaussianRelease,
     PoissonGaussianRelease,
     PrefixSumRelease,
     SelectionRelease,
@@ -361,10 +363,11 @@ class Engine:
             self._check_fading(release, query)
         norm = getattr(query, "norm", L2)
         counted = type(release) in (*_SELECTIONS, ClipQuantileRelease)
-        if not counted and not (isinstance(norm, Lp) and norm.p <= 2.0):
+        widest = release.norm if isinstance(release, GeneralizedGaussianRelease) else 2.0
+        if not counted and not (isinstance(norm, Lp) and norm.p <= widest):
             raise LedgerError(
                 f"round {self.round} bounds a row in {norm}, and its noise was planned for rows "
-                "that are bounded in the l2 norm."
+                f"that are bounded in the l{widest:g} norm."
             )
         return query
 
@@ -502,6 +505,12 @@ class Engine:
             diameter=query.diameter,
         )
 
+    def _generalized(self, round: Round, query: Query, source: Sums) -> Floats:
+        total, release = source.sum(query, *round.rows), round.release
+        return self._ledger.generalized_gaussian(
+            total, bound=query.bound, sigma=release.sigma, norm=release.norm, rows=round.rows
+        )
+
     def _poisson(self, round: Round, query: Query, source: Sums) -> Floats:
         release: PoissonGaussianRelease = round.release
         sample = self._ledger.poisson(
@@ -575,6 +584,7 @@ class Engine:
 
 _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] = {
     GaussianRelease: Engine._gaussian,
+    GeneralizedGaussianRelease: Engine._generalized,
     PoissonGaussianRelease: Engine._poisson,
     FixedSizeGaussianRelease: Engine._fixed_size,
     PrefixSumRelease: Engine._prefix_sum,

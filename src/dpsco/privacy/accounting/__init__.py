@@ -11,6 +11,7 @@ cross_check          the same cost by a second accountant
 gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting)
 bounded_range        the exponential mechanism, alone and beside Gaussian releases
 amplification        sampling and shuffling
+resampling           a solver on rows that were drawn with replacement
 stability            how far neighbours move the output of an algorithm
 
 Mechanisms import from here, and nothing here imports a mechanism.

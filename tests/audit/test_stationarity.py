@@ -1,0 +1,97 @@
+"""How far weights are from a stationary point: exact on public rows, noisy for a budget, or no."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpsco as dp
+from dpsco.audit import prox_stationarity
+from dpsco.errors import AssumptionError, ParameterError
+
+BUDGET = dp.ApproxDP(8.0, 1e-5)
+
+
+def problem(loss=dp.losses.Huber(50.0), domain=dp.domains.L2Ball(3.0), label=2.0):  # noqa: B008
+    return dp.Problem(loss=loss, bounds=dp.Bounds(1.0, label=label), domain=domain)
+
+
+def table(n=400, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    return X, X @ np.array([0.8, -0.5, 0.2]) + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("said", [{}, {"public": False}, {"public": True, "budget": BUDGET}])
+def test_rows_that_nobody_calls_public_are_private(said):
+    """The planted bug is a fit that prints such a number."""
+    with pytest.raises(AssumptionError, match="public=True"):
+        prox_stationarity(problem(), np.zeros(3), table(), curvature=2.0, **said)
+
+
+def test_refusals_come_before_rows():
+    class Untouchable(dp.data.tables.table.Table):
+        def __init__(self):
+            super().__init__(10, 3, np.dtype(float), "number")
+
+        def _source(self, bounds, shuffle):
+            raise AssertionError("rows were touched")
+
+    with pytest.raises(AssumptionError, match="no fit has paid for"):
+        prox_stationarity(problem(), np.zeros(3), Untouchable(), curvature=2.0)
+
+
+def test_it_is_zero_at_a_minimum_and_known_elsewhere():
+    X, y = table()
+    best = np.linalg.lstsq(X, y, rcond=None)[0]
+    at = prox_stationarity(problem(), best, (X, y), curvature=2.0, public=True)
+    assert at.distance < 1e-3
+    assert at.certificate is None
+    away = prox_stationarity(problem(), np.zeros(3), (X, y), curvature=2.0, public=True)
+    exact = np.linalg.solve(X.T @ X / 400 + 2.0 * np.eye(3), X.T @ y / 400)
+    assert away.distance == pytest.approx(float(np.linalg.norm(exact)), rel=1e-2)
+    assert away.gap == pytest.approx(2.0 * 6.0 * away.distance)
+
+
+@pytest.mark.parametrize("curvature", [0.5, 0.79])
+def test_too_little_curvature_has_no_unique_proximal_point(curvature):
+    tukey = problem(dp.losses.Tukey(1.0))
+    with pytest.raises(AssumptionError, match="not unique"):
+        prox_stationarity(tukey, np.zeros(3), table(), curvature=curvature, public=True)
+    with pytest.raises(AssumptionError, match="not unique"):
+        prox_stationarity(tukey, np.zeros(3), table(), curvature=1.0, p=1.5, public=True)
+    with pytest.raises(ParameterError, match="p must be above 1"):
+        prox_stationarity(tukey, np.zeros(3), table(), curvature=9.0, p=1.0, public=True)
+
+
+def test_a_budget_pays_for_a_noisy_answer():
+    X, y = table(4000)
+    given = {"curvature": 2.0, "randomness": dp.Randomness.seeded(1)}
+    noisy = prox_stationarity(problem(), np.zeros(3), (X, y), budget=BUDGET, **given)
+    exact = prox_stationarity(problem(), np.zeros(3), (X, y), curvature=2.0, public=True)
+    assert noisy.distance == pytest.approx(exact.distance, abs=0.02)
+    assert 7.9 < noisy.certificate.epsilon(1e-5) <= 8.0
+
+
+@given(seed=st.integers(0, 2**32 - 1), at=st.floats(-1.0, 1.0))
+@settings(max_examples=15, deadline=None)
+def test_the_gap_at_the_proximal_point_is_bounded(seed, at):
+    """Lemma 14 on one-dimensional Tukey losses, the gap by its formula |g| r + g w."""
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(-2.0, 2.0, 12)
+    X, ball = np.ones((12, 1)), dp.domains.L2Ball(1.0)
+    tukey = dp.losses.Tukey(1.0)
+    one = problem(tukey, ball)
+    beta = 3.0
+    found = prox_stationarity(one, np.array([at]), (X, y), curvature=beta, public=True, steps=600)
+    grid = np.linspace(-1.0, 1.0, 4001)
+    values = tukey.value(grid[:, None], y).mean(axis=1) + 0.5 * beta * (grid - at) ** 2
+    near = grid[np.argmin(values)]
+    assert found.distance == pytest.approx(abs(near - at), abs=5e-3)
+    slope = float(np.mean(tukey.slope(near, y)))
+    gap = slope * near + abs(slope)
+    assert gap <= found.gap + beta * 2.0 * 5e-3
+    assert math.isfinite(found.gap)
