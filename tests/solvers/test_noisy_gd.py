@@ -437,3 +437,59 @@ def test_files_cannot_hold_numbers_without_a_schedule(field, value):
     record = json.loads(made.to_json()) | {field: value}
     with pytest.raises(ParameterError, match=field):
         dp.load_plan(json.dumps(record))
+
+
+def time(made):
+    """The integrated time that a plan's steps cover, per unit of the mean gradient."""
+    return made.rounds * made.step / (1 - made.momentum)
+
+
+def ideal(domain, d, n=20_000, epsilon=1.0):
+    made = problem(feature=math.sqrt(20.0), domain=domain)
+    task = dp.Task(made, n, d, dp.ApproxDP(epsilon, 1e-6))
+    single = noisy_gd.gaussian_sigma(task.budget, bound=noisy_gd.descent_clip(task), rows=(0, n))
+    return noisy_gd._time(task, single), task, single
+
+
+@pytest.mark.parametrize("d", [2, 300, 20_000])
+def test_time_of_round_domains_is_that_of_the_square_root_of_d(d):
+    for domain in (dp.domains.L2Ball(30.0), dp.domains.WholeSpace(), dp.domains.Box(-1.0, 1.0)):
+        reached, task, single = ideal(domain, d)
+        distance = noisy_gd._caution(task) * task.initial_distance
+        assert reached == distance * task.n / (single * math.sqrt(d))
+        assert noisy_gd.narrowness(task) == 1.0
+
+
+def test_time_of_narrow_domains_grows_until_an_average_direction_is_learned():
+    for d, learned in ((300, False), (1000, False), (20_000, True), (200_000, False)):
+        ball, task, single = ideal(dp.domains.L1Ball(30.0), d)
+        usual = 30.0 * task.n / (single * math.sqrt(d))
+        width = dp.geometry.width.l1_ball_width(d).value / math.sqrt(d)
+        assert noisy_gd.narrowness(task) == pytest.approx(width, rel=1e-3)
+        limit = 0.5 * d / task.smoothness
+        assert ball == pytest.approx(max(usual, min(usual / width, limit)), rel=1e-3)
+        assert (ball == limit) == learned
+    assert ball > 50 * usual  # at 200,000 columns the width decides
+
+
+def test_simplices_and_polytopes_are_narrow_too():
+    vertices = np.vstack([np.eye(200), -np.eye(200)])
+    ball, simplex, polytope = (
+        noisy_gd.narrowness(ideal(domain, 200)[1])
+        for domain in (dp.domains.L1Ball(1.0), dp.domains.Simplex(), dp.domains.Polytope(vertices))
+    )
+    assert simplex < ball < 0.3
+    assert polytope == pytest.approx(ball, rel=0.05)
+    point = dp.Task(problem(domain=dp.domains.Simplex()), 100, 1, BUDGET)
+    assert point.radius == 0.0
+    assert noisy_gd.narrowness(point) == 1.0
+
+
+def test_rounds_grow_with_the_time():
+    narrow, round_ = (
+        plan(problem(feature=math.sqrt(20.0), domain=domain), n=20_000, d=20_000)
+        for domain in (dp.domains.L1Ball(30.0), dp.domains.L2Ball(30.0))
+    )
+    assert narrow.rounds > round_.rounds
+    assert time(narrow) > 5 * time(round_)
+    assert narrow.cost.epsilon(1e-6) <= 1.0
