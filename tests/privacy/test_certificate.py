@@ -25,6 +25,7 @@ from dpsco.privacy.certificate import CURVE_DELTAS, Certificate, Claims
 from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -34,6 +35,7 @@ from dpsco.privacy.mechanisms import (
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -87,6 +89,21 @@ PLANS = {
         ApproxDP(5.0, 1e-6),
     ),
     "shuffled": ([ShuffledRelease(1.0, 5.0, rows=ROWS)], ApproxDP(5.0, 1e-6)),
+    "shuffled_sequence": (
+        [ShuffledSequenceRelease(1.0, 5.0, 7, rows=ROWS)],
+        ApproxDP(5.0, 1e-6, adjacency="zero_out"),
+    ),
+    "clip_quantile": (
+        [
+            ClipQuantileRelease(8.0, 45, 41, 0.001, rows=ROWS),
+            GaussianRelease(1.0, 9.5, rows=ROWS, count=3),
+        ],
+        ApproxDP(3.0, 1e-6),
+    ),
+    "clip_quantile, gdp": (
+        [ClipQuantileRelease(8.0, 45, 41, rows=ROWS), GaussianRelease(1.0, 9.5, rows=ROWS)],
+        GDP(1.0, adjacency="zero_out"),
+    ),
     "stable_gaussian": (
         [
             StableGaussianRelease(0.5, 4.0, "replace_one", "First, of 2022", rows=(0, 20)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import dpsco as dp
 from dpsco.audit import contract
@@ -78,7 +79,7 @@ def test_known_plans(n, d, rounds, rows, tail, level):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
-@pytest.mark.parametrize("budget", [ApproxDP(1.0, 1e-6), ApproxDP(8.0, 1e-6), ZCDP(0.05)])
+@pytest.mark.parametrize("budget", [ApproxDP(1.0, 1e-6), ApproxDP(8.0, 1e-6), ZCDP(0.05), GDP(0.3)])
 def test_a_search_and_its_rounds_use_the_budget_and_no_more(way, adjacency, budget):
     budget = dataclasses.replace(budget, adjacency=adjacency)
     search = clip_search(task(budget=budget), way=way)
@@ -130,10 +131,16 @@ def test_too_few_rows_are_refused_with_the_number_that_is_enough(way):
         clip_search(task(enough - 5), tail, way=way)
 
 
-@pytest.mark.parametrize("budget", [PureDP(1.0), GDP(0.5)])
-def test_budgets_that_cannot_pay_are_refused(budget):
-    with pytest.raises(AssumptionError, match="cannot be paid"):
-        clip_search(task(budget=budget))
+def test_pure_budgets_are_refused():
+    with pytest.raises(AssumptionError, match="Gaussian noise"):
+        clip_search(task(budget=PureDP(1.0)))
+
+
+def test_the_range_that_a_gaussian_budget_pays_for():
+    """ln(Phi(mu/2)/Phi(-mu/2)) = 0.18898 for mu = 0.236704, the specification's."""
+    search = clip_search(task(budget=GDP(MU)), way="slice")
+    assert math.isclose(2 / search.release.scale, 0.18898, rel_tol=2e-3)
+    assert 2 / search.release.scale < math.log(ndtr(MU / 2) / ndtr(-MU / 2))
 
 
 def test_rows_of_the_slice_that_are_used_again_are_paid_for():
