@@ -476,6 +476,9 @@ WORDING = {
 }
 # Numbers on which the claims do not depend, or only by a bound that is met in either case:
 AMOUNT = {"ApproxDP": "epsilon", "PureDP": "epsilon", "ZCDP": "rho", "GDP": "mu"}  # a larger budget
+GRID = {  # which clips there are, and which is sought
+    f"releases.*.{field}" for field in ("target", "candidates", "lowest", "per_octave", "tilt")
+}
 UNRELATED = {
     "gaussian": {"releases.*.rows.*", "releases"},  # other rows, as far as the overlap stays
     # add_remove costs the same, and a diameter counts where a row is replaced
@@ -494,6 +497,9 @@ UNRELATED = {
     "poisson_gaussian": {"releases.*.rows.*"},
     "fixed_size_gaussian": {"budget.adjacency"},  # zero_out is charged as replace_one
     "shuffled": {"releases.*.rows.*"},  # too few to hide among; see below
+    "shuffled_sequence": {"releases.*.rows.*"},
+    "clip_quantile": {"releases.*.rows.*", "releases", *GRID},
+    "clip_quantile, gdp": {"releases.*.rows.*", "releases", "budget.adjacency", *GRID},
     "stable_gaussian": {"releases.*.rows.*", "releases", "releases.*.theorem"},  # a name is words
     "stable_gamma": {"releases.*.rows.*", "releases.*.theorem"},
     "with_replacement": {"releases.*.theorem"},  # the number of rows counts
@@ -504,7 +510,10 @@ UNRELATED = {
         "releases.*.alternatives.*.*.rows.*",
     },
 }
-SLOW = {("shuffled", "budget.unit.rows")}  # group privacy of a shuffle takes seconds
+SLOW = {  # group privacy of a shuffle takes seconds
+    ("shuffled", "budget.unit.rows"),
+    ("shuffled_sequence", "budget.unit.rows"),
+}
 
 
 def generic(path):
