@@ -285,11 +285,11 @@ class EnginePlan(BasePlan):
 
     def _clips(self) -> Iterator[str]:
         """Yield what is enforced of the rows of each release, in words."""
-        loss, start = self.problem.loss, self.task.start
+        loss, start, in_units = self.problem.loss, self.task.start, self.finds_clip
         for release in Schedule(self.releases()).releases:
             if type(release) is ClipQuantileRelease:
                 yield from GradientNorms(loss, start, release.grid).enforced
-            elif type(release) not in _SELECTIONS and self.finds_clip:
+            elif type(release) not in _SELECTIONS and in_units:
                 yield found_clip_sentence(bound=release.bound)
             elif type(release) not in _SELECTIONS:
                 yield from ClippedGradient(loss, start, release.bound).enforced
