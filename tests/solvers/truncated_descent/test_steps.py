@@ -14,6 +14,7 @@ TRUTH = np.array([0.8, -0.5, 0.3, 0.0, 0.0])
 
 
 def planned(solver, n=4000, *, domain=BALL, budget=BUDGET, bound=1e3, **options):
+    options = {"rounds": 150, **options}
     problem = dp.Problem(
         loss=dp.losses.Squared(), bounds=dp.Bounds(bound, label=bound), domain=domain
     )

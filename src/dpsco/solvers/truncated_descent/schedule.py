@@ -30,8 +30,9 @@ from . import published
 BATCHED, COORDINATES = "truncated_batched_mirror_descent", "heavy_tailed_coordinate_gd"
 WHOLE_P = 1.5  # the norm of weights without constraint
 CLIP_FACTOR = 1.5  # of a moment: where gradients are truncated; measured
-ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
-MAX_FLOPS = 1e9  # products that a small table may take: about a second
+ROUNDS = (60, 1000)  # full passes by default: on large tables, and on small ones
+MAX_FLOPS = 3e9  # products that a small table may take: a few seconds
+CUTTING = 3.0  # times as long as a product takes what cuts a coordinate
 BATCHES = (4, 64)  # batches by default, fewest and most
 STEP_SHARE = 0.5  # of sqrt(P) over the size of all gradients so far; measured
 DROWNED = 0.1  # of the clip: noise from which on weights were worse than none (0.07 to 0.19)
@@ -251,7 +252,7 @@ def plan_mirror(
         step = paper.step if step is None else step
         tail = rounds if tail is None else tail  # all of them
     if rounds is None:
-        rounds = _batches(task, geometry) if batches else _passes(task)
+        rounds = _batches(task, geometry) if batches else _passes(task, MAX_FLOPS)
     rounds = _validate.integer("rounds", rounds)
     truncation = truncated_at(task, clip, moment, rounds if batches else 1)
     return Plan(
@@ -299,7 +300,8 @@ def plan_coordinates(
         if clip is None:
             clip, moment = paper.clip, None
         step = paper.step if step is None else step
-    rounds = _passes(task) if rounds is None else _validate.integer("rounds", rounds)
+    rounds = _passes(task, MAX_FLOPS / CUTTING) if rounds is None else rounds
+    rounds = _validate.integer("rounds", rounds)
     truncation = truncated_at(task, clip, moment, 1)
     whole = truncation.clip
     if clip is None and moment is None and whole is not None:
@@ -424,10 +426,13 @@ def noise_unit(geometry: Regularity) -> float:
     return dual_norm_bound(geometry.q, geometry.d)
 
 
-def _passes(task: Task) -> int:
-    """Return how many full passes: noise averages out, so time alone sets a limit."""
+def _passes(task: Task, products: float) -> int:
+    """Return how many full passes: noise averages out, so time alone sets a limit.
+
+    More than 200 matter where columns are badly conditioned, as those of most tables are.
+    """
     fewest, most = ROUNDS
-    return round(min(max(MAX_FLOPS / (task.n * task.n_weights), fewest), most))
+    return round(min(max(products / (task.n * task.n_weights), fewest), most))
 
 
 def _batches(task: Task, geometry: Regularity) -> int:
@@ -461,4 +466,4 @@ def coordinate_risk(task: Task) -> float:
 
 def gradients(task: Task) -> float:
     """Return how many gradients of a row a run takes by default."""
-    return float(_passes(task) * task.n)
+    return float(_passes(task, MAX_FLOPS) * task.n)
