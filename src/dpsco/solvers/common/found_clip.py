@@ -22,6 +22,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -44,7 +45,7 @@ from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease, gaussian
 from ...privacy.mechanisms.clip_quantile import RANGE, least_rows
 from ...privacy.release import Composition, Release
 from ...task import Task
-from ..engine import Stepper
+from ..engine import Schedule, Stepper
 from .clips import Floats
 
 WAYS = ("auto", "slice", "share")
@@ -125,7 +126,11 @@ def clip_search(
         AssumptionError: the rows are too few, or the budget cannot pay for selections and noise.
     """
     way = _validate.choice("clip_way", way, set(WAYS))
-    _refuse_budgets(task.budget)
+    if isinstance(task.budget, PureDP):
+        raise AssumptionError(
+            f"a clip is found for Gaussian noise, which {task.budget} does not pay for. Use "
+            "ApproxDP(epsilon, delta), ZCDP(rho) or GDP(mu)."
+        )
     tail = noise_tail(task) if tail is None else _validate.positive("tail", tail)
     grid = grid_of(task) if grid is None else grid
     needed = rows_times_epsilon(tail, grid)
@@ -177,7 +182,9 @@ def _slice(task: Task, tail: float, grid: ClipGrid, needed: int) -> ClipSearch |
 def _share(task: Task, tail: float, grid: ClipGrid, needed: int) -> ClipSearch | int:
     """Return a search on all rows, or how many it would take."""
     mu = task.budget.mu_per_row()
-    usual, most = (2.0 * mu * math.sqrt(share) for share in SHARE)  # e0^2/8 = share mu^2/2
+    # e0^2/8 = share mu^2/2; the Gaussian parameter of e0-DP is e0 sqrt(pi/2) if that is small.
+    each = math.sqrt(2.0 / math.pi) if isinstance(task.budget, GDP) else 2.0
+    usual, most = (each * mu * math.sqrt(share) for share in SHARE)
     epsilon = max(needed / task.n, min(RANK / (tail * task.n), usual))
     if epsilon > most:
         return math.ceil(needed / most)
@@ -234,16 +241,6 @@ def _release(
 
 def _whole(n: int, sigma: float) -> GaussianRelease:
     return GaussianRelease(1.0, sigma, rows=(0, n))
-
-
-def _refuse_budgets(budget: Budget) -> None:
-    """Refuse budgets that cannot pay for a selection and for Gaussian noise."""
-    if isinstance(budget, (PureDP, GDP)):
-        why = "Gaussian noise" if isinstance(budget, PureDP) else "the selection of a clip"
-        raise AssumptionError(
-            f"a clip that is found cannot be paid from {budget}: it does not cover {why}. Use "
-            "ApproxDP(epsilon, delta) or ZCDP(rho), or give clip=."
-        )
 
 
 # -- steppers --------------------------------------------------------------------------------------
@@ -332,14 +329,13 @@ class TrackedClipStepper(FoundClipStepper):
             super().step(answer)
             return
         self.move(answer[:-1] * self.clip)
-        count = float(answer[-1]) / self.plan.weight
-        self.unit = np.array([followed(self.clip, count / self.rows, level=self.plan.level)])
+        rows = self._rounds[self.round].expected_rows
+        share = float(answer[-1]) / self.plan.weight / rows
+        self.unit = np.array([followed(self.clip, share, level=self.plan.level)])
 
-    @property
-    def rows(self) -> int:
-        """How many rows the next round reads; of batches, say so in the subclass."""
-        task: Task = self.plan.task
-        return task.n
+    @cached_property
+    def _rounds(self) -> Schedule:
+        return Schedule(self.plan.releases())
 
 
 def followed(clip: float, share: float, *, level: float, rate: float = 1.0) -> float:
