@@ -8,8 +8,8 @@ Guarantee  That of `dpsco.privacy.mechanisms.clip_quantile`, and of Gaussian noi
 
 Two ways to pay. A **slice** of the rows is asked for the clip and for nothing else: the budget is
 spent on either part in full, and the rounds have fewer rows. A **share** of the budget goes on all
-rows. A slice of a tenth takes 11 % more noise, a tenth of mu^2 takes 5.4 %. `clip_search` takes
-what is predicted to cost less.
+rows. A slice of a tenth takes 11 % more noise, a tenth of mu^2 takes 6 % (5.4 % if the search were
+Gaussian). `clip_search` takes what is predicted to cost less.
 
 Gradients are measured at the start. Where labels are far from 0 they are longer there than at the
 solution (1.7 to 4.6 times on real tables): centre labels first, or let the clip follow the
