@@ -22,7 +22,7 @@ from ...task import Task
 from ..base import Floats
 from ..common.batches import check_rounds
 from ..common.clips import cautious_clip, descent_clip
-from ..common.found_clip import beside_clip, clip_search, noise_tail
+from ..common.found_clip import ClipGrid, beside_clip, clip_search, noise_tail
 from ..engine import EnginePlan, Rows, part_of
 from ..needs import Need
 from . import published
@@ -35,6 +35,7 @@ MAX_FLOPS = 3e9  # products that a small table may take: a few seconds
 CUTTING = 3.0  # times as long as a product takes what cuts a coordinate
 BATCHES = (4, 64)  # batches by default, fewest and most
 STEP_SHARE = 0.5  # of sqrt(P) over the size of all gradients so far; measured
+LOOSE = 2.0**40  # a longest gradient at the start that says nothing of the others
 DROWNED = 0.1  # of the clip: noise from which on weights were worse than none (0.07 to 0.19)
 
 
@@ -89,6 +90,9 @@ class Plan(EnginePlan):
                 f"tail must be at most rounds = {self.rounds}, got {self.tail}.", parameter="tail"
             )
         Regularity(self.p, 1)
+        start, stop = self.row_range
+        if not 0 <= start < stop <= self.n:
+            raise ParameterError(f"the rows {start} to {stop} are not among the {self.n} rows.")
 
     @property
     def bound(self) -> float:
@@ -362,7 +366,9 @@ def truncated_at(
         _validate.choice("clip", clip, ("auto",))
     try:
         tail = noise_tail(task, rows=task.n // batches or 1, averaged=batches)
-        search = clip_search(task, tail)
+        # A grid below the longest gradient that bounds allow is far above all gradients if the
+        # bounds are made up.
+        search = clip_search(task, tail, grid=ClipGrid() if task.start_gradient > LOOSE else None)
     except AssumptionError:
         if clip is not None:
             raise
