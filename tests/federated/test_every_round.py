@@ -47,6 +47,26 @@ def seeded():
     return dp.Randomness.seeded(7)
 
 
+@pytest.mark.parametrize(
+    "solver", ["truncated_batched_mirror_descent", "heavy_tailed_coordinate_gd"]
+)
+def test_truncated_gradients_are_those_of_the_run_in_one_place(setting, solver):
+    """Which coordinates are cut follows from the plan, not from the request."""
+    setting.problem = dataclasses.replace(setting.problem, domain=dp.domains.L2Ball(2.0))
+    options = {"rounds": ROUNDS, "clip": 0.05}
+    budget = dp.ApproxDP(2.0, 1e-6)
+    plan = dp.plan(setting.problem, n=N, d=4, budget=budget, solver=solver, options=options)
+    workers = workers_of(setting, plan)
+    there = finish(Coordinator(plan, randomness=seeded()), workers)
+    here = dp.run(plan, (setting.X, setting.y), order="given", randomness=seeded())
+    assert there.weights == pytest.approx(here.weights, abs=1e-9)
+    request = Coordinator(plan, randomness=seeded()).request()
+    if solver == "heavy_tailed_coordinate_gd":  # its clip is no l2 clip: a smaller one is refused
+        assert request.clip == plan.bound
+        with pytest.raises(AssumptionError, match="coordinates"):
+            workers_of(setting, plan)[0].answer(dataclasses.replace(request, clip=0.01))
+
+
 @pytest.mark.parametrize("loss", [dp.losses.Logistic(), dp.losses.Hinge()])
 def test_full_passes_are_the_run_in_one_place(setting, loss):
     """Also where the loss changes from round to round, as the envelope of a kink does."""

@@ -44,7 +44,7 @@ def checked(plan: Any) -> EnginePlan:
     if reasons:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
     question = type(stepper_of(engine_plan).query())
-    if question not in (ClippedGradient, ClippedDifference):
+    if question not in (ClippedGradient, ClippedDifference, ClippedCoordinates):
         raise ParameterError(
             f"workers answer with clipped gradients, and {engine_plan.solver} asks for "
             f"{question.__name__}: clips that a run finds or tracks need all rows in one place. "

@@ -14,7 +14,9 @@ from dpsco.privacy.mechanisms import (
     ClipQuantileRelease,
     ShuffledSequenceRelease,
 )
+from dpsco.privacy.mechanisms.gaussian import gaussian_sigma
 from dpsco.solvers import registry
+from dpsco.solvers.common.found_clip import clip_search
 from dpsco.solvers.engine import Schedule
 
 MIRROR, COORDINATES, SHUFFLED = KEYS = (
@@ -265,12 +267,26 @@ def test_noise_that_drowns_gradients_warns(solver):
 
 def test_a_plan_from_a_file_has_one_clip():
     plan = planned(MIRROR, rounds=4)
-    for change in ({"clip": None}, {"tail": 5}, {"step": -1.0}, {"p": 2.5}, {"rounds": 0}):
+    ranges = ({"row_range": rows} for rows in ((0, 1001), (-1, 4), (5, 5)))
+    for change in (*ranges, {"clip": None}, {"tail": 5}, {"step": -1.0}, {"p": 2.5}, {"rounds": 0}):
         with pytest.raises(ParameterError):
             dataclasses.replace(plan, **change)
     found = planned(MIRROR, n=4000, problem=SQUARED, rounds=4)
     with pytest.raises(ParameterError, match="a clip, or a search"):
         dataclasses.replace(found, clip=1.0)
+
+
+def test_rows_of_the_search_that_are_read_again_cost_more_than_the_budget():
+    """A planted bug: the slice that the clip was found in is used for training as well."""
+    plan = planned(MIRROR, n=20_000, problem=SQUARED, rounds=4)
+    if plan.row_range == (0, plan.n):
+        sliced = clip_search(plan.task, way="slice")
+        sigma = gaussian_sigma(BUDGET, bound=1.0, rows=sliced.rows, count=4)
+        plan = dataclasses.replace(plan, search=sliced.release, row_range=sliced.rows, sigma=sigma)
+    assert plan.row_range[0] > 0
+    assert plan.cost.against(BUDGET)[0] <= BUDGET.epsilon
+    again = dataclasses.replace(plan, row_range=(0, plan.n))
+    assert again.cost.against(BUDGET)[0] > BUDGET.epsilon * 1.05
 
 
 @pytest.mark.parametrize("solver", KEYS)

@@ -14,6 +14,7 @@ TRUTH = np.array([0.8, -0.5, 0.3, 0.0, 0.0])
 
 
 def planned(solver, n=4000, *, domain=BALL, budget=BUDGET, bound=1e3, **options):
+    options = {"rounds": 150, **options}
     problem = dp.Problem(
         loss=dp.losses.Squared(), bounds=dp.Bounds(bound, label=bound), domain=domain
     )
@@ -121,12 +122,13 @@ def spoilt(factor, n=8000):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("bound", [1e3, 1e6, 1e90])
 @pytest.mark.parametrize("clip", ["auto", None])
 @pytest.mark.parametrize("solver", [MIRROR, COORDINATES])
-def test_outliers_of_any_size_cost_nothing(solver, clip):
-    """RMSE on clean rows, factors 1 to 1e300, bounds of rows that do not cut them: within 3 %."""
+def test_outliers_of_any_size_cost_nothing(solver, clip, bound):
+    """RMSE on clean rows, factors 1 to 1e300, whatever the bounds of rows: within 3 %."""
     given = {"clip": clip or {MIRROR: 6.0, COORDINATES: 2.0}[solver]}
-    plan = planned(solver, n=8000, bound=1e6, **given)
+    plan = planned(solver, n=8000, bound=bound, **given)
     X, y = heavy(20_000, 9)
     errors = []
     for factor in (1.0, 1e2, 1e4, 1e6, 1e300):
@@ -154,3 +156,39 @@ def test_rows_and_labels_that_are_no_numbers(solver, odd):
         other = dp.run(plan, (A, b), order="given", randomness=dp.Randomness.seeded(4))
         assert other.certificate.releases == clean.certificate.releases
         assert np.linalg.norm(other.weights - clean.weights) < 0.02
+
+
+# -- where runs go on ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip", ["auto", 2.0])
+@pytest.mark.parametrize("solver", [MIRROR, COORDINATES])
+def test_a_run_goes_on_from_its_state(solver, clip):
+    """All that later rounds build on is in the vectors, a clip that was found included."""
+    plan = planned(solver, n=4000, clip=clip, rounds=6)
+    rng = np.random.default_rng(2)
+    found = [3.0] if clip == "auto" else []
+    answers = [*found, *rng.normal(size=(6, 5)) * 1000.0]
+    through, stopped = (registry()[solver].stepper(plan) for _ in range(2))
+    for number, answer in enumerate(answers):
+        through.update(answer)
+        stopped.update(answer)
+        later = registry()[solver].stepper(plan)
+        later.restore(number + 1, stopped.state())
+        stopped = later
+    assert np.array_equal(through.output(), stopped.output())
+    if clip == "auto":
+        assert stopped.clip == pytest.approx(3.0 if solver == MIRROR else 3.0 / np.sqrt(5))
+
+
+def test_batches_serve_rows_that_come_once():
+    """A stream in its own order gives the weights of the table, to the rounding of sums."""
+    problem = dp.Problem(loss=dp.losses.Squared(), bounds=dp.Bounds(9.0, label=9.0), domain=BALL)
+    options = {"batches": True, "rounds": 8, "clip": 3.0}
+    plan = dp.plan(problem, n=4000, d=5, budget=BUDGET, solver=MIRROR, options=options)
+    X, y = heavy(4000, 3)
+    table = dp.run(plan, (X, y), order="given", randomness=dp.Randomness.seeded(3))
+    batches = ((X[k : k + 300], y[k : k + 300]) for k in range(0, 4000, 300))
+    stream = dp.data.from_batches(batches, n=4000, d=5)
+    other = dp.run(plan, stream, order="given", randomness=dp.Randomness.seeded(3))
+    np.testing.assert_allclose(other.weights, table.weights, atol=1e-6)

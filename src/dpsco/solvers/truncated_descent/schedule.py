@@ -22,7 +22,7 @@ from ...task import Task
 from ..base import Floats
 from ..common.batches import check_rounds
 from ..common.clips import cautious_clip, descent_clip
-from ..common.found_clip import beside_clip, clip_search, noise_tail
+from ..common.found_clip import ClipGrid, beside_clip, clip_search, noise_tail
 from ..engine import EnginePlan, Rows, part_of
 from ..needs import Need
 from . import published
@@ -30,10 +30,12 @@ from . import published
 BATCHED, COORDINATES = "truncated_batched_mirror_descent", "heavy_tailed_coordinate_gd"
 WHOLE_P = 1.5  # the norm of weights without constraint
 CLIP_FACTOR = 1.5  # of a moment: where gradients are truncated; measured
-ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
-MAX_FLOPS = 1e9  # products that a small table may take: about a second
+ROUNDS = (60, 1000)  # full passes by default: on large tables, and on small ones
+MAX_FLOPS = 3e9  # products that a small table may take: a few seconds
+CUTTING = 3.0  # times as long as a product takes what cuts a coordinate
 BATCHES = (4, 64)  # batches by default, fewest and most
 STEP_SHARE = 0.5  # of sqrt(P) over the size of all gradients so far; measured
+LOOSE = 2.0**40  # a longest gradient at the start that says nothing of the others
 DROWNED = 0.1  # of the clip: noise from which on weights were worse than none (0.07 to 0.19)
 
 
@@ -88,6 +90,9 @@ class Plan(EnginePlan):
                 f"tail must be at most rounds = {self.rounds}, got {self.tail}.", parameter="tail"
             )
         Regularity(self.p, 1)
+        start, stop = self.row_range
+        if not 0 <= start < stop <= self.n:
+            raise ParameterError(f"the rows {start} to {stop} are not among the {self.n} rows.")
 
     @property
     def bound(self) -> float:
@@ -251,7 +256,7 @@ def plan_mirror(
         step = paper.step if step is None else step
         tail = rounds if tail is None else tail  # all of them
     if rounds is None:
-        rounds = _batches(task, geometry) if batches else _passes(task)
+        rounds = _batches(task, geometry) if batches else _passes(task, MAX_FLOPS)
     rounds = _validate.integer("rounds", rounds)
     truncation = truncated_at(task, clip, moment, rounds if batches else 1)
     return Plan(
@@ -299,7 +304,8 @@ def plan_coordinates(
         if clip is None:
             clip, moment = paper.clip, None
         step = paper.step if step is None else step
-    rounds = _passes(task) if rounds is None else _validate.integer("rounds", rounds)
+    rounds = _passes(task, MAX_FLOPS / CUTTING) if rounds is None else rounds
+    rounds = _validate.integer("rounds", rounds)
     truncation = truncated_at(task, clip, moment, 1)
     whole = truncation.clip
     if clip is None and moment is None and whole is not None:
@@ -360,7 +366,9 @@ def truncated_at(
         _validate.choice("clip", clip, ("auto",))
     try:
         tail = noise_tail(task, rows=task.n // batches or 1, averaged=batches)
-        search = clip_search(task, tail)
+        # A grid below the longest gradient that bounds allow is far above all gradients if the
+        # bounds are made up.
+        search = clip_search(task, tail, grid=ClipGrid() if task.start_gradient > LOOSE else None)
     except AssumptionError:
         if clip is not None:
             raise
@@ -424,10 +432,13 @@ def noise_unit(geometry: Regularity) -> float:
     return dual_norm_bound(geometry.q, geometry.d)
 
 
-def _passes(task: Task) -> int:
-    """Return how many full passes: noise averages out, so time alone sets a limit."""
+def _passes(task: Task, products: float) -> int:
+    """Return how many full passes: noise averages out, so time alone sets a limit.
+
+    More than 200 matter where columns are badly conditioned, as those of most tables are.
+    """
     fewest, most = ROUNDS
-    return round(min(max(MAX_FLOPS / (task.n * task.n_weights), fewest), most))
+    return round(min(max(products / (task.n * task.n_weights), fewest), most))
 
 
 def _batches(task: Task, geometry: Regularity) -> int:
@@ -461,4 +472,4 @@ def coordinate_risk(task: Task) -> float:
 
 def gradients(task: Task) -> float:
     """Return how many gradients of a row a run takes by default."""
-    return float(_passes(task) * task.n)
+    return float(_passes(task, MAX_FLOPS) * task.n)
