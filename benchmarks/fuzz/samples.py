@@ -20,6 +20,7 @@ from dpsco.models import SavedModel, configure
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -28,6 +29,7 @@ from dpsco.privacy.mechanisms import (
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     WithReplacementRelease,
 )
@@ -127,6 +129,8 @@ def certificates() -> list[dict[str, Any]]:
         (PoissonGaussianRelease(1.0, 2.0, 0.05, rows=all_rows, count=50),),
         (FixedSizeGaussianRelease(1.0, 3.0, 20, rows=all_rows, count=20),),
         (ShuffledRelease(1.0, 2.0, rows=all_rows),),
+        (ShuffledSequenceRelease(1.0, 2.0, 30, rows=all_rows),),
+        (ClipQuantileRelease(8.0, 900, 41, rows=all_rows), plain),
         (StableGammaRelease(1.0, 5.0, adjacency, theorem, rows=all_rows),),
         (WithReplacementRelease(0.1, 0.01, 1000, 2.0, adjacency, theorem, rows=all_rows),),
         (RepeatedSelectionRelease(((plain,),), Runs.named("geometric", 5.0), rows=all_rows),),

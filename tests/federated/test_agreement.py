@@ -5,10 +5,14 @@ import dataclasses
 import pytest
 
 import dpsco as dp
+from dpsco.data.queries import InUnits
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.federated import Coordinator, FixedPoint, NoiseHelper, Worker, fingerprint, protected
+from dpsco.federated.agreement import checked
 from dpsco.losses import CustomLoss
+from dpsco.privacy.mechanisms import ClipQuantileRelease
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
+from dpsco.solvers.noisy_gd import HeavyBallStepper
 
 
 def test_every_side_checks_the_plan(setting):
@@ -109,3 +113,19 @@ def test_every_field_of_a_plan_counts(setting, own):
     others = [dataclasses.replace(plan, **change) for change in changes]
     assert len(others) > 5
     assert len({fingerprint(each) for each in (plan, *others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_clips_that_a_run_finds_are_refused(monkeypatch, tracked):
+    """Workers answer with clipped gradients alone."""
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    plan = dp.plan(problem, n=400, d=3, budget=dp.ApproxDP(1.0, 1e-6), solver="noisy_gd")
+    kind, noisy = type(plan), plan.releases()[0]
+    clip = ClipQuantileRelease(1e3, 300, 41, rows=(0, 400))
+    if tracked:
+        honest = HeavyBallStepper.query
+        monkeypatch.setattr(HeavyBallStepper, "query", lambda self: InUnits(honest(self)))
+    else:
+        monkeypatch.setattr(kind, "releases", lambda plan: (clip, noisy))
+    with pytest.raises(ParameterError, match="clip="):
+        checked(plan)

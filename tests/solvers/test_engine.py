@@ -12,7 +12,8 @@ import pytest
 import dpsco as dp
 from dpsco.audit import contract
 from dpsco.audit.planted import planted as planting
-from dpsco.data.queries import ClippedGradient
+from dpsco.data.gradient_norms import GradientNorms, TrackedGradient, tracked_bound
+from dpsco.data.queries import ClippedGradient, InUnits
 from dpsco.data.vertices import VertexScores, vertex_set
 from dpsco.errors import LedgerError, ParameterError
 from dpsco.geometry.norms import L1, L2, LINF, Lp
@@ -20,6 +21,7 @@ from dpsco.losses import Logistic
 from dpsco.privacy import Ledger, Randomness, lattice
 from dpsco.privacy.budget import GDP, ApproxDP
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -27,6 +29,7 @@ from dpsco.privacy.mechanisms import (
     PrefixSumRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
 )
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import NEEDS, mechanism
 from dpsco.privacy.release import Composition, flatten
@@ -37,6 +40,7 @@ from dpsco.solvers.common.batches import (
     check_rounds,
     chosen_mechanism,
 )
+from dpsco.solvers.common.found_clip import FoundClipStepper, TrackedClipStepper
 from dpsco.solvers.engine import Engine, EnginePlan, Schedule, Stepper, reads_once, run_rounds
 
 LOGISTIC = dp.Task(
@@ -755,7 +759,72 @@ class ShuffledStepper(Stepper):
         return self.weights
 
 
+class FoundPlan(ToyPlan):
+    """Find a clip, then three rounds in its units."""
+
+    enforced = EnginePlan.enforced
+
+    @property
+    def search(self):
+        return ClipQuantileRelease(8.0, 6, 21, 2.0**-10, 2, rows=(0, self.n))
+
+    def releases(self):
+        return (self.search, GaussianRelease(1.0, 9.0, rows=(0, self.n), count=3))
+
+
+class FoundStepper(FoundClipStepper):
+    vectors = ("weights", "unit")
+
+    def __init__(self, plan):
+        super().__init__(plan, plan.task.start)
+        self.weights = plan.task.start
+
+    def gradient(self):
+        return ClippedGradient(self.plan.problem.loss, self.weights, self.clip)
+
+    def move(self, total):
+        self.weights = self.plan.problem.domain.project(self.weights - 0.1 * total / self.plan.n)
+
+    def output(self):
+        return self.weights
+
+
+class TrackedPlan(FoundPlan):
+    """Find a clip, and let it follow the gradients."""
+
+    weight, level = 0.5, 0.7
+
+    def releases(self):
+        bound = tracked_bound(self.weight)
+        return (self.search, GaussianRelease(bound, 9.0, rows=(0, self.n), count=3))
+
+
+class TrackedStepper(FoundStepper, TrackedClipStepper):
+    pass
+
+
+class SequencePlan(ToyPlan):
+    """Three batches in secret order."""
+
+    def releases(self):
+        return (ShuffledSequenceRelease(1.0, 6.0, 3, rows=(0, self.n)),)
+
+
+class SequenceStepper(FoundStepper):
+    vectors = ("weights",)
+
+    def __init__(self, plan):
+        object.__setattr__(plan, "search", None)
+        super().__init__(plan)
+
+    def move(self, total):
+        self.weights = self.plan.problem.domain.project(self.weights - 0.1 * total)
+
+
 TOYS = {
+    "found": (FoundPlan, FoundStepper),
+    "tracked": (TrackedPlan, TrackedStepper),
+    "sequence": (SequencePlan, SequenceStepper),
     "frank_wolfe": (FrankWolfePlan, FrankWolfeStepper),
     "shuffled": (ShuffledPlan, ShuffledStepper),
 }
@@ -822,6 +891,104 @@ def test_other_kinds_of_rounds_are_resumed(toy, after):
     go(second, source, rounds - after)
     assert second.output().tobytes() == whole.output().tobytes()
     ledger.close()
+
+
+@pytest.fixture
+def found():
+    """A plan that finds its clip."""
+    problem = dp.Problem(loss=Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    return FoundPlan(solver="noisy_gd", task=dp.Task(problem, 8, 2, ApproxDP(4.0, 1e-4)))
+
+
+def test_a_clip_is_found_and_then_the_unit(found):
+    """The first answer is a clip of the grid; later sums come in units of it."""
+    engine, ledger = (
+        Engine(found, FoundStepper(found), None),
+        Ledger(found.releases(), found.budget),
+    )
+    engine._ledger = ledger
+    assert isinstance(engine.query(), GradientNorms)
+    source = opened(found)
+    engine.step(source)
+    clip = engine._stepper.clip
+    assert clip in found.search.grid
+    query = engine.query()
+    assert isinstance(query, InUnits)
+    assert (query.unit, query.bound) == (clip, 1.0)
+    go(engine, source, 3)
+    assert engine.finished
+    ledger.close()
+
+
+def test_what_is_enforced_speaks_of_the_found_clip(found):
+    """A plan prints bounds of releases; 1 is no clip here."""
+    *bounds, counts, clip = found.enforced
+    assert tuple(bounds) == found.problem.bounds.enforced
+    assert "public grid of the gradients' l2 norms" in counts
+    assert "at most the clip that the run has found" in clip
+    assert not any("gradient has l2 norm at most 1," in sentence for sentence in found.enforced)
+    fields = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
+    tracked = TrackedPlan(**fields)
+    assert "1.03078 times the clip that the run has found" in tracked.enforced[-1]
+
+
+def test_a_round_that_finds_a_clip_takes_nothing_but_counts(found, monkeypatch):
+    """A sum of 21 other numbers of size 1 would move scores further than two."""
+    engine = Engine(found, FoundStepper(found), Ledger(found.releases(), found.budget))
+    wide = InUnits(ClippedGradient(Logistic(), np.zeros(21), 1.0))
+    monkeypatch.setattr(FoundStepper, "query", lambda stepper: wide)
+    with pytest.raises(LedgerError, match="counts of GradientNorms"):
+        engine.step(opened(found))
+
+
+def test_an_indicator_that_is_not_centred_is_caught_by_replay(monkeypatch):
+    """The planted bug, where a row is emptied: it moves by sqrt(1 + weight^2), not by the bound."""
+    honest = TrackedGradient.sum
+
+    def uncentred(query, block):
+        total = honest(query, block)
+        total[-1] += 0.5 * np.count_nonzero(block.present)
+        return total
+
+    problem = dp.Problem(loss=Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    budget = ApproxDP(4.0, 1e-4, adjacency="zero_out")
+    plan = TrackedPlan(solver="toy", task=dp.Task(problem, 8, 2, budget))
+    plan_type = dataclasses.replace(get("noisy_gd"), key="toy", stepper=TrackedStepper)
+    monkeypatch.setitem(registry(), "toy", plan_type)
+    monkeypatch.setattr(FoundPlan, "search", ClipQuantileRelease(8.0, 6, 3, 0.25, 2, rows=(0, 8)))
+    empty = np.vstack([[np.nan, 0.0], X8[1:]])  # a null row: its gradient is within every clip
+    data, others = (empty, Y8), {"there": (X8 * 1.0, Y8)}
+    assert contract.check_replay(plan, data, others, row=0) == []
+    monkeypatch.setattr(TrackedGradient, "sum", uncentred)
+    assert contract.check_replay(plan, data, others, row=0)
+
+
+def test_sequences_take_each_row_once_in_secret_order():
+    problem = dp.Problem(loss=Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    plan = SequencePlan(solver="noisy_gd", task=dp.Task(problem, 8, 2, ApproxDP(4.0, 1e-4)))
+    orders = set()
+    for seed in range(4):
+        engine, ledger = begun_with(plan, SequenceStepper(plan), seed)
+        source, places = opened(plan), []
+        take = source.take
+        source.take = lambda indices, take=take, places=places: (
+            places.extend(indices),
+            take(indices),
+        )[1]
+        assert [round.rows for round in engine.rounds] == [(0, 3), (3, 6), (6, 8)]
+        go(engine, source, 3)
+        ledger.close()
+        assert sorted(places) == list(range(8))
+        orders.add(tuple(places))
+    assert len(orders) == 4
+    assert not Schedule(plan.releases()).single_epoch
+    assert not Schedule([ShuffledSequenceRelease(1.0, 6.0, 1, rows=(0, 8))]).single_epoch
+
+
+def begun_with(plan, stepper, seed):
+    """An engine of that stepper, and its ledger."""
+    ledger = Ledger(plan.releases(), plan.budget, randomness=Randomness.seeded(seed))
+    return Engine(plan, stepper, ledger), ledger
 
 
 def test_several_prefix_sums_in_one_run_are_resumed():

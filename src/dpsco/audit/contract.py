@@ -22,6 +22,7 @@ from ..kernels.rows import SparseRows
 from ..privacy.accounting.composition import cost
 from ..privacy.budget import Adjacency, ApproxDP
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -62,8 +63,11 @@ def check_cost(plan: BasePlan) -> list[str]:
     """Check that the releases cost no more than the budget, by arithmetic of our own."""
     spent, allowed = plan.cost.against(plan.budget)
     findings = [] if spent <= allowed else [f"the plan costs {spent:.6g} of {allowed:.6g}"]
-    releases, budget = flatten(plan.releases()), plan.budget
-    if not isinstance(budget, ApproxDP):
+    listed, budget = flatten(plan.releases()), plan.budget
+    clips = [each for each in listed if isinstance(each, ClipQuantileRelease)]
+    findings += [problem for clip in clips for problem in _check_clip(clip, budget.adjacency)]
+    releases = tuple(each for each in listed if each not in clips)  # below, of sums alone
+    if not isinstance(budget, ApproxDP) or not releases:
         return findings
     if all(_squared_mu(release, budget.adjacency) is not None for release in releases):
         delta = max(_delta(budget.epsilon, mu) for mu in _row_mus(releases, budget.adjacency))
@@ -244,6 +248,24 @@ def _delta(epsilon: float, mu: float) -> float:
     first = float(log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(second - first)
+
+
+def _check_clip(release: ClipQuantileRelease, adjacency: Adjacency) -> list[str]:
+    """Check that a clip is charged for two tables that its exact law tells apart the best.
+
+    Up to half of the grid the count is at its target, and one row above from there on. The row at
+    the bottom goes: it is emptied, or replaced by one that is longer than all clips.
+    """
+    if not 0 < release.target < release.row_count:
+        return []
+    counts = np.zeros(release.candidates)
+    counts[0], counts[release.candidates // 2] = release.target, 1.0
+    gone = counts - (np.arange(release.candidates) == 0)
+    spread = float(np.ptp(release.scores(counts) - release.scores(gone))) / release.scale
+    charged = cost(release.once(), adjacency=adjacency).pure_epsilon
+    if spread <= charged * (1 + 1e-9):
+        return []
+    return [f"a clip costs {charged:.6g}, and two tables show {spread:.6g}"]
 
 
 def _attack(releases: Iterable[Release], budget: ApproxDP) -> float:

@@ -42,6 +42,13 @@ def checked(plan: Any) -> EnginePlan:
     reasons = solver.refusals(engine_plan.task)
     if reasons:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
+    question = type(stepper_of(engine_plan).query())
+    if question not in (ClippedGradient, ClippedDifference):
+        raise ParameterError(
+            f"workers answer with clipped gradients, and {engine_plan.solver} asks for "
+            f"{question.__name__}: clips that a run finds or tracks need all rows in one place. "
+            "Give clip=."
+        )
     check_cost(engine_plan)
     protected(engine_plan)
     return engine_plan

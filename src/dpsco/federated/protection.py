@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import AssumptionError, ParameterError
 from ..privacy.budget import Unit
 from ..privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     PoissonGaussianRelease,
@@ -44,6 +45,11 @@ def rounds_of(plan: Any) -> Schedule:
             raise ParameterError(
                 f"{plan.solver} draws samples of fixed size here, which workers cannot do "
                 "without knowing of each other. Use solver='dp_sgd_poisson': each row has its coin."
+            )
+        if isinstance(release, ClipQuantileRelease):
+            raise ParameterError(
+                f"{plan.solver} finds its clip here, which workers do not help with yet. Give "
+                "clip=, and they answer with clipped gradients."
             )
         if not isinstance(release, (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease)):
             raise ParameterError(f"workers answer with sums, and {release} is none.")

@@ -8,9 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsco.privacy.accounting import bounded_range, gaussian
+from dpsco.privacy.accounting import bounded_range, gaussian, pld
 from dpsco.privacy.accounting.composition import cost
-from dpsco.privacy.mechanisms import ClipQuantileRelease, GaussianRelease
+from dpsco.privacy.budget import Adjacency
+from dpsco.privacy.mechanisms import ClipQuantileRelease, GaussianRelease, PoissonGaussianRelease
 
 ROWS = (0, 100)
 POINTS = [(0.01, 0.2), (0.1, 0.05), (1.0, 0.5), (0.3, 3.0), (5.0, 1.0), (2.0, 0.01)]
@@ -101,3 +102,26 @@ def test_two_clips_on_the_same_rows_go_by_renyi():
     noisy = GaussianRelease(1.0, 60.0, rows=ROWS, count=50)
     one = ClipQuantileRelease(16.0, 90, 41, rows=ROWS)
     assert cost([clip, noisy]).epsilon(1e-6) > cost([one, noisy]).epsilon(1e-6)
+
+
+@pytest.mark.parametrize("e0", [0.05, 1.0])
+def test_its_distribution_is_its_curve(e0):
+    """What sampled releases are composed with: against the closed form beside a Gaussian."""
+    composed = pld.Composed(((pld.RangeLoss(e0), 1), (pld.GaussianLoss(0.3), 1)))
+    for epsilon in (0.2, 0.8, 1.5):
+        exact = bounded_range.delta(epsilon, e0, 0.3)
+        assert exact * (1 - 1e-9) <= composed.delta(epsilon) <= exact * 1.02 + 1e-12
+    alone = pld.Composed(((pld.RangeLoss(e0), 1),))
+    for share in (0.0, 0.4, 0.9):
+        exact = bounded_range.delta(share * e0, e0)
+        assert exact * (1 - 1e-9) <= alone.delta(share * e0) <= exact * 1.02 + 1e-4 * e0
+
+
+def test_samples_beside_a_clip_cost_less_than_beside_any_pure_release():
+    clip = ClipQuantileRelease(10.0, 90, 41, rows=ROWS)
+    sampled = PoissonGaussianRelease(1.0, 4.0, 0.02, rows=ROWS, count=200)
+    both = cost([clip, sampled], adjacency="zero_out").epsilon(1e-6)
+    assert cost(sampled, adjacency="zero_out").epsilon(1e-6) < both
+    loss = sampled.privacy_loss(Adjacency.ZERO_OUT).pld
+    any_pure = pld.Composed(((pld.PureLoss(0.2), 1), (loss, 200)))
+    assert both < 0.97 * any_pure.epsilon(1e-6)

@@ -76,12 +76,12 @@ MOVED_ALIKE = {"clip_quantile"}  # scores are no sums: an emptied row moves them
 ONE_ADJACENCY = {"stable_gaussian", "stable_gamma", "with_replacement"}
 SAMPLED_OUT = {"fixed_size_gaussian"}  # a row takes the place of another one, also for zero-out
 ONCE = {"with_replacement"}  # known by its curve alone
-RESUMED = {
+RESUMED = {  # not skipped
     "prefix_sum",
     "shuffled_sequence",
     "objective_perturbation",
     "repeated_selection",
-}  # not skipped
+}
 
 
 def test_every_kind_has_an_example():

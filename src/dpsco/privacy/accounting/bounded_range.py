@@ -28,6 +28,8 @@ from .privacy_loss import Profile, combined_mu
 
 _ROUNDING = 2.0**-42  # relative: logarithms of tails down to e^-700, and what is subtracted
 
+_MOST = 500.0  # a range beyond hides nothing, and its exponentials overflow
+
 
 def profile(range_epsilon: float, beside: float = 0.0) -> Profile:
     """Return the privacy curve, Gaussian releases of distance ``beside`` on the same rows."""
@@ -50,7 +52,8 @@ def delta(epsilon: float, range_epsilon: float, beside: float = 0.0) -> float:
         return math.expm1((epsilon - e0) / 2) ** 2 / -math.expm1(-e0) * (1 + _ROUNDING)
     # Pure privacy shifts the curve; of use where the range is too small for differences of floats.
     shifted = gaussian.delta(epsilon - e0, beside) if epsilon >= e0 else 1.0
-    return max(min(1.0, shifted, _beside(epsilon, e0, beside)), 5e-324)
+    both = _beside(epsilon, e0, beside) if e0 < _MOST else 1.0
+    return max(min(1.0, shifted, both), 5e-324)
 
 
 def _beside(epsilon: float, e0: float, mu: float) -> float:

@@ -120,6 +120,23 @@ class PureLoss:
 
 
 @dataclass(frozen=True)
+class RangeLoss:
+    """A release of bounded range: the profile of `dpsco.privacy.accounting.bounded_range`."""
+
+    epsilon: float
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of a Gaussian loss with the same rho."""
+        return self.epsilon / 2
+
+    @property
+    def max_loss(self) -> float:
+        """Where the profile ends."""
+        return self.epsilon
+
+
+@dataclass(frozen=True)
 class ZcdpLoss:
     """A release known only to be rho-zCDP; Renyi accounting alone covers it."""
 
@@ -162,7 +179,7 @@ class RepeatedLoss:
         return float(self.points()[0][-1])
 
 
-Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | ZcdpLoss | RepeatedLoss
+Loss = GaussianLoss | PoissonLoss | SampledLoss | PureLoss | RangeLoss | ZcdpLoss | RepeatedLoss
 
 
 @dataclass(frozen=True)
@@ -273,7 +290,7 @@ def _single(loss: Loss, step: float) -> Any:
             value_discretization_interval=step,
             neighboring_relation=relation,
         )
-    if isinstance(loss, SampledLoss):
+    if isinstance(loss, (SampledLoss, RangeLoss)):
         return _from_profile(loss, step)
     if isinstance(loss, RepeatedLoss):
         return _from_points(*loss.points(), step)
@@ -283,17 +300,28 @@ def _single(loss: Loss, step: float) -> Any:
     raise AssumptionError(f"no privacy loss distribution for {loss!r}.")
 
 
-def _from_profile(loss: SampledLoss, step: float) -> Any:
+def _from_profile(loss: SampledLoss | RangeLoss, step: float) -> Any:
     """Return the pessimistic connect-the-dots distribution of a symmetric profile."""
     from dp_accounting.pld import pld_pmf
 
     last = max(2, math.ceil(loss.max_loss / step))
     grid = np.arange(-last, last + 1)
     epsilons = np.asarray(grid * step, dtype=np.float64)
-    deltas = sampled_delta(epsilons, loss.rate, loss.mu)
+    if isinstance(loss, RangeLoss):
+        deltas = range_deltas(epsilons, loss.epsilon)
+    else:
+        deltas = sampled_delta(epsilons, loss.rate, loss.mu)
     deltas = np.minimum.accumulate(deltas)
     mass = pld_pmf.create_pmf_pessimistic_connect_dots(step, grid, deltas)
     return _library().pld.privacy_loss_distribution.PrivacyLossDistribution(mass)
+
+
+def range_deltas(epsilons: Array, range_epsilon: float) -> Array:
+    """Return the profile of a bounded range at epsilons of any sign, rounded up."""
+    inner = np.expm1(np.minimum(epsilons - range_epsilon, 0.0) / 2) ** 2
+    inside = inner / -math.expm1(-range_epsilon) * (1 + 2.0**-42)
+    below = epsilons <= -range_epsilon
+    return np.asarray(np.where(below, -np.expm1(np.minimum(epsilons, 0.0)), inside))
 
 
 def _from_points(epsilons: Array, deltas: Array, step: float) -> Any:
@@ -334,7 +362,7 @@ def _rdp_relation(losses: Sequence[tuple[Loss, int]]) -> Any:
     sampled = [loss for loss, _ in losses if isinstance(loss, SampledLoss)]
     poisson = [loss for loss, _ in losses if isinstance(loss, PoissonLoss)]
     best = [loss for loss, _ in losses if isinstance(loss, RepeatedLoss)]
-    if any(isinstance(loss, PureLoss) for loss, _ in losses):
+    if any(isinstance(loss, (PureLoss, RangeLoss)) for loss, _ in losses):
         return None
     if any(loss.rho is None for loss in best) or (best and (sampled or poisson)):
         return None

@@ -130,7 +130,7 @@ class ClipQuantileRelease(Release):
             rho=round_up(e0 * e0 / 8),
             curve=renyi.bounded_range(e0),
             pure=e0,
-            pld=pld.PureLoss(e0),
+            pld=pld.RangeLoss(e0),
             alone=bounded_range.profile(e0),
         )
 

@@ -22,6 +22,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,7 +38,7 @@ from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease, gaussian
 from ...privacy.mechanisms.clip_quantile import RANGE, least_rows
 from ...privacy.release import Composition, Release
 from ...task import Task
-from ..engine import Stepper
+from ..engine import Schedule, Stepper
 from .clips import Floats
 
 WAYS = ("auto", "slice", "share")
@@ -323,14 +324,13 @@ class TrackedClipStepper(FoundClipStepper):
             super().step(answer)
             return
         self.move(answer[:-1] * self.clip)
-        count = float(answer[-1]) / self.plan.weight
-        self.unit = np.array([followed(self.clip, count / self.rows, level=self.plan.level)])
+        rows = self._rounds[self.round].expected_rows
+        share = float(answer[-1]) / self.plan.weight / rows
+        self.unit = np.array([followed(self.clip, share, level=self.plan.level)])
 
-    @property
-    def rows(self) -> int:
-        """How many rows the next round reads; of batches, say so in the subclass."""
-        task: Task = self.plan.task
-        return task.n
+    @cached_property
+    def _rounds(self) -> Schedule:
+        return Schedule(self.plan.releases())
 
 
 def followed(clip: float, share: float, *, level: float, rate: float = 1.0) -> float:
