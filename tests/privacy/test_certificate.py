@@ -25,6 +25,7 @@ from dpsco.privacy.certificate import CURVE_DELTAS, Certificate, Claims
 from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -34,6 +35,7 @@ from dpsco.privacy.mechanisms import (
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -87,6 +89,21 @@ PLANS = {
         ApproxDP(5.0, 1e-6),
     ),
     "shuffled": ([ShuffledRelease(1.0, 5.0, rows=ROWS)], ApproxDP(5.0, 1e-6)),
+    "shuffled_sequence": (
+        [ShuffledSequenceRelease(1.0, 5.0, 7, rows=ROWS)],
+        ApproxDP(5.0, 1e-6, adjacency="zero_out"),
+    ),
+    "clip_quantile": (
+        [
+            ClipQuantileRelease(8.0, 45, 41, 0.001, rows=ROWS),
+            GaussianRelease(1.0, 9.5, rows=ROWS, count=3),
+        ],
+        ApproxDP(3.0, 1e-6),
+    ),
+    "clip_quantile, gdp": (
+        [ClipQuantileRelease(8.0, 45, 41, rows=ROWS), GaussianRelease(1.0, 9.5, rows=ROWS)],
+        GDP(1.0, adjacency="zero_out"),
+    ),
     "stable_gaussian": (
         [
             StableGaussianRelease(0.5, 4.0, "replace_one", "First, of 2022", rows=(0, 20)),
@@ -459,6 +476,9 @@ WORDING = {
 }
 # Numbers on which the claims do not depend, or only by a bound that is met in either case:
 AMOUNT = {"ApproxDP": "epsilon", "PureDP": "epsilon", "ZCDP": "rho", "GDP": "mu"}  # a larger budget
+GRID = {  # which clips there are, and which is sought
+    f"releases.*.{field}" for field in ("target", "candidates", "lowest", "per_octave", "tilt")
+}
 UNRELATED = {
     "gaussian": {"releases.*.rows.*", "releases"},  # other rows, as far as the overlap stays
     # add_remove costs the same, and a diameter counts where a row is replaced
@@ -477,6 +497,9 @@ UNRELATED = {
     "poisson_gaussian": {"releases.*.rows.*"},
     "fixed_size_gaussian": {"budget.adjacency"},  # zero_out is charged as replace_one
     "shuffled": {"releases.*.rows.*"},  # too few to hide among; see below
+    "shuffled_sequence": {"releases.*.rows.*"},
+    "clip_quantile": {"releases.*.rows.*", "releases", *GRID},
+    "clip_quantile, gdp": {"releases.*.rows.*", "releases", "budget.adjacency", *GRID},
     "stable_gaussian": {"releases.*.rows.*", "releases", "releases.*.theorem"},  # a name is words
     "stable_gamma": {"releases.*.rows.*", "releases.*.theorem"},
     "with_replacement": {"releases.*.theorem"},  # the number of rows counts
@@ -487,7 +510,10 @@ UNRELATED = {
         "releases.*.alternatives.*.*.rows.*",
     },
 }
-SLOW = {("shuffled", "budget.unit.rows")}  # group privacy of a shuffle takes seconds
+SLOW = {  # group privacy of a shuffle takes seconds
+    ("shuffled", "budget.unit.rows"),
+    ("shuffled_sequence", "budget.unit.rows"),
+}
 
 
 def generic(path):

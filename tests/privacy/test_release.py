@@ -11,6 +11,7 @@ import pytest
 
 from dpsco.errors import ParameterError
 from dpsco.privacy.mechanisms import (
+    ClipQuantileRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -20,6 +21,7 @@ from dpsco.privacy.mechanisms import (
     RepeatedSelectionRelease,
     SelectionRelease,
     ShuffledRelease,
+    ShuffledSequenceRelease,
     StableGammaRelease,
     StableGaussianRelease,
     WithReplacementRelease,
@@ -41,6 +43,10 @@ EVERY = {
     PoissonGaussianRelease: {"bound": 0.1, "sigma": 2.0, "rate": 0.3, "pair": "conjectured"},
     FixedSizeGaussianRelease: {"bound": 0.1, "sigma": 2.0, "size": 30},
     ShuffledRelease: {"bound": 0.1, "sigma": 2.0},
+    ShuffledSequenceRelease: {"bound": 0.1, "sigma": 2.0, "batches": 7},
+    ClipQuantileRelease: {
+        "scale": 2.0, "target": 90, "candidates": 9, "lowest": 0.1, "per_octave": 2, "tilt": 1.0
+    },
     StableGaussianRelease: {"sensitivity": 0.1, "sigma": 2.0, **STABLE},
     StableGammaRelease: {"sensitivity": 0.1, "scale": 2.0, **STABLE},
     WithReplacementRelease: {

@@ -271,11 +271,11 @@ class EnginePlan(BasePlan):
 
     def _clips(self) -> Iterator[str]:
         """Yield what is enforced of the rows of each release, in words."""
-        loss, start = self.problem.loss, self.task.start
+        loss, start, in_units = self.problem.loss, self.task.start, self.finds_clip
         for release in Schedule(self.releases()).releases:
             if type(release) is ClipQuantileRelease:
                 yield from GradientNorms(loss, start, release.grid).enforced
-            elif type(release) is not SelectionRelease and self.finds_clip:
+            elif type(release) is not SelectionRelease and in_units:
                 yield found_clip_sentence(bound=release.bound)
             elif type(release) is not SelectionRelease:
                 yield from ClippedGradient(loss, start, release.bound).enforced

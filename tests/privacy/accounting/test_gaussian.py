@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
 
 from dpsco.privacy.accounting import gaussian, pld
 
@@ -197,3 +198,15 @@ def test_closed_forms_are_fast():
 def test_delta_of_releases_that_hide_nothing():
     assert gaussian.delta(0.0, 1e139) == 1.0
     assert gaussian.delta(5.0, 1e3) == 1.0
+
+
+@pytest.mark.parametrize("e0", [1e-9, 1e-3, 0.1, 1.0, 5.0, 20.0])
+def test_pure_privacy_implies_a_gaussian_parameter(e0):
+    """Its two lines lie above the Gaussian trade-off; below 0.9999 of the parameter they do not."""
+    mu = gaussian.of_pure(e0)
+    alpha = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 2001), [1 / (1 + math.exp(e0))]])
+    lines = np.maximum(np.maximum(1 - math.exp(e0) * alpha, math.exp(-e0) * (1 - alpha)), 0.0)
+    tolerance = 1e-12
+    assert np.all(lines >= ndtr(-ndtri(alpha) - mu) - tolerance)
+    if e0 >= 1e-3:
+        assert np.any(lines < ndtr(-ndtri(alpha) - 0.9999 * mu) - tolerance)

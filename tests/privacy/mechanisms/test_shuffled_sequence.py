@@ -11,7 +11,7 @@ from scipy import stats
 from dpsco.errors import AssumptionError, BudgetError, LedgerError, ParameterError
 from dpsco.privacy.accounting import amplification, gaussian
 from dpsco.privacy.accounting.composition import cost
-from dpsco.privacy.budget import ZCDP, Adjacency, ApproxDP
+from dpsco.privacy.budget import GDP, ZCDP, Adjacency, ApproxDP
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
     GaussianRelease,
@@ -216,3 +216,11 @@ def test_skipped_batches_draw_what_they_would_have_drawn():
     resumed.skip()
     resumed.skip()
     assert resumed.release(np.ones((3, 2))).tobytes() == expected[2].tobytes()
+
+
+def test_gaussian_budgets_pay_for_the_batches():
+    release = ShuffledSequenceRelease(1.0, 6.0, 4, rows=(0, 400))
+    mu = release.batch_mu(Adjacency.REPLACE_ONE)
+    assert cost(release).satisfies(GDP(mu * 1.0000001))
+    assert not cost(release).satisfies(GDP(mu * 0.999))
+    assert cost(release).mu is None  # the order hides more: it is no exact parameter

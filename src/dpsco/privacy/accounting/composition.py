@@ -123,6 +123,11 @@ class Cost:
         return self._worst([row.mu for row in self.rows], self.unit_rows)
 
     @property
+    def gdp(self) -> float | None:
+        """A Gaussian parameter that is proved; exact where ``mu`` is known."""
+        return self._worst([row.gdp for row in self.rows], self.unit_rows)
+
+    @property
     def rho(self) -> float | None:
         """The zCDP parameter, or None if some release has none."""
         group = self._worst([row.rho for row in self.rows], self.unit_rows**2)
@@ -166,7 +171,7 @@ class Cost:
         if isinstance(budget, ZCDP):
             return math.inf if self.rho is None else self.rho, budget.rho
         if isinstance(budget, GDP):
-            return math.inf if self.mu is None else self.mu, budget.mu
+            return math.inf if self.gdp is None else self.gdp, budget.mu
         raise AssumptionError(f"no rule to check a budget of type {type(budget).__name__}.")
 
     def _unit_bounds(self) -> list[Bound]:
@@ -224,6 +229,15 @@ class RowCost:
         squares = math.fsum(
             count * (item.mu or 0.0) * (item.mu or 0.0) for item, count in self.losses
         )
+        return math.sqrt(squares) * (1 + 2.0**-50)
+
+    @cached_property
+    def gdp(self) -> float | None:
+        """The root of the sum of squares, whatever bounds are Gaussian."""
+        parts = [(item.gdp if item.mu is None else item.mu, count) for item, count in self.losses]
+        if any(part is None for part, _ in parts):
+            return None
+        squares = math.fsum(count * (part or 0.0) ** 2 for part, count in parts)
         return math.sqrt(squares) * (1 + 2.0**-50)
 
     @cached_property

@@ -23,7 +23,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -45,6 +45,20 @@ def delta(epsilon: float, mu: float) -> float:
         return 0.0
     log = log_delta(epsilon, mu)
     return 1.0 if log >= 0.0 else max(math.exp(log), 5e-324)
+
+
+def of_pure(pure_epsilon: float) -> float:
+    """Return the least mu such that e0-DP implies mu-GDP, rounded up.
+
+    The trade-off curve of e0-DP is two lines that meet where both errors are 1/(1 + e^e0). That of
+    mu-GDP is convex and has the same ends, so it lies below where it does at that point, where its
+    own errors are Phi(-mu/2) (Dong, Roth, Su 2019, Prop 2.4 and 2.12).
+
+    >>> round(of_pure(0.188983), 6)
+    0.236704
+    """
+    error = 1.0 / (1.0 + math.exp(min(pure_epsilon, 700.0)))
+    return -2.0 * float(ndtri(error)) * (1 + 1e-12) + 1e-14  # near 1/2 errors round to 1e-16
 
 
 def log_delta(epsilon: float, mu: float) -> float:

@@ -55,6 +55,7 @@ class PrivacyLoss:
     """What one execution costs a row, in each notion of privacy that is proved for the release."""
 
     mu: float | None = None  # exact distance of two Gaussians
+    gdp: float | None = None  # distance of Gaussians that are told apart as well, or better
     rho: float | None = None  # zCDP
     curve: renyi.Curve | None = None  # Renyi divergences
     pure: float = math.inf  # pure epsilon

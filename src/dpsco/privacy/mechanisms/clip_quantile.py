@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from ... import _validate
 from ..._validate import store
 from ...errors import ParameterError
-from ..accounting import bounded_range, pld, renyi
+from ..accounting import bounded_range, gaussian, pld, renyi
 from ..accounting.privacy_loss import PrivacyLoss, round_up
 from ..budget import Adjacency
 from ..randomness import Stream
@@ -127,6 +127,7 @@ class ClipQuantileRelease(Release):
         """Return the loss of the range 2/scale, the same for every adjacency."""
         e0 = self.range_epsilon
         return PrivacyLoss(
+            gdp=gaussian.of_pure(e0),
             rho=round_up(e0 * e0 / 8),
             curve=renyi.bounded_range(e0),
             pure=e0,

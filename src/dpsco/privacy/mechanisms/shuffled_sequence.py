@@ -105,6 +105,7 @@ class ShuffledSequenceRelease(Release):
         known = self.batch_mu(adjacency)
         loss = gaussian_loss(known)
         return PrivacyLoss(
+            gdp=loss.mu,
             rho=loss.rho,
             curve=loss.curve,
             pld=loss.pld,
