@@ -361,7 +361,7 @@ def plan_split(
     beta = chosen_smoothness(task, population_smoothness, paper=False)
     kappa = chosen_condition(task, beta, strong_convexity, paper=False)
     scales = public_scales(task, beta or 1.0, kappa)
-    batches = min(rates.split_rounds(scales), scales.most_batches, task.n)
+    batches = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
     batches = batches if rounds is None else check_batches(rounds, task.n)
     if clip == "auto":
         raise AssumptionError(
@@ -450,7 +450,7 @@ def risk(task: Task, *, solver: str = ACSA) -> float:
     if solver == PROX:
         rounds = min(rates.prox_rounds(scales, PROX_SHARE), task.n)
     elif solver == SPLIT:
-        rounds = min(rates.split_rounds(scales), scales.most_batches, task.n)
+        rounds = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
         scales = dataclasses.replace(scales, noise=scales.noise * math.sqrt(rounds))
     elif solver == MEAN:
         return 0.5 * scales.variance(1, choice.unit, choice.unit)
