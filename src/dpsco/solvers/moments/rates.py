@@ -49,7 +49,7 @@ class Scales:
     @property
     def most_split_batches(self) -> int:
         """The same for batches that share the budget: noise grows with its root, too."""
-        return max(1, math.floor((0.5 * self.most_batches) ** (2.0 / 3.0)))
+        return max(1, math.floor(math.pow(0.5 * self.most_batches, 2.0 / 3.0)))
 
     def variance(self, batches: float, threshold: float, moment: float) -> float:
         """Return Sigma^2 = d sigma^2 + r_2^2/s of a batch's mean, for batches of floor(n/K)."""
