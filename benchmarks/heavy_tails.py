@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -142,7 +143,10 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = options.tables or (*PUBLIC, *PARK)
-    columns = {name: lines(name, options) for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = lines(name, options)
+        print(name, columns[name], file=sys.stderr, flush=True)
     print("| solver | " + " | ".join(names) + " |")
     print("|---" * (len(names) + 1) + "|")
     for label in next(iter(columns.values())):
