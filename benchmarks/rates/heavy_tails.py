@@ -63,9 +63,7 @@ def lad_t3(d: int = 10, ridge: float = 0.0) -> Instance:
         loss=dp.losses.Absolute(), bounds=FAR, domain=dp.domains.L2Ball(2.0), penalty=penalty
     )
     name = f"{'RIDGE-' if ridge else ''}LAD-t3, d = {d}"
-    return Instance(
-        name, problem, draw, lambda w: value(w) - least, value(np.zeros(d)) - least
-    )
+    return Instance(name, problem, draw, lambda w: value(w) - least, value(np.zeros(d)) - least)
 
 
 def lasso_t6(d: int = 50, strength: float = 0.02) -> Instance:
@@ -103,3 +101,118 @@ def lomax(alpha: float, d: int = 20) -> Instance:
         lambda w: float(np.linalg.norm(w - mean)),
         float(np.linalg.norm(mean)),
     )
+
+
+FOUND = {"clip": "auto"}
+KNOWN = {**FOUND, "population_smoothness": 1.0}
+
+
+def _private(epsilon: float) -> dp.ApproxDP:
+    return dp.ApproxDP(epsilon, 1e-6)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "mean oracle, k = 2, clip of the moment",
+        lomax(2.2),
+        "l2_clip_mean_oracle",
+        BUDGET,
+        (1000, 16_000, 256_000),
+        options={"moment": 10.99},
+        slope=(-0.60, -0.42),
+    ),
+    Experiment(
+        "mean oracle, k = 4, clip of the moment",
+        lomax(4.2),
+        "l2_clip_mean_oracle",
+        BUDGET,
+        (1000, 16_000, 256_000),
+        options={"moment": 3.39, "order": 4.0},
+        slope=(-0.80, -0.55),
+    ),
+    Experiment(
+        "sgd_sc, kappa = 1, clip found",
+        ls_t6(10),
+        "clipped_sgd_sc",
+        BUDGET,
+        (2000, 8000, 32_000),
+        repeats=12,
+        options={**KNOWN, "strong_convexity": 1.0},
+        slope=(-1.8, -0.9),
+        excess={32_000: (0.0, 0.004)},
+    ),
+    Experiment(
+        "sgd_sc, kappa = 10, clip found",
+        ls_t6(10, 10.0),
+        "clipped_sgd_sc",
+        BUDGET,
+        (8000, 32_000),
+        repeats=8,
+        options={**KNOWN, "strong_convexity": 0.1},
+        excess={32_000: (0.0, 0.035)},
+    ),
+    Experiment(
+        "acsa, clip found",
+        ls_t6(20),
+        "clipped_acsa",
+        BUDGET,
+        (2000, 8000, 32_000),
+        repeats=8,
+        options=KNOWN,
+        slope=(-1.3, -0.55),
+        excess={32_000: (0.0, 0.05)},
+    ),
+    Experiment(
+        "prox, lasso, clip found",
+        lasso_t6(),
+        "clipped_prox_sgd",
+        BUDGET,
+        (4000, 16_000, 64_000),
+        options={**KNOWN, "strong_convexity": 1.0},
+        slope=(-1.9, -1.0),
+        excess={64_000: (0.0, 0.01)},
+    ),
+    Experiment(
+        "localized, clip found",
+        lad_t3(),
+        "localized_clipped_subgradient",
+        BUDGET,
+        (2048, 8192),
+        options=FOUND,
+        slope=(-2.4, -0.8),
+        excess={8192: (0.0, 0.0021)},
+    ),
+    Experiment(
+        "localized on samples, clip found",
+        lad_t3(),
+        "localized_clipped_minibatch",
+        BUDGET,
+        (8192,),
+        repeats=3,
+        options=FOUND,
+        excess={8192: (0.0, 0.006)},
+    ),
+    Experiment(
+        "stages, clip found",
+        lad_t3(ridge=0.5),
+        "strongly_convex_localized",
+        BUDGET,
+        (4096, 16_384),
+        repeats=3,
+        options=FOUND,
+        excess={16_384: (0.0, 0.003)},
+    ),
+    *(
+        Experiment(
+            f"sgd_sc, n = 16,000, epsilon = {epsilon:g}",
+            ls_t6(10),
+            "clipped_sgd_sc",
+            _private(epsilon),
+            (16_000,),
+            repeats=8,
+            options={**KNOWN, "strong_convexity": 1.0},
+            excess={16_000: (0.0, limit)},
+        )
+        for epsilon, limit in ((0.25, 0.04), (4.0, 0.003))
+    ),
+)

@@ -24,6 +24,7 @@ PACKAGES = (
     "dpsco.models",
     "dpsco.report",
     "dpsco.privacy",
+    "dpsco.problems",
     "dpsco.data",
     "dpsco.losses",
     "dpsco.geometry.domains",

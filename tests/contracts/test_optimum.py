@@ -9,7 +9,11 @@ from dpsco.solvers import registry
 
 D = 3
 ROWS = 4000
-MORE = {"phased_erm": 16_000, "noisy_sgd_2019": 16_000}  # slow rates: 1.4 % there, 6 % at 4000
+MORE = {  # slow rates: 1.4 % there, 6 % at 4000
+    "phased_erm": 16_000,
+    "noisy_sgd_2019": 16_000,
+    "noisy_gd_split_baseline": 16_000,
+}
 SHORT = {
     "dp_sgd_gradient": {"rounds": 1500},
     "noisy_sgd_2020": {"rounds": 2500},
@@ -69,11 +73,14 @@ def optimum(problem, X, y):
 def test_huge_budget_reaches_the_optimum(solver):
     X, y = table(MORE.get(solver, ROWS))
     entry = registry()[solver]
-    name, problem = next(
+    fitting = [
         (name, problem)
         for name, problem in PROBLEMS.items()
         if not entry.refusals(dp.Task(problem, len(y), D, HUGE))
-    )
+    ]
+    if not fitting:
+        pytest.skip("it takes other problems")
+    name, problem = fitting[0]
     options = SHORT.get(solver, {})
     seed = dp.Randomness.seeded(1)
     result = dp.solve(problem, (X, y), HUGE, solver=solver, options=options, randomness=seed)

@@ -39,6 +39,7 @@ RIDGE = dp.Problem(
     penalty=dp.losses.L2Penalty(0.05),
 )
 FREE = dp.Problem(loss=dp.losses.Huber(0.5), bounds=dp.Bounds(2.0, label=1.5))
+MEAN = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
 NUMBERS = ("n", "d", "rounds", "steps", "batch", "tail", "dimension")
 
 
@@ -50,7 +51,7 @@ def seconds(todo):
 
 def honest(key):
     """Return a plan of a solver as JSON values."""
-    for problem in (BALL, RIDGE, FREE):
+    for problem in (BALL, RIDGE, FREE, MEAN):
         try:
             made = dp.plan(problem, n=240, d=3, budget=BUDGET, solver=key)
         except DpscoError:

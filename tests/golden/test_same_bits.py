@@ -144,5 +144,7 @@ def test_the_comparison_sees_a_change():
 def test_the_comparison_sees_another_seed(key, monkeypatch):
     seeded = BITS.dp.Randomness.seeded
     monkeypatch.setattr(BITS.dp.Randomness, "seeded", lambda seed: seeded(seed + 1))
+    if not sample(key):
+        pytest.skip("it takes none of the problems")
     first = sample(key)[0]
     assert not same(outcome(first), BITS_RECORD[first])

@@ -78,6 +78,30 @@ def test_noise_of_the_mean_oracle(adjacency, noise):
     assert plan.sigma / 100 == pytest.approx(noise, rel=2e-6)
 
 
+def test_a_huge_lipschitz_constant_and_small_moments():
+    """The paper's Example 1: normal x and y, |w| <= 1, cut at 1e6; r_2, r_4, r_8 are at most 14."""
+
+    def absolute(order):
+        return 2 ** (order / 2) * math.gamma((order + 1) / 2) / math.sqrt(math.pi)
+
+    def moment(k):
+        """(E (|x| (|x| + |y|))^k)^(1/k), term by term."""
+        terms = (math.comb(k, j) * absolute(2 * k - j) * absolute(j) for j in range(k + 1))
+        return sum(terms) ** (1 / k)
+
+    known = {2: 2.558608819, 4: 4.376823360, 8: 7.962720829}
+    for k, value in known.items():
+        assert moment(k) == pytest.approx(value, rel=1e-8)
+        assert value <= {2: 5, 4: 8, 8: 14}[k]
+    task = dp.Task(problem(radius=1.0), 10_000, 1, BUDGET)
+    assert task.lipschitz >= 1e12
+    plan = dp.plan(
+        task, solver="clipped_acsa", options={"moment": known[2], "population_smoothness": 1.0}
+    )
+    assert plan.sigma / plan.batch_size(0) < 1.0  # calibrated to L it would be 1e9
+    assert plan.risk < 10.0
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ def test_sgd_is_averaged_sgd():
     w, average = np.zeros(D), np.zeros(D)
     steps, shares = plan.averaging
     for t in range(12):
-        w = BALL.project(w - steps[t] / 4.0 * batch_gradient(w, plan.batch(t)))
+        w = BALL.project(w - steps[t] / 4.0 * batch_gradient(w, plan.batches()[t]))
         average += shares[t] * w
     assert np.allclose(weights, average, atol=3e-5)
     assert steps[0] / 4.0 == pytest.approx(1 / 4.25)  # 1/(beta + mu/2)
@@ -51,7 +51,7 @@ def test_acsa_is_accelerated_approximation():
     for t in range(1, 11):
         share = 2 / (t + 1)
         middle = (1 - share) * last + share * w
-        w = BALL.project(w - t / (2 * eta) * batch_gradient(middle, plan.batch(t - 1)))
+        w = BALL.project(w - t / (2 * eta) * batch_gradient(middle, plan.batches()[t - 1]))
         last = share * w + (1 - share) * last
     assert np.allclose(weights, last, atol=3e-5)
 
@@ -67,7 +67,7 @@ def test_prox_steps_are_proximal_sgd(penalty):
     )  # fmt: skip
     w = np.zeros(D)
     for t in range(9):
-        w = BALL.project(penalty.prox(w - 0.25 * batch_gradient(w, plan.batch(t)), 0.25))
+        w = BALL.project(penalty.prox(w - 0.25 * batch_gradient(w, plan.batches()[t]), 0.25))
     assert np.allclose(weights, w, atol=3e-5)
 
 

@@ -52,7 +52,7 @@ class Phase(NamedTuple):
     rounds: int
     rows: Rows
     batch: float  # rows of a round, expected ones of a sample: what sums are divided by
-    clip: float  # threshold; in units of the clip where that is found
+    clip: float  # threshold, in units of the plan's clip
     sigma: float  # noise on a sum
     step: float  # level step; 0 if steps fall
     radius: float  # how far from its centre it may go
@@ -67,7 +67,7 @@ class Plan(ClipPlan):
     sizes: tuple[int, ...]  # rows of each phase
     rounds: tuple[int, ...]  # noisy steps on them
     batches: tuple[float, ...]  # rows of a step, expected ones of a sample
-    clips: tuple[float, ...]  # thresholds
+    clips: tuple[float, ...]  # thresholds, in units of the first clip
     sigmas: tuple[float, ...]  # noise on sums
     pulls: tuple[float, ...]  # strength of the regularizer times the distance of the stage
     steps: tuple[float, ...]  # level steps; 0 where they fall
@@ -119,10 +119,10 @@ class Plan(ClipPlan):
 
     def distances(self, scale: float = 1.0) -> tuple[float, ...]:
         """Return how far each stage looks: D_j = min(D_{j-1}, sqrt(shrinkage D_{j-1}))."""
-        found = [self.task.initial_distance]
+        result = [self.task.initial_distance]
         for shrinkage in self.shrinkage:
-            found.append(min(found[-1], math.sqrt(scale * shrinkage * found[-1])))
-        return tuple(found)
+            result.append(min(result[-1], math.sqrt(scale * shrinkage * result[-1])))
+        return tuple(result)
 
     def strength(self, phase: Phase, scale: float = 1.0) -> float:
         """Return lambda of a phase, where one unit of gradients is ``scale``."""
@@ -133,7 +133,9 @@ class Plan(ClipPlan):
         return (*self.first(), *map(self._release, self.phases))
 
     def _release(self, phase: Phase) -> Release:
-        bound = 1.0 if self.clip is None else self.oracle.bound(phase.clip, self.task.n_weights)
+        bound = 1.0
+        if self.clip is not None:
+            bound = self.oracle.bound(phase.clip * self.clip, self.task.n_weights)
         start, stop = phase.rows
         if phase.batch == stop - start:
             return GaussianRelease(bound, phase.sigma, rows=phase.rows, count=phase.rounds)
@@ -239,12 +241,13 @@ def decoupled(
         samples: whether a round reads a secret sample of the phase's rows.
     """
     count = len(layout.sizes)
-    clips = (choice.unit,) * count
+    clips = (choice.unit,) * count  # the limits themselves
     if clip_by_moment:
         clips = tuple(
             chosen_clip(task, "moment", moments, rows=size, oracle=oracle).unit
             for size in layout.sizes
         )
+    shares = tuple(clip / clips[0] for clip in clips)
     batches = tuple(float(rates.sample_size(m) if samples else m) for m in layout.sizes)
     far = TRUST_REGION * task.initial_distance
     radius = math.inf if math.isfinite(task.radius) else far
@@ -260,8 +263,8 @@ def decoupled(
         sizes=layout.sizes,
         rounds=layout.rounds,
         batches=batches,
-        clips=clips,
-        sigmas=_noise(task, choice, oracle, layout, clips, batches, pair),
+        clips=shares,
+        sigmas=_noise(task, choice, oracle, layout, _limits(clips[0], shares), batches, pair),
         pulls=_pulls(task, choice, layout, clips, pull),
         steps=(0.0,) * count,
         radii=(radius,) * count,
@@ -269,6 +272,11 @@ def decoupled(
         shrinkage=layout.shrinkage,
         pair=pair,
     )
+
+
+def _limits(clip: float, shares: Sequence[float]) -> tuple[float, ...]:
+    """Return the thresholds of phases, as a run computes them."""
+    return tuple(share * clip for share in shares)
 
 
 def _pulls(
@@ -279,15 +287,15 @@ def _pulls(
     first: float | None,
 ) -> tuple[float, ...]:
     """Return lambda D of each phase: 8 times that of the phase before, anew in every stage."""
-    found: list[float] = []
+    pulls: list[float] = []
     for i, stage in enumerate(layout.stages):
         if i and layout.stages[i - 1] == stage:
-            found.append(rates.GROWTH * found[-1])
+            pulls.append(rates.GROWTH * pulls[-1])
             continue
         scales, rows = public_size(task), layout.sizes[i]
         rule = rates.first_strength(scales, rows, layout.rounds[i], clips[i], choice.length)
-        found.append(rule if first is None else first)
-    return tuple(found)
+        pulls.append(rule if first is None else first)
+    return tuple(pulls)
 
 
 def _noise(
@@ -300,8 +308,8 @@ def _noise(
     pair: str,
 ) -> tuple[float, ...]:
     """Return the noise of each phase, which spends the whole budget on its own rows."""
-    found = choice.clip is None
-    bounds = [1.0 if found else oracle.bound(clip, task.n_weights) for clip in clips]
+    unknown = choice.clip is None
+    bounds = [1.0 if unknown else oracle.bound(clip, task.n_weights) for clip in clips]
     starts = list(accumulate(layout.sizes, initial=choice.rows[0]))
     rows = list(pairwise(starts))
     full = noise_of(task, choice.search, list(zip(bounds, rows, layout.rounds, strict=True)))
@@ -509,12 +517,12 @@ def _paper_plan(
     choice = ClipChoice(phases[0].clip, None, (0, task.n), moments.moment)
     sizes = tuple(phase.rows for phase in phases)
     layout = Layout(sizes, tuple(phase.rounds for phase in phases), (0,) * len(phases))
-    clips = tuple(phase.clip for phase in phases)
+    shares = tuple(phase.clip / choice.unit for phase in phases)
     batches = tuple(map(float, sizes))
     return Plan(
         solver=LOCALIZED,
         task=task,
-        clip=clips[0],
+        clip=choice.unit,
         search=None,
         oracle=oracle,
         moment=moments.moment,
@@ -522,8 +530,10 @@ def _paper_plan(
         sizes=sizes,
         rounds=layout.rounds,
         batches=batches,
-        clips=clips,
-        sigmas=_noise(task, choice, oracle, layout, clips, batches, "proved"),
+        clips=shares,
+        sigmas=_noise(
+            task, choice, oracle, layout, _limits(choice.unit, shares), batches, "proved"
+        ),
         pulls=tuple(phase.strength * facts.distance for phase in phases),
         steps=tuple(phase.step for phase in phases),
         radii=tuple(phase.radius for phase in phases),

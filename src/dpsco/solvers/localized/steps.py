@@ -33,7 +33,7 @@ class LocalizedStepper(ThresholdStepper):
     def gradient(self) -> Any:
         """Ask the phase's rows, or a sample of them, for their gradients at the weights."""
         phase = self._phase
-        return self.plan.oracle.query(self._loss, self.weights, phase.clip * self.scale)
+        return self.plan.oracle.query(self._loss, self.weights, phase.clip * self.clip)
 
     def move(self, total: Floats) -> None:
         """Step on the noisy mean; at the end of a phase go on from its point."""

@@ -46,6 +46,11 @@ class Scales:
         """K_max = n/(z sqrt(d)): in more batches each one has more noise than its threshold."""
         return max(1, math.floor(self.n / (self.noise * math.sqrt(self.size))))
 
+    @property
+    def most_split_batches(self) -> int:
+        """The same for batches that share the budget: noise grows with its root, too."""
+        return max(1, math.floor(math.pow(0.5 * self.most_batches, 2.0 / 3.0)))
+
     def variance(self, batches: float, threshold: float, moment: float) -> float:
         """Return Sigma^2 = d sigma^2 + r_2^2/s of a batch's mean, for batches of floor(n/K)."""
         rows = max(1, self.n // int(batches))

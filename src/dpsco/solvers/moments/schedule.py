@@ -63,19 +63,18 @@ class Plan(ClipPlan):
         if self.solver == SGD and not self.condition:
             raise ParameterError("condition must be at least 1, got 0.", parameter="condition")
 
-    def batch(self, turn: int) -> Rows:
-        """Return the rows of a batch; the first ones have one row more if need be."""
-        return part_of(self.training_rows, self.rounds, turn)
+    def batches(self) -> tuple[Rows, ...]:
+        """Return the rows of each batch; the first ones have one row more if need be."""
+        return tuple(part_of(self.training_rows, self.rounds, t) for t in range(self.rounds))
 
     def batch_size(self, turn: int) -> int:
         """Return how many rows a batch has: what its sum is divided by."""
-        start, stop = self.batch(turn)
+        start, stop = part_of(self.training_rows, self.rounds, turn)
         return stop - start
 
     def releases(self) -> tuple[Release, ...]:
         """Return the search for a clip, if there is one, and one noisy sum per batch."""
-        batches = map(self.batch, range(self.rounds))
-        sums = (GaussianRelease(self.bound, self.sigma, rows=rows) for rows in batches)
+        sums = (GaussianRelease(self.bound, self.sigma, rows=rows) for rows in self.batches())
         return (*self.first(), *sums)
 
     def beta(self, scale: float) -> float:
@@ -362,7 +361,7 @@ def plan_split(
     beta = chosen_smoothness(task, population_smoothness, paper=False)
     kappa = chosen_condition(task, beta, strong_convexity, paper=False)
     scales = public_scales(task, beta or 1.0, kappa)
-    batches = min(rates.split_rounds(scales), scales.most_batches, task.n)
+    batches = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
     batches = batches if rounds is None else check_batches(rounds, task.n)
     if clip == "auto":
         raise AssumptionError(
@@ -451,7 +450,7 @@ def risk(task: Task, *, solver: str = ACSA) -> float:
     if solver == PROX:
         rounds = min(rates.prox_rounds(scales, PROX_SHARE), task.n)
     elif solver == SPLIT:
-        rounds = min(rates.split_rounds(scales), scales.most_batches, task.n)
+        rounds = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
         scales = dataclasses.replace(scales, noise=scales.noise * math.sqrt(rounds))
     elif solver == MEAN:
         return 0.5 * scales.variance(1, choice.unit, choice.unit)
