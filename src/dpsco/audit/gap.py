@@ -32,9 +32,7 @@ class FrankWolfeGap:
     """What `fw_gap` returns."""
 
     gap: float  # max <gradient, w - v> over members v of the domain; of a noisy gradient if paid
-    noise: (
-        float  # standard deviation of that gradient's noise, per coordinate; 0 if rows are public
-    )
+    noise: float  # deviation of that gradient's noise, per coordinate; 0 if rows are public
     certificate: Certificate | None  # what a noisy answer has cost
 
 

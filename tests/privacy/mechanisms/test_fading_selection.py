@@ -154,7 +154,7 @@ def test_nothing_is_claimed_under_add_remove():
 
 
 def test_the_answer_has_the_law_of_the_exponential_mechanism():
-    """20,000 answers: a scale that is wrong by a tenth shifts the first share by 6 deviations."""
+    """20,000 answers: a scale that is wrong by a tenth shifts the first share by 5.6 or more."""
     scores, scale, count = np.array([0.0, 0.3, 1.0]), 0.5, 20_000
     release = FadingSelectionRelease((0.1, 0.2), (5, 10), scale, 3, rows=(0, 10))
     stream = Randomness.seeded(4).child("answers")
@@ -162,11 +162,11 @@ def test_the_answer_has_the_law_of_the_exponential_mechanism():
     expected = np.array([0.593772, 0.325869, 0.080358])  # softmax(-scores/scale)
     shares = np.bincount(answers, minlength=3) / count
     deviations = (shares - expected) / np.sqrt(expected * (1 - expected) / count)
-    assert np.max(np.abs(deviations)) < 5.0  # false alarm 2e-6
+    assert np.max(np.abs(deviations)) < 5.0  # false alarm 2e-6, of a fixed seed
     for wrong in (0.9, 1.1):
         other = np.exp(-scores / (wrong * scale))
         gap = other[0] / other.sum() - expected[0]
-        assert abs(gap) / math.sqrt(expected[0] * (1 - expected[0]) / count) > 6.0
+        assert abs(gap) / math.sqrt(expected[0] * (1 - expected[0]) / count) > 5.5
 
 
 def test_other_scores_than_planned_are_refused():

@@ -19,7 +19,6 @@ are pure DP only, and cost a half.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
