@@ -252,7 +252,7 @@ def test_a_run_goes_on_with_its_secret_total(stop):
         whole.step(source)
     for _ in range(stop):
         first.step(source)
-    with pytest.raises(ParameterError, match="total of fading scores"):
+    with pytest.raises(ParameterError, match="total of fading scores of shape"):
         begun(plan)[0].resume(stop, first.state(), {})
     second.resume(stop, first.state(), first.secrets())
     for _ in range(6 - stop):

@@ -12,6 +12,7 @@ row the newest row's bound would ask for about 2.5 times the noise.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,8 +94,8 @@ class FadingSelectionRelease(Release):
         first = self.rows[0]
         if not first:
             return self
-        values = {**vars(self), "stops": tuple(stop - first for stop in self.stops)}
-        return FadingSelectionRelease(**{**values, "rows": (0, self.row_count)})
+        stops = tuple(stop - first for stop in self.stops)
+        return dataclasses.replace(self, rows=(0, self.row_count), stops=stops)
 
     def pieces(self) -> Iterator[SelectionRelease]:
         """Yield one selection for each part, which costs its rows what this release costs them.
