@@ -470,7 +470,13 @@ UNRELATED = {
     "gaussian, zero_out": {"releases.*.rows.*", "releases.*.diameter", "budget.adjacency"},
     "generalized_gaussian": {"releases.*.rows.*"},
     "gumbel": {"releases.*.rows.*", "releases.*.candidates"},
-    "fading": {"releases.*.candidates"},
+    "fading": {  # of old rows, which pay less; the last bound counts
+        "releases.*.rows.*",
+        "releases.*.candidates",
+        "releases.*.bounds",
+        "releases.*.bounds.*",
+        "releases.*.stops.*",
+    },
     "laplace": {"releases.*.rows.*", "releases.*.candidates", "releases.*.noise"},  # pure DP alike
     "prefix_sum": {"releases.*.rows.*", "releases.*.mechanism.name"},  # either tree: same levels
     "banded": {"releases.*.rows.*", "releases.*.mechanism.rounds"},  # the bands alone count
