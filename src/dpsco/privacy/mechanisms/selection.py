@@ -164,9 +164,9 @@ class _Contenders(NamedTuple):
 
     def below(self, reached: float) -> _Contenders:
         """Return those whose lower bound is not above what some candidate has reached."""
-        kept = self.low <= reached
+        near = self.low <= reached
         return _Contenders(
-            self.places[kept], self.scores[kept], self.low[kept], self.drawn[:, kept]
+            self.places[near], self.scores[near], self.low[near], self.drawn[:, near]
         )
 
 

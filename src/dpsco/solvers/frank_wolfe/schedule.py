@@ -287,11 +287,11 @@ class PolyhedralPlan(BatchedPlan):
 
     def _fading(self, spreads: Sequence[float], candidates: int) -> list[Release]:
         """Return the selections whose older rows count less."""
-        found: list[Release] = []
+        selections: list[Release] = []
         for first, bounds in fading_stages(spreads, self.sizes, self.stages):
             for t, row in enumerate(bounds):
                 last = first + t + 1
-                found.append(
+                selections.append(
                     FadingSelectionRelease(
                         tuple(row),
                         self.edges[first + 1 : last + 1],
@@ -301,7 +301,7 @@ class PolyhedralPlan(BatchedPlan):
                         rows=(self.edges[first], self.edges[last]),
                     )
                 )
-        return found
+        return selections
 
     @property
     def risk(self) -> float:
@@ -314,12 +314,12 @@ def fading_stages(
 ) -> list[tuple[int, list[list[float]]]]:
     """Return, for each pass, its first round and the bounds of its batches in each round."""
     fresh = [weighted_spread(s, 1.0 / size) for s, size in zip(spreads, sizes, strict=True)]
-    found, first = [], 0
+    tables, first = [], 0
     for steps in stages:
         shares = [rates.momentum(t) for t in range(steps)]
-        found.append((first, rates.fading_bounds(fresh[first : first + steps], shares)))
+        tables.append((first, rates.fading_bounds(fresh[first : first + steps], shares)))
         first += steps
-    return found
+    return tables
 
 
 def plan_polyhedral(
@@ -409,12 +409,12 @@ def fading_scales(
     noise: str,
 ) -> tuple[float, ...]:
     """Return the scales of all rounds: in each pass the least that the budget allows its rows."""
-    found: list[float] = []
+    scales: list[float] = []
     for _, table in fading_stages(spreads, sizes, stages):
         shapes = rates.scale_shapes(table)
         shape = min(shapes, key=lambda each: _mean_noise(table, each))
-        found += _scaled(task, table, shape, candidates, noise)
-    return tuple(found)
+        scales += _scaled(task, table, shape, candidates, noise)
+    return tuple(scales)
 
 
 def _mean_noise(table: list[list[float]], shape: list[float]) -> float:
@@ -513,11 +513,11 @@ class LpPlan(BatchedPlan):
         if not self.follow_steps or self.keep(t) == 0.0:
             return planned
         widened = math.pow(self.task.n_weights, 1.0 / _exponent(self.geometries[0]) - 0.5)
-        found = [
+        clips = [
             factor * (self.keep(t) * facts.smoothness * move + share * facts.lipschitz)
             for factor, facts, move in zip((widened, 1.0), self.geometries, moves, strict=True)
         ]
-        return min(planned, *found)
+        return min(planned, *clips)
 
     @property
     def enforced(self) -> tuple[str, ...]:
@@ -651,12 +651,12 @@ def _clips(
     stages: Sequence[int], schedule: str, facts: Geometry, *, reduced: bool
 ) -> tuple[float, ...]:
     """Return G_t of every round; an estimate without differences takes gradients alone."""
-    found: list[float] = []
+    clips: list[float] = []
     for steps in stages:
         moves = [step_of(schedule)(t) for t in range(steps)]
         shares = [rates.momentum(t) if reduced else 1.0 for t in range(steps)]
-        found += rates.clips(moves, shares, facts)
-    return tuple(found)
+        clips += rates.clips(moves, shares, facts)
+    return tuple(clips)
 
 
 def _bound(facts: Geometry, clip: float | None) -> float:
