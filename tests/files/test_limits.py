@@ -38,6 +38,11 @@ RIDGE = dp.Problem(
     bounds=dp.Bounds(1.0, label="sign"),
     penalty=dp.losses.L2Penalty(0.05),
 )
+CROSS = dp.Problem(
+    loss=dp.losses.Logistic(),
+    bounds=dp.Bounds(1.0, label="sign"),
+    domain=dp.domains.L1Ball(5.0),
+)
 FREE = dp.Problem(loss=dp.losses.Huber(0.5), bounds=dp.Bounds(2.0, label=1.5))
 MEAN = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
 NUMBERS = ("n", "d", "rounds", "steps", "batch", "tail", "dimension")
@@ -51,7 +56,7 @@ def seconds(todo):
 
 def honest(key):
     """Return a plan of a solver as JSON values."""
-    for problem in (BALL, RIDGE, FREE, MEAN):
+    for problem in (BALL, RIDGE, FREE, CROSS, MEAN):
         try:
             made = dp.plan(problem, n=240, d=3, budget=BUDGET, solver=key)
         except DpscoError:

@@ -48,6 +48,11 @@ PROBLEMS = {
         bounds=dp.Bounds(1.0, label=CLASSES),
         domain=dp.domains.L2Ball(3.0),
     ),
+    "logistic-l1": dp.Problem(
+        loss=dp.losses.Logistic(),
+        bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF),
+        domain=dp.domains.L1Ball(2.0),
+    ),
 }
 BUDGETS = {
     "replace": dp.ApproxDP(2.0, 1e-5),

@@ -26,6 +26,7 @@ from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -63,6 +64,10 @@ PLANS = {
         ApproxDP(4.0, 1e-5, unit=PERSON),
     ),
     "gumbel": ([SelectionRelease(1.0, 12.0, 8, rows=ROWS, count=4)], PureDP(1.0)),
+    "fading": (
+        [FadingSelectionRelease((0.2, 1.0), (30, ROWS[1]), 12.0, 8, rows=ROWS)],
+        ApproxDP(2.0, 1e-6),
+    ),
     "laplace": ([SelectionRelease(1.0, 12.0, 8, "laplace", rows=ROWS)], ApproxDP(2.0, 1e-6)),
     "prefix_sum": (
         [PrefixSumRelease(1.0, 30.0, mechanism("tree", rounds=4, drop_root=True), rows=ROWS)],
@@ -485,6 +490,13 @@ UNRELATED = {
     "gaussian, zero_out": {"releases.*.rows.*", "releases.*.diameter", "budget.adjacency"},
     "generalized_gaussian": {"releases.*.rows.*"},
     "gumbel": {"releases.*.rows.*", "releases.*.candidates"},
+    "fading": {  # of old rows, which pay less; the last bound counts
+        "releases.*.rows.*",
+        "releases.*.candidates",
+        "releases.*.bounds",
+        "releases.*.bounds.*",
+        "releases.*.stops.*",
+    },
     "laplace": {"releases.*.rows.*", "releases.*.candidates", "releases.*.noise"},  # pure DP alike
     "prefix_sum": {"releases.*.rows.*", "releases.*.mechanism.name"},  # either tree: same levels
     "banded": {"releases.*.rows.*", "releases.*.mechanism.rounds"},  # the bands alone count

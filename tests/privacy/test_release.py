@@ -12,6 +12,7 @@ import pytest
 from dpsco.errors import ParameterError
 from dpsco.privacy.mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -39,6 +40,9 @@ EVERY = {
     GaussianRelease: {"bound": 0.1, "sigma": 2.0},
     GeneralizedGaussianRelease: {"bound": 0.1, "sigma": 2.0, "norm": 2.5},
     SelectionRelease: {"bound": 0.1, "scale": 2.0, "candidates": 9, "noise": "laplace"},
+    FadingSelectionRelease: {
+        "bounds": (0.02, 0.1), "stops": (53, 103), "scale": 2.0, "candidates": 9, "noise": "laplace"
+    },
     PrefixSumRelease: {"bound": 0.1, "sigma": 2.0, "mechanism": TREE},
     PoissonGaussianRelease: {"bound": 0.1, "sigma": 2.0, "rate": 0.3, "pair": "conjectured"},
     FixedSizeGaussianRelease: {"bound": 0.1, "sigma": 2.0, "size": 30},

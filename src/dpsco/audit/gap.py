@@ -32,9 +32,7 @@ class FrankWolfeGap:
     """What `fw_gap` returns."""
 
     gap: float  # max <gradient, w - v> over members v of the domain; of a noisy gradient if paid
-    noise: (
-        float  # standard deviation of that gradient's noise, per coordinate; 0 if rows are public
-    )
+    noise: float  # deviation of that gradient's noise, per coordinate; 0 if rows are public
     certificate: Certificate | None  # what a noisy answer has cost
 
 
@@ -79,17 +77,7 @@ def fw_gap(
     3.0
     """
     open_rows = public_or_paid("fw_gap", public=public, budget=budget)
-    point = weight_vector("weights", weights)
-    domain = problem.domain
-    if not math.isfinite(domain.radius(len(point))):
-        raise AssumptionError(
-            f"fw_gap needs a bounded domain, for example domains.L1Ball(10.0); got {domain!r}."
-        )
-    if not domain.contains(point):
-        raise ParameterError(
-            "weights must lie in the domain, or the gap means nothing: project them first.",
-            parameter="weights",
-        )
+    point = _member(problem, weights)
     table = as_table(data)
     source = table if isinstance(table, Source) else table.bounded(problem.bounds, order="given")
     noise, certificate = 0.0, None
@@ -98,7 +86,7 @@ def fw_gap(
     else:
         assert budget is not None
         gradient, noise, certificate = _noisy(problem, point, source, budget, clip, randomness)
-    gap = float(gradient @ point + domain.support(-gradient))
+    gap = float(gradient @ point + problem.domain.support(-gradient))
     return FrankWolfeGap(max(0.0, gap), noise, certificate)
 
 
@@ -115,6 +103,21 @@ def public_or_paid(name: str, *, public: bool, budget: Budget | None) -> bool:
             "budget=... for a noisy answer; one of the two."
         )
     return budget is None
+
+
+def _member(problem: Problem, weights: Floats) -> Floats:
+    """Return the weights; refuse domains without end, and weights outside of them."""
+    point, domain = weight_vector("weights", weights), problem.domain
+    if not math.isfinite(domain.radius(len(point))):
+        raise AssumptionError(
+            f"fw_gap needs a bounded domain, for example domains.L1Ball(10.0); got {domain!r}."
+        )
+    if not domain.contains(point):
+        raise ParameterError(
+            "weights must lie in the domain, or the gap means nothing: project them first.",
+            parameter="weights",
+        )
+    return point
 
 
 def _noisy(

@@ -444,7 +444,8 @@ class Engine:
         fades = round > 0 and type(self.rounds[round - 1].release) is FadingSelectionRelease
         total = np.array(secrets.get(_FADING, np.nan), dtype=float)
         if fades and total.shape != self._released.shape:
-            raise ParameterError("a state with the total of fading scores was expected.")
+            shape = self._released.shape
+            raise ParameterError(f"a total of fading scores of shape {shape} was expected.")
         self._fading = total if fades else None
         self._stepper.restore(round, state)
         for t in range(round):

@@ -60,6 +60,8 @@ def make(solver="dp_ftrl", *, problem=PROBLEM, budget=BUDGET, **options):
         "dp_sgd_gradient": {"rounds": ROUNDS + 1, "batch": 40},
     }.get(solver, {"rounds": ROUNDS})
     options = {**rounds, **options}
+    if solver in ("noisy_fw_gll", "poly_sfw") and problem is PROBLEM:  # they select vertices
+        problem = dataclasses.replace(problem, domain=dp.domains.L1Ball(5.0))
     return dp.plan(problem, n=N, d=D, budget=budget, solver=solver, options=options)
 
 

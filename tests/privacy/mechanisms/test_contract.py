@@ -17,6 +17,7 @@ from dpsco.privacy.budget import Adjacency, ApproxDP
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import (
     ClipQuantileRelease,
+    FadingSelectionRelease,
     FixedSizeGaussianRelease,
     GaussianRelease,
     GeneralizedGaussianRelease,
@@ -45,6 +46,7 @@ EXAMPLES = {
         GeneralizedGaussianRelease(1.0, 8.0, 4.0, rows=ROWS),
         SelectionRelease(1.0, 8.0, 6, rows=ROWS),
         ClipQuantileRelease(8.0, 90, 41, rows=ROWS),
+        FadingSelectionRelease((0.25, 1.0), (90, 140), 8.0, 6, rows=ROWS),
         PrefixSumRelease(1.0, 8.0, mechanism("banded", rounds=4, bands=2), rows=ROWS),
         PoissonGaussianRelease(1.0, 8.0, 0.5, rows=ROWS),
         FixedSizeGaussianRelease(1.0, 8.0, 50, rows=ROWS),

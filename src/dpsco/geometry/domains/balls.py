@@ -145,7 +145,13 @@ class LpBall(Domain):
         return np.stack([lp_projection(row, self._radius, self.p) for row in offset])
 
     def _minimise(self, rows: Floats) -> Floats:
-        return np.asarray(self.centre(rows.shape[-1]) - self._radius * self._norm.steepest(rows))
+        centre = self.centre(rows.shape[-1])
+        if self.p != 1.0:
+            return np.asarray(centre - self._radius * self._norm.steepest(rows))
+        result, lines = np.tile(centre, (len(rows), 1)), np.arange(len(rows))
+        first = np.argmax(np.abs(rows), axis=-1)  # one coordinate moves: nothing else is computed
+        result[lines, first] -= np.where(rows[lines, first] < 0.0, -self._radius, self._radius)
+        return result
 
     def _support(self, rows: Floats) -> Floats:
         return np.asarray(rows @ self.centre(rows.shape[-1]) + self._radius * self._norm.dual(rows))

@@ -389,14 +389,14 @@ def _privacy_losses(
 
 def _in_pieces(flat: tuple[Release, ...], adjacency: Adjacency) -> tuple[Release, ...]:
     """Return the releases, those whose rows have different bounds in pieces of one bound each."""
-    found: list[Release] = []
+    parts: list[Release] = []
     for release in flat:
         # A class that is no registered kind has no cost here, nor have pieces that it names.
         pieces = tuple(release.pieces()) if registered(release) else (release,)
         if pieces != (release,) and adjacency is Adjacency.ADD_REMOVE:
             refuse_add_remove(release, adjacency)
-        found += pieces
-    return tuple(found)
+        parts += pieces
+    return tuple(parts)
 
 
 def _union(groups: list[PrivacyLosses]) -> PrivacyLosses:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ Orders = NDArray[np.float64]
 Curve = Callable[[Orders], NDArray[np.float64]]
 
 _ULP = 2.0**-52
+_MANY = 8  # ranges that are worth composing at once
 _COARSE = 1.0 + np.geomspace(1e-7, 1e9, 200)
 
 
@@ -71,19 +74,32 @@ def bounded_range(range_epsilon: float) -> Curve:
     if e0 > 1e6:  # the exponentials overflow, and such noise hides nothing anyway
         return lambda orders: np.minimum(e0, orders * (e0 * e0 / 8))
 
-    def curve(orders: Orders) -> NDArray[np.float64]:
-        a = orders
-        log_one = np.log(-np.expm1(-a * e0))  # log(1 - E^a)
-        log_two = -e0 + np.log(-np.expm1(-(a - 1) * e0))  # log(E - E^a)
-        t = np.clip(np.log1p(-1 / a) + log_one - log_two, 0.0, e0)
-        # At the maximiser the second term is (a-1)/a of the first; away from it (clipped) subtract.
-        share = np.minimum(1.0, np.exp(t + log_two - log_one))
-        log_moment = (a - 1) * t + log_one + np.log1p(-share) - math.log(-math.expm1(-e0))
-        value = log_moment / (a - 1) + 64 * _ULP * (1 + 1 / (a - 1))
-        # The divergence lies below each of these, whatever rounding says: a e0^2/8, and e0.
-        return np.asarray(np.minimum(np.minimum(value, a * e0 * e0 / 8), e0))
+    return RangeCurve(e0)
 
-    return curve
+
+@dataclass(frozen=True)
+class RangeCurve:
+    """The curve of `bounded_range`, as a value: many of them are composed at once."""
+
+    range_epsilon: float
+
+    def __call__(self, orders: Orders) -> NDArray[np.float64]:
+        """Return the divergences."""
+        return range_divergences(np.float64(self.range_epsilon), orders)
+
+
+def range_divergences(ranges: Any, orders: Orders) -> NDArray[np.float64]:
+    """Return the divergences of bounded-range releases, for ranges that broadcast with orders."""
+    e0, a = ranges, orders
+    log_one = np.log(-np.expm1(-a * e0))  # log(1 - E^a)
+    log_two = -e0 + np.log(-np.expm1(-(a - 1) * e0))  # log(E - E^a)
+    t = np.clip(np.log1p(-1 / a) + log_one - log_two, 0.0, e0)
+    # At the maximiser the second term is (a-1)/a of the first; away from it (clipped) subtract.
+    share = np.minimum(1.0, np.exp(t + log_two - log_one))
+    log_moment = (a - 1) * t + log_one + np.log1p(-share) - np.log(-np.expm1(-e0))
+    value = log_moment / (a - 1) + 64 * _ULP * (1 + 1 / (a - 1))
+    # The divergence lies below each of these, whatever rounding says: a e0^2/8, and e0.
+    return np.asarray(np.minimum(np.minimum(value, a * e0 * e0 / 8), e0))
 
 
 def pure(pure_epsilon: float) -> Curve:
@@ -122,9 +138,17 @@ def randomised_response_delta(epsilon: float, e0: float, times: int) -> float:
 
 def compose(curves: list[tuple[Curve, int]]) -> Curve:
     """Return the sum of the curves, each taken its number of times."""
-    return lambda orders: sum(
-        (count * curve(orders) for curve, count in curves), np.zeros_like(orders)
-    )
+    ranges = [(curve.range_epsilon, n) for curve, n in curves if isinstance(curve, RangeCurve)]
+    if len(ranges) < _MANY:
+        return lambda orders: sum((n * curve(orders) for curve, n in curves), np.zeros_like(orders))
+    sizes, counts = np.array(ranges).T
+    others = [(curve, n) for curve, n in curves if not isinstance(curve, RangeCurve)]
+
+    def composed(orders: Orders) -> NDArray[np.float64]:
+        alike = counts @ range_divergences(sizes[:, None], orders[None, :])
+        return np.asarray(sum((n * curve(orders) for curve, n in others), alike))
+
+    return composed
 
 
 def rho(epsilon_: float, delta: float) -> float:

@@ -12,6 +12,7 @@ row the newest row's bound would ask for about 2.5 times the noise.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,8 +94,8 @@ class FadingSelectionRelease(Release):
         first = self.rows[0]
         if not first:
             return self
-        values = {**vars(self), "stops": tuple(stop - first for stop in self.stops)}
-        return FadingSelectionRelease(**{**values, "rows": (0, self.row_count)})
+        stops = tuple(stop - first for stop in self.stops)
+        return dataclasses.replace(self, rows=(0, self.row_count), stops=stops)
 
     def pieces(self) -> Iterator[SelectionRelease]:
         """Yield one selection for each part, which costs its rows what this release costs them.
@@ -102,8 +103,7 @@ class FadingSelectionRelease(Release):
         Rounding moves the scores by as much as all rows together let it, whichever row is replaced:
         that is added to the bound of every part.
         """
-        moved = rounding_slack(self.row_count)
-        moved += 2.0**-52 * self.row_count * (2.0 * len(self.bounds) + _ROUNDINGS)
+        moved = rounding(self.row_count, len(self.bounds))
         starts = (self.rows[0], *self.stops[:-1])
         for bound, start, stop in zip(self.bounds, starts, self.stops, strict=True):
             yield SelectionRelease(
@@ -136,6 +136,11 @@ class FadingSelectionRelease(Release):
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON values."""
         return {**super().to_json(), "bounds": list(self.bounds), "stops": list(self.stops)}
+
+
+def rounding(rows: int, parts: int) -> float:
+    """Return by how much rounding may move the scores of so many rows, in units of their bound."""
+    return rounding_slack(rows) + 2.0**-52 * rows * (2.0 * parts + _ROUNDINGS)
 
 
 def _listed(name: str, values: Any) -> tuple[Any, ...]:

@@ -19,7 +19,6 @@ are pure DP only, and cost a half.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
@@ -165,9 +164,9 @@ class _Contenders(NamedTuple):
 
     def below(self, reached: float) -> _Contenders:
         """Return those whose lower bound is not above what some candidate has reached."""
-        kept = self.low <= reached
+        near = self.low <= reached
         return _Contenders(
-            self.places[kept], self.scores[kept], self.low[kept], self.drawn[:, kept]
+            self.places[near], self.scores[near], self.low[near], self.drawn[:, near]
         )
 
 

@@ -46,7 +46,7 @@ from .schedule import (
 )
 from .steps import FullStepper, LpStepper, PolyhedralStepper
 
-_entry = partial(Solver, paper="Bassily, Guzman, Menart 2021", order=2)
+_entry = partial(Solver, paper="Bassily, Guzman, Menart 2021")
 
 SOLVERS = (
     _entry(

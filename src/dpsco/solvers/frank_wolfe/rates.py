@@ -142,15 +142,15 @@ def clips(steps: Sequence[float], shares: Sequence[float], facts: Geometry) -> l
     ``(1 - a_t) L1 gamma_{t-1} D + a_t L0``, as the last move had length gamma_{t-1} D at most (not
     gamma_t D), or ``(2 - a_t) L0`` if that is less. With a_t = 1 it is L0.
     """
-    found = []
+    bounds = []
     for t, share in enumerate(shares):
         if t == 0 or share == 1.0:
-            found.append(share * facts.lipschitz if t else facts.lipschitz)
+            bounds.append(share * facts.lipschitz if t else facts.lipschitz)
             continue
         moved = steps[t - 1] * facts.diameter
         near = (1.0 - share) * facts.smoothness * moved + share * facts.lipschitz
-        found.append(min(near, (2.0 - share) * facts.lipschitz))
-    return found
+        bounds.append(min(near, (2.0 - share) * facts.lipschitz))
+    return bounds
 
 
 def fading_bounds(fresh: Sequence[float], shares: Sequence[float]) -> list[list[float]]:

@@ -27,6 +27,7 @@ from ...privacy.mechanisms import (
     gaussian_sigma,
     selection_scale,
 )
+from ...privacy.mechanisms.fading_selection import rounding
 from ...privacy.randomness import Randomness
 from ...privacy.release import Release
 from ...task import Task
@@ -41,8 +42,6 @@ MOST_FULL, MOST_WORK = 1000, 3e10  # full passes by default, and products that t
 FEWEST = 60  # full passes of a large table, if the formula asks for them
 MOST_FADING = 200  # rounds whose batches are accounted for one by one
 MOST_BATCHES = 2000  # rounds on batches of their own
-_MOST_COMPARED = 4  # batches that are looked at closely, to find the one that pays most
-_STEP_UP = 1e-3  # by which a scale grows until every batch is within the budget
 
 
 # -- full passes -----------------------------------------------------------------------------------
@@ -288,11 +287,11 @@ class PolyhedralPlan(BatchedPlan):
 
     def _fading(self, spreads: Sequence[float], candidates: int) -> list[Release]:
         """Return the selections whose older rows count less."""
-        found: list[Release] = []
+        selections: list[Release] = []
         for first, bounds in fading_stages(spreads, self.sizes, self.stages):
             for t, row in enumerate(bounds):
                 last = first + t + 1
-                found.append(
+                selections.append(
                     FadingSelectionRelease(
                         tuple(row),
                         self.edges[first + 1 : last + 1],
@@ -302,7 +301,7 @@ class PolyhedralPlan(BatchedPlan):
                         rows=(self.edges[first], self.edges[last]),
                     )
                 )
-        return found
+        return selections
 
     @property
     def risk(self) -> float:
@@ -315,12 +314,12 @@ def fading_stages(
 ) -> list[tuple[int, list[list[float]]]]:
     """Return, for each pass, its first round and the bounds of its batches in each round."""
     fresh = [weighted_spread(s, 1.0 / size) for s, size in zip(spreads, sizes, strict=True)]
-    found, first = [], 0
+    tables, first = [], 0
     for steps in stages:
         shares = [rates.momentum(t) for t in range(steps)]
-        found.append((first, rates.fading_bounds(fresh[first : first + steps], shares)))
+        tables.append((first, rates.fading_bounds(fresh[first : first + steps], shares)))
         first += steps
-    return found
+    return tables
 
 
 def plan_polyhedral(
@@ -410,13 +409,17 @@ def fading_scales(
     noise: str,
 ) -> tuple[float, ...]:
     """Return the scales of all rounds: in each pass the least that the budget allows its rows."""
-    found: list[float] = []
+    scales: list[float] = []
     for _, table in fading_stages(spreads, sizes, stages):
-        options = [
-            _scaled(task, table, shape, candidates, noise) for shape in rates.scale_shapes(table)
-        ]
-        found += min(options, key=math.fsum)
-    return tuple(found)
+        shapes = rates.scale_shapes(table)
+        shape = min(shapes, key=lambda each: _mean_noise(table, each))
+        scales += _scaled(task, table, shape, candidates, noise)
+    return tuple(scales)
+
+
+def _mean_noise(table: list[list[float]], shape: list[float]) -> float:
+    """Return the mean scale of a shape, by zCDP and up to a factor."""
+    return math.fsum(shape) * math.sqrt(rates.paid_by_batch(table, shape, 2.0).max())
 
 
 def _scaled(
@@ -424,31 +427,33 @@ def _scaled(
 ) -> list[float]:
     """Return scales of a shape at which the row that pays most is just within the budget.
 
-    Which batch that is depends on the notion of privacy, so the few that pay most are composed.
+    Which batch that is depends on the notion of privacy: it is looked for at the scale that the
+    one of the largest sum asks for, until no other batch pays more than the budget.
     """
-    rounds, rows = len(table), (0, task.n)
+    rounds, budget, moved = len(table), task.budget, rounding(task.n, len(table))
 
     def on_batch(k: int, scale: float) -> list[SelectionRelease]:
+        bounds = [table[t][k] + moved * max(table[t]) for t in range(k, rounds)]
+        scales = [scale * shape[t] for t in range(k, rounds)]
+        rows = (0, task.n)
         return [
-            SelectionRelease(table[t][k], scale * shape[t], candidates, noise, rows=rows)
-            for t in range(k, rounds)
+            SelectionRelease(bound, size, candidates, noise, rows=rows)
+            for bound, size in zip(bounds, scales, strict=True)
         ]
 
-    power = 1.0 if isinstance(task.budget, PureDP) else 2.0
-    paid = rates.paid_by_batch(table, shape, power)
-    worst = [int(k) for k in paid.argsort()[::-1][:_MOST_COMPARED] if paid[k] > 0.8 * paid.max()]
-    scale = max(calibrate(partial(on_batch, k), task.budget) for k in worst)
-    scale *= 1.0 + 1e-6
-    for k in range(rounds):  # confirmed for every other batch
-        while paid[k] > 0.5 * paid.max() and not _within(task, on_batch(k, scale)):
-            scale *= 1.0 + _STEP_UP
+    def spent(k: int, scale: float) -> float:
+        releases = on_batch(k, scale)
+        price = cost(releases, adjacency=budget.adjacency, unit=budget.unit)
+        return price.against(budget)[0]
+
+    paid = rates.paid_by_batch(table, shape, 1.0 if isinstance(budget, PureDP) else 2.0)
+    near = [int(k) for k in paid.argsort()[::-1] if paid[k] > 0.3 * paid.max()]
+    scale, worst, known = 0.0, near[0], set[int]()
+    while worst not in known:
+        known.add(worst)
+        scale = max(scale, calibrate(partial(on_batch, worst), budget))
+        worst = max(near, key=lambda k: spent(k, scale))
     return [scale * each for each in shape]
-
-
-def _within(task: Task, releases: Sequence[Release]) -> bool:
-    """Return whether releases on the same rows are within the budget."""
-    budget = task.budget
-    return cost(releases, adjacency=budget.adjacency, unit=budget.unit).satisfies(budget)
 
 
 def polyhedral_risk(task: Task) -> float:
@@ -508,11 +513,11 @@ class LpPlan(BatchedPlan):
         if not self.follow_steps or self.keep(t) == 0.0:
             return planned
         widened = math.pow(self.task.n_weights, 1.0 / _exponent(self.geometries[0]) - 0.5)
-        found = [
+        clips = [
             factor * (self.keep(t) * facts.smoothness * move + share * facts.lipschitz)
             for factor, facts, move in zip((widened, 1.0), self.geometries, moves, strict=True)
         ]
-        return min(planned, *found)
+        return min(planned, *clips)
 
     @property
     def enforced(self) -> tuple[str, ...]:
@@ -646,12 +651,12 @@ def _clips(
     stages: Sequence[int], schedule: str, facts: Geometry, *, reduced: bool
 ) -> tuple[float, ...]:
     """Return G_t of every round; an estimate without differences takes gradients alone."""
-    found: list[float] = []
+    clips: list[float] = []
     for steps in stages:
         moves = [step_of(schedule)(t) for t in range(steps)]
         shares = [rates.momentum(t) if reduced else 1.0 for t in range(steps)]
-        found += rates.clips(moves, shares, facts)
-    return tuple(found)
+        clips += rates.clips(moves, shares, facts)
+    return tuple(clips)
 
 
 def _bound(facts: Geometry, clip: float | None) -> float:

@@ -115,6 +115,7 @@ class LpStepper(BatchedStepper):
     def __init__(self, plan: LpPlan) -> None:
         super().__init__(plan)
         self.estimate, self.least_gap = np.zeros(len(self.weights)), np.array([np.inf])
+        self._last_clip = (-1, 0.0)  # a round, and its clip: it follows from the points
 
     def query(self) -> ClippedGradient | ClippedDifference | InUnits:
         """Ask for the gradients, or their differences, in units of the clip where that follows."""
@@ -136,9 +137,15 @@ class LpStepper(BatchedStepper):
 
     def _clip(self) -> float:
         """Return the bound on what a row adds, after the move that was made."""
-        move = self.weights - self.previous
-        own, euclidean = (float(facts.norm(move)) for facts in self.plan.geometries)
-        return self.plan.clip_after(self.round, (own, euclidean))
+        plan, t = self.plan, self.round
+        if not plan.follow_steps or plan.keep(t) == 0.0:
+            return plan.clips[t]
+        if self._last_clip[0] != t:
+            move = self.weights - self.previous
+            lengths = {facts.norm: float(facts.norm(move)) for facts in plan.geometries}
+            own, euclidean = (lengths[facts.norm] for facts in plan.geometries)
+            self._last_clip = (t, plan.clip_after(t, (own, euclidean)))
+        return self._last_clip[1]
 
     def output(self) -> Floats:
         """Return the point of least estimated gap, unless another one was asked for."""
