@@ -2,7 +2,7 @@
 
 They are no part of a fit. On private rows such a number is a release, so each function wants to be
 told that the rows are public (made up, or published), or a budget out of which a noisy answer is
-paid; see `paid_or_public`.
+paid; see `public_or_paid`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProxStationarity:
     certificate: Certificate | None  # what a noisy answer has cost
 
 
-def paid_or_public(name: str, *, public: bool, budget: Budget | None) -> bool:
+def public_or_paid(name: str, *, public: bool, budget: Budget | None) -> bool:
     """Return whether rows are public; refuse them where nobody says so and nobody pays.
 
     Raises:
@@ -86,7 +86,7 @@ def prox_stationarity(
     Raises:
         AssumptionError: neither ``public`` nor ``budget``, or too little curvature.
     """
-    open_rows = paid_or_public("prox_stationarity", public=public, budget=budget)
+    open_rows = public_or_paid("prox_stationarity", public=public, budget=budget)
     table = as_table(data)
     source = table if isinstance(table, Source) else table.bounded(problem.bounds, order="given")
     point = weight_vector("weights", weights)

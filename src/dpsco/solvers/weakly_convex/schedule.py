@@ -29,7 +29,7 @@ from ...geometry.norms import Lp
 from ...privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ...task import Task
 from ..base import Floats
-from ..common.lp_constants import gradient_clip, lp_constants
+from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -358,7 +358,7 @@ def likely_distance(task: Task, p: float) -> float:
 def risk(task: Task) -> float:
     """Return the bias of the default strength, and (1/n + d/z^2) L^2 over the curvature."""
     p = chosen_p(task, None)
-    clip = gradient_clip(task, None)
+    clip = predicted_clip(task)
     strength = _strength(task, p, clip)
     spread = rates.uncertainty(task.n, task.n_weights, task.signal) ** 2
     return 2.0 * clip**2 * spread / (strength + task.ridge) + 0.5 * strength * likely_distance(
@@ -369,7 +369,7 @@ def risk(task: Task) -> float:
 def prox_risk(task: Task) -> float:
     """Return L0 D (n^(-1/4) + (d/z^2)^(1/6)): Theorem 16 for rho = L0/D."""
     p = chosen_p(task, None)
-    _, lipschitz, diameter = prox_constants(task, p, gradient_clip(task, None))
+    _, lipschitz, diameter = prox_constants(task, p, predicted_clip(task))
     noise = math.pow(task.n_weights / task.signal**2, 1.0 / 6.0)
     return lipschitz * diameter * (math.pow(task.n, -0.25) + noise)
 
