@@ -67,5 +67,6 @@ SOLVERS = (
         risk=schedule.prox_risk,
         gradients=schedule.prox_gradients,
         measured=Measured(0.015, 0.03),
+        order=9,  # others are better wherever they apply
     ),
 )
