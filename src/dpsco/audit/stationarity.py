@@ -19,6 +19,7 @@ from ..errors import AssumptionError
 from ..fit.run import as_table, solve
 from ..geometry.mirror import PNormMap
 from ..geometry.norms import Lp
+from ..losses.penalties import NoPenalty
 from ..privacy.budget import Budget
 from ..privacy.certificate import Certificate
 from ..privacy.randomness import Randomness
@@ -84,9 +85,14 @@ def prox_stationarity(
         randomness: of the noisy answer.
 
     Raises:
-        AssumptionError: neither ``public`` nor ``budget``, or too little curvature.
+        AssumptionError: neither ``public`` nor ``budget``, too little curvature, or a penalty.
     """
     open_rows = public_or_paid("prox_stationarity", public=public, budget=budget)
+    if not isinstance(problem.penalty, NoPenalty):
+        raise AssumptionError(
+            f"prox_stationarity is of a loss over a domain, and the problem has "
+            f"{problem.penalty!r}. Leave the penalty out: it is public, and known without rows."
+        )
     table = as_table(data)
     source = table if isinstance(table, Source) else table.bounded(problem.bounds, order="given")
     point = weight_vector("weights", weights)
