@@ -67,6 +67,16 @@ def test_too_little_curvature_has_no_unique_proximal_point(curvature):
         prox_stationarity(tukey, np.zeros(3), table(), curvature=9.0, p=1.0, public=True)
 
 
+def test_a_penalty_is_no_part_of_it():
+    ridge = dp.Problem(
+        loss=dp.losses.Huber(1.0),
+        bounds=dp.Bounds(1.0, label=1.0),
+        penalty=dp.losses.L2Penalty(1.0),
+    )
+    with pytest.raises(AssumptionError, match="Leave the penalty out"):
+        prox_stationarity(ridge, np.zeros(3), table(), curvature=2.0, public=True)
+
+
 def test_a_budget_pays_for_a_noisy_answer():
     X, y = table(4000)
     given = {"curvature": 2.0, "randomness": dp.Randomness.seeded(1)}

@@ -76,6 +76,9 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},
     "poly_sfw": {"variance_reduction": False},
     "noisy_sfw_lp": {"follow_steps": False, "output": "last"},
+    "noisy_regularized_mirror_descent": {"schedule": "balanced"},
+    "strongly_convex_lp": {"mode": "localized", "rounds": 4},
+    "prox_guided_weakly_convex": {"blocks": 5, "answer": 3},
 }
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {

@@ -162,9 +162,10 @@ def test_calibration_narrows_the_choice():
 
 
 def test_no_solver_is_an_error_with_all_reasons():
+    groups = dp.geometry.GroupNorm(((0, 1), (2,)))
     sup = dp.Problem(
-        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF)
-    )
+        loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign", norm=groups)
+    )  # fmt: skip
     with pytest.raises(AssumptionError, match=r"no solver applies.*l2 norm"):
         dp.plan(sup, n=1000, d=3, budget=BUDGET)
 

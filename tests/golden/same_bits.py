@@ -74,6 +74,9 @@ VARIANTS = {
     "acc_srgd": {"noise": "tree", "certified": True},
     "srg_sgd": {"noise": "blt"},
     "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},
+    "noisy_regularized_mirror_descent": {"noise": "generalized", "p": 1.5, "rounds": 12},
+    "strongly_convex_lp": {"mode": "localized", "rounds": 4},
+    "prox_guided_weakly_convex": {"blocks": 5, "prox_multiplier": 0.5, "answer": 3},
 }
 
 

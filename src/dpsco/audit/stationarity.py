@@ -2,7 +2,7 @@
 
 They are no part of a fit. On private rows such a number is a release, so each function wants to be
 told that the rows are public (made up, or published), or a budget out of which a noisy answer is
-paid; see `paid_or_public`.
+paid; see `public_or_paid`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..errors import AssumptionError
 from ..fit.run import as_table, solve
 from ..geometry.mirror import PNormMap
 from ..geometry.norms import Lp
+from ..losses.penalties import NoPenalty
 from ..privacy.budget import Budget
 from ..privacy.certificate import Certificate
 from ..privacy.randomness import Randomness
@@ -38,7 +39,7 @@ class ProxStationarity:
     certificate: Certificate | None  # what a noisy answer has cost
 
 
-def paid_or_public(name: str, *, public: bool, budget: Budget | None) -> bool:
+def public_or_paid(name: str, *, public: bool, budget: Budget | None) -> bool:
     """Return whether rows are public; refuse them where nobody says so and nobody pays.
 
     Raises:
@@ -84,9 +85,14 @@ def prox_stationarity(
         randomness: of the noisy answer.
 
     Raises:
-        AssumptionError: neither ``public`` nor ``budget``, or too little curvature.
+        AssumptionError: neither ``public`` nor ``budget``, too little curvature, or a penalty.
     """
-    open_rows = paid_or_public("prox_stationarity", public=public, budget=budget)
+    open_rows = public_or_paid("prox_stationarity", public=public, budget=budget)
+    if not isinstance(problem.penalty, NoPenalty):
+        raise AssumptionError(
+            f"prox_stationarity is of a loss over a domain, and the problem has "
+            f"{problem.penalty!r}. Leave the penalty out: it is public, and known without rows."
+        )
     table = as_table(data)
     source = table if isinstance(table, Source) else table.bounded(problem.bounds, order="given")
     point = weight_vector("weights", weights)

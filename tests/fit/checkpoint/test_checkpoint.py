@@ -58,6 +58,7 @@ def make(solver="dp_ftrl", *, problem=PROBLEM, budget=BUDGET, **options):
     rounds = {
         "dp_sgd_poisson": {"epochs": ROUNDS / 4, "rate": 0.25},
         "dp_sgd_gradient": {"rounds": ROUNDS + 1, "batch": 40},
+        "prox_guided_weakly_convex": {"blocks": 2, "rounds": ROUNDS // 2},
     }.get(solver, {"rounds": ROUNDS})
     options = {**rounds, **options}
     if solver in ("noisy_fw_gll", "poly_sfw") and problem is PROBLEM:  # they select vertices

@@ -119,7 +119,7 @@ def test_steps_in_l_p_keep_the_contract(key, adjacency):
     budget = dp.ApproxDP(1.0, 1e-5, adjacency=adjacency)
     X, y = table(n=30)
     X[3] *= 1e9
-    options = {"blocks": 3} if key == PROX else {"p": 1.5, "rounds": 6}
+    options = {"p": 1.5, "blocks": 3} if key == PROX else {"p": 1.5, "rounds": 6}
     plan = make(key, problem, 30, 4, budget, **options)
     gone, flipped = X.copy(), y.copy()
     gone[3], flipped[3] = np.nan, -1e9

@@ -7,7 +7,7 @@ from ...geometry.norms import Lp, conjugate, equivalence
 from ...losses.base import Constants
 from ...task import Task
 from ..needs import Need
-from .clips import descent_clip
+from .clips import cautious_clip, descent_clip
 
 
 def row_stretch(task: Task, q: float) -> float:
@@ -37,6 +37,11 @@ def gradient_clip(task: Task, clip: float | None, norm: float = 2.0) -> float:
     if clip is None:
         return descent_clip(task) * stretch
     return min(task.lipschitz * stretch, check_limit("clip", clip))
+
+
+def predicted_clip(task: Task) -> float:
+    """Return an l2 bound for predictions, which never grows with the budget."""
+    return cautious_clip(task) * (row_stretch(task, 2.0) if task.glm else 1.0)
 
 
 def _measurable(task: Task) -> str:

@@ -17,7 +17,7 @@ Read `maps` (the mirror maps and their exact steps), `rates` (constants in l_p, 
 from __future__ import annotations
 
 from .. import needs
-from ..base import Solver
+from ..base import Measured, Solver
 from ..common.lp_constants import MEASURABLE
 from . import schedule
 from .steps import MirrorStepper
@@ -43,5 +43,6 @@ SOLVERS = (
         risk=schedule.risk,
         gradients=schedule.gradients,
         plan_type=schedule.Plan,
+        measured=Measured(0.089, 0.089),
     ),
 )

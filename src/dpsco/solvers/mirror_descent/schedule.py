@@ -15,7 +15,7 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import GDP
 from ...privacy.mechanisms import GaussianRelease, GeneralizedGaussianRelease, gaussian_sigma
 from ...task import Task
-from ..common.lp_constants import gradient_clip, lp_constants
+from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -260,7 +260,7 @@ def likely_distance(task: Task, p: float, distance: float | None = None) -> floa
 def risk(task: Task) -> float:
     """Return sqrt(P) times what noise and sampling add to the gradient."""
     p = natural_p(task)
-    clip = gradient_clip(task, None)
+    clip = predicted_clip(task)
     scales = public_scales(task, p, natural_map(task.problem.domain), "gaussian", clip, None)
     return math.sqrt(scales.spread) * (scales.noise + clip / math.sqrt(task.n))
 

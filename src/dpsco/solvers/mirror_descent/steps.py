@@ -26,31 +26,33 @@ class MirrorStepper(Stepper):
     its line. Both are read off noisy answers, so they cost nothing.
     """
 
-    vectors: ClassVar[tuple[str, ...]] = ("place", "move", "length", "average")
+    vectors: ClassVar[tuple[str, ...]] = ("weights", "place", "move", "length", "average")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan, self.steps = plan, plan.steps
         self.place = self.steps.place(plan.task.start)
+        self.weights = finite(self.steps.weights(self.place))
         self.move = np.zeros(len(self.place))  # of the weights, in the last round
         self.length = np.array([plan.step])
         self.average = np.zeros(len(self.place))
 
     def query(self) -> ClippedGradient:
         """Ask for the gradients at the weights."""
-        weights = finite(self.steps.weights(self.place))
-        return ClippedGradient(self.plan.problem.loss, weights, self.plan.clip, self.plan.norm)
+        plan = self.plan
+        return ClippedGradient(plan.problem.loss, self.weights, plan.clip, plan.norm)
 
     def step(self, answer: Floats) -> None:
         """Take a mirror step on the noisy mean, and average its end in."""
         plan, gradient = self.plan, answer / self.plan.n
         if self.round and plan.step < plan.longest:
             self.length = np.array([self._next_length(float(gradient @ self.move))])
-        before = self.steps.weights(self.place)
         self.place = self.steps.moved(self.place, gradient, float(self.length[0]), plan.pull)
         weights = finite(self.steps.weights(self.place))
-        self.move = weights - before
-        self.average = self.average + self._share() * weights
+        self.move, self.weights = weights - self.weights, weights
+        share = self._share()
+        if share > 0.0:
+            self.average = self.average + share * weights
 
     def output(self) -> Floats:
         """Return the average, which lies in the domain up to rounding."""

@@ -24,12 +24,11 @@ from ... import _validate
 from ...data.queries import weight_vector
 from ...errors import AssumptionError, ParameterError
 from ...files.limits import MOST_RELEASES, MOST_ROUNDS
-from ...geometry.domains import LpBall
 from ...geometry.norms import Lp
 from ...privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ...task import Task
 from ..base import Floats
-from ..common.lp_constants import gradient_clip, lp_constants
+from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -147,7 +146,7 @@ def plan_strong(
         mode: "direct": all rows in every round; "localized" and "reduction": the theory's.
         rounds: noisy sums, of each stage; by default as many as noise makes worthwhile.
         clip: l2 bound on a row's gradient.
-        p: weights are measured in l_p, 1 < p <= 2; from 1 to 1 + 1/ln d it is taken for the latter.
+        p: weights are measured in l_p, by default in l2; from 1 to 1 + 1/ln d p is raised to that.
         strength: of the regulariser strength/2 |w - centre|_p^2 that is added to the loss; by
             default none beside a ridge, and else what balances its bias against noise.
         centre: of that regulariser; by default the domain's.
@@ -231,7 +230,7 @@ def plan_prox(
         blocks: proximal steps R, each on a block of rows of its own.
         rounds: noisy sums of each.
         clip: l2 bound on a row's gradient.
-        p: weights are measured in l_p, 1 < p <= 2; from 1 to 1 + 1/ln d it is taken for the latter.
+        p: weights are measured in l_p, by default in l2; from 1 to 1 + 1/ln d p is raised to that.
         prox_multiplier: of the proximal weight; below 1 steps are longer, and the theorem is void.
         schedule: "tuned" or "paper", for the number of steps.
         answer: after how many steps the answer is taken, by default after the last. The theorem
@@ -300,14 +299,13 @@ def _noisy(solver: str, task: Task, **fields: Any) -> Plan:
 
 
 def chosen_p(task: Task, p: float | None) -> float:
-    """Return p within (1, 2]: below 1 + 1/ln d nothing is gained, so it is raised to that.
+    """Return p within (1, 2]: 2 unless asked, and no p below 1 + 1/ln d, where nothing is gained.
 
     Raises:
         ParameterError: p is outside of [1, 2], or there are too few weights for one below 2.
     """
     d = task.n_weights
-    p = _natural_p(task) if p is None else p
-    value = _validate.real("p", p)
+    value = 2.0 if p is None else _validate.real("p", p)
     if not 1.0 <= value <= 2.0:
         raise ParameterError(
             f"p must lie between 1 and 2, got {value!r}: for p above 2 work in l2 (p=2.0).",
@@ -322,14 +320,6 @@ def chosen_p(task: Task, p: float | None) -> float:
             parameter="p",
         )
     return max(value, 1.0 + 1.0 / math.log(d))
-
-
-def _natural_p(task: Task) -> float:
-    """Return the exponent of the domain's ball, if regularisers in its norm have exact steps."""
-    domain = task.problem.domain
-    if isinstance(domain, LpBall) and task.n_weights > 2 and task.ridge == 0.0:
-        return min(domain.p, 2.0)
-    return 2.0
 
 
 def check_p(p: float) -> None:
@@ -358,7 +348,7 @@ def likely_distance(task: Task, p: float) -> float:
 def risk(task: Task) -> float:
     """Return the bias of the default strength, and (1/n + d/z^2) L^2 over the curvature."""
     p = chosen_p(task, None)
-    clip = gradient_clip(task, None)
+    clip = predicted_clip(task)
     strength = _strength(task, p, clip)
     spread = rates.uncertainty(task.n, task.n_weights, task.signal) ** 2
     return 2.0 * clip**2 * spread / (strength + task.ridge) + 0.5 * strength * likely_distance(
@@ -369,7 +359,7 @@ def risk(task: Task) -> float:
 def prox_risk(task: Task) -> float:
     """Return L0 D (n^(-1/4) + (d/z^2)^(1/6)): Theorem 16 for rho = L0/D."""
     p = chosen_p(task, None)
-    _, lipschitz, diameter = prox_constants(task, p, gradient_clip(task, None))
+    _, lipschitz, diameter = prox_constants(task, p, predicted_clip(task))
     noise = math.pow(task.n_weights / task.signal**2, 1.0 / 6.0)
     return lipschitz * diameter * (math.pow(task.n, -0.25) + noise)
 
