@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..geometry.norms import Lp
 from ..losses.penalties import L2Penalty, NoPenalty
 from ..privacy.budget import Adjacency, PureDP
 from ..task import Task
@@ -77,7 +78,14 @@ def _lipschitz(task: Task) -> str:
 def _euclidean(task: Task) -> str:
     if task.euclidean:
         return ""
-    return "it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2)"
+    bounds = task.problem.bounds
+    limit = ""
+    if isinstance(bounds.norm, Lp) and bounds.norm.p > 1.0:
+        # |x|_2 <= d^(1/2 - 1/p) |x|_p for p >= 2, and |x|_2 <= |x|_p below.
+        power = max(0.0, 0.5 - 1.0 / bounds.norm.p)
+        longest = float(f"{bounds.feature_norm * task.d**power * (1 + 1e-3):.4g}")
+        limit = f" (rows as they are bounded now are {longest:.4g} long at most; sparse ones less)"
+    return f"it measures rows in the l2 norm: give Bounds(feature_norm=..., norm=L2){limit}"
 
 
 def _plain(task: Task) -> str:
