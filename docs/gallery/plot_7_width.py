@@ -2,9 +2,9 @@
 What a domain is worth: width against the number of columns
 ============================================================
 
-Noise on the d entries of a gradient costs about the square root of d if weights may lie anywhere in a
-Euclidean ball. If they lie in an l1 ball or are shares of a whole, it costs about the square root of
-its logarithm: so large is the *Gaussian width* of these sets. And rows that are short, because
+Noise on the d entries of a gradient costs about the square root of d if weights may lie anywhere in
+a Euclidean ball. If they lie in an l1 ball or are shares of a whole, it costs about the square root
+of its logarithm: so large is the *Gaussian width* of these sets. And rows that are short, because
 they are sparse, need less noise whatever the domain.
 """
 
@@ -13,8 +13,8 @@ they are sparse, need less noise whatever the domain.
 # --------------
 # Made-up rows. The truth gives each of five columns a fifth of the weight, so it lies in all three
 # domains: in the simplex, in the l1 ball of radius 1 and in the Euclidean ball of its own length.
-# Dense rows have entries of -1 and 1, so their length grows with the columns. Sparse rows have twenty
-# ones, ten of them in the first fifty columns, where the truth is.
+# Dense rows have entries of -1 and 1, so their length grows with the columns. Sparse rows have
+# twenty ones, ten of them in the first fifty columns, where the truth is.
 
 import warnings
 
@@ -49,9 +49,9 @@ def sparse_rows(rng, d):
 # %%
 # Fits
 # ----
-# Least squares by `noisy_gd` at epsilon 4. What is shown is the mean squared distance of predictions
-# from the true ones, over that of zero weights: 1 means that nothing was learned. It looks at the
-# truth, which nobody has outside such an experiment.
+# Least squares by `noisy_gd` at epsilon 4. What is shown is the mean squared distance of
+# predictions from the true ones, over that of zero weights: 1 means that nothing was learned. It
+# looks at the truth, which nobody has outside such an experiment.
 
 
 def excess(domain, make, d, seed=0):
@@ -78,9 +78,9 @@ found = {
 # %%
 # The figure
 # ----------
-# On dense rows the noise itself grows with the rows' length, in every domain; the Euclidean ball pays
-# the square root of d once more. On sparse rows the noise stays the same, and only the width of the
-# domain is left to tell them apart.
+# On dense rows the noise itself grows with the rows' length, in every domain; the Euclidean ball
+# pays the square root of d once more. On sparse rows the noise stays the same, and only the width
+# of the domain is left to tell them apart.
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.6))
 for axis, (make, sizes) in zip(axes[:2], SIZES.items(), strict=True):
