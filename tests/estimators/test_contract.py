@@ -8,10 +8,12 @@ from dpsco.estimators import (
     PrivateAbsoluteRegressor,
     PrivateGridSearch,
     PrivateHuberRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateMean,
     PrivateQuantileRegressor,
+    PrivateSimplexRegressor,
     PrivateSVC,
     PrivateSVR,
 )
@@ -44,7 +46,10 @@ REGRESSOR = {**PUBLIC, **QUICK, "feature_norm": 8.0, "label_range": (-5, 5)}
 ESTIMATORS = [
     DeclaringLogisticRegression(epsilon=1000.0, **CLASSIFIER),
     DeclaringSVC(epsilon=1000.0, **CLASSIFIER),
+    DeclaringLogisticRegression(epsilon=1000.0, penalty="l1", radius=3.0, **CLASSIFIER),
     PrivateLinearRegression(epsilon=1000.0, **REGRESSOR),
+    PrivateLasso(epsilon=1000.0, radius=50.0, **REGRESSOR),
+    PrivateSimplexRegressor(epsilon=1000.0, total=50.0, **REGRESSOR),
     PrivateHuberRegressor(epsilon=1000.0, **REGRESSOR),
     PrivateQuantileRegressor(epsilon=1000.0, **REGRESSOR),
     PrivateAbsoluteRegressor(epsilon=1000.0, **REGRESSOR),
@@ -68,11 +73,19 @@ ROWS = {
 LABELS = {"check_supervised_y_no_nan": "a row without a usable label counts as nothing"}
 CLASSES = {"check_classifiers_regression_target": "a row of an undeclared class counts as nothing"}
 
+NUMBER = {"check_sparsify_coefficients": "sparsify is a number of weights here, and no method"}
+
+SHARES = {"check_regressors_train": "weights of one sum, none below 0, cannot follow any label"}
+
 
 def exceptions(estimator):
     found = dict(ROWS)
+    if hasattr(estimator, "sparsify"):
+        found |= NUMBER
     if isinstance(estimator, Declaring):
         return found | CLASSES
+    if isinstance(estimator, PrivateSimplexRegressor):
+        found |= SHARES
     return found | (LABELS if hasattr(estimator, "predict") else {})
 
 

@@ -18,11 +18,14 @@ LINEAR = [
     dp.PrivateLogisticRegression,
     dp.PrivateSVC,
     dp.PrivateLinearRegression,
+    dp.PrivateLasso,
+    dp.PrivateSimplexRegressor,
     dp.PrivateHuberRegressor,
     dp.PrivateQuantileRegressor,
     dp.PrivateAbsoluteRegressor,
     dp.PrivateSVR,
 ]
+OTHER_RADII = [(dp.PrivateLogisticRegression, "radius"), (dp.PrivateLasso, "radius")]
 FITTING = [*LINEAR, dp.PrivateMean]
 ALL = [*FITTING, dp.PrivateGridSearch]
 METHODS = ("fit", "predict", "predict_proba", "decision_function", "score", "save")
@@ -80,6 +83,8 @@ def test_shared_parameters_have_one_type_one_default_and_one_wording():
             text = documented[name]
             if kind is dp.PrivateMean and name == "feature_norm":
                 text = sections(dp.PrivateSVC.__doc__)["Parameters"][name]  # from its centre
+            if (kind, name) in OTHER_RADII:
+                text = sections(dp.PrivateSVC.__doc__)["Parameters"][name]
             entry = (text, str(parameter.annotation), parameter.default, parameter.kind)
             assert seen.setdefault(name, entry) == entry, (kind.__name__, name)
 
@@ -167,11 +172,20 @@ def fitted(kind):
     if kind is dp.PrivateGridSearch:
         model = dp.PrivateSVC(feature_norm=1.0, **label, **QUICK)
         return [kind(model, {"alpha": [0.0, 0.1]}).fit(FRAME, y)]
+    if kind in (dp.PrivateLasso, dp.PrivateSimplexRegressor):
+        own = {"radius": 1.0} if kind is dp.PrivateLasso else {}
+        fits = [kind(feature_norm=1.0, **label, **own, count_rows=True, **QUICK).fit(FRAME, y)]
+        if own:
+            fits.append(kind(feature_norm=1.0, **label, **own, select_columns=2).fit(FRAME, y))
+        return fits
     estimated = {"bounds": "private", **({"classes": [0, 1]} if classes else {})}
-    return [
+    fits = [
         kind(feature_norm=1.0, **label, count_rows=True, **QUICK).fit(FRAME, y),
         kind(epsilon=9.0, **estimated, **QUICK).fit(X, y),
     ]
+    if kind is dp.PrivateLogisticRegression:
+        fits.append(kind(feature_norm=1.0, **label, select_columns=2).fit(X, y))
+    return fits
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ import dpsco as dp
 from dpsco.errors import AssumptionError
 from dpsco.fit import choose as select
 from dpsco.fit.choose import Candidate, Recommendation, choose, predict
+from dpsco.geometry.norms import LINF
 from dpsco.solvers import listing, registry
 
 BUDGET = dp.ApproxDP(1.0, 1e-8)
@@ -298,3 +299,31 @@ def test_every_listing_says_that_a_solver_is_not_calibrated(uncalibrated):
     assert "of the formula's excess for smooth losses" in listing.page("dp_ftrl")
     plan = dp.plan(problem(), n=1000, d=3, budget=BUDGET, solver="noisy_gd")
     assert "no forecast; not calibrated)" in str(plan)
+
+
+def test_none_that_is_predicted_worse_than_the_start_goes_before_one_that_is_not():
+    worse = Candidate("worse", 1.0, 1.0, order=0, worse=True)
+    better = Candidate("better", 0.6, 1.0)
+    assert [each.solver for each in select._order([worse, better])] == ["better", "worse"]
+    unmeasured = replace(better, measured=False)
+    assert select._order([worse, unmeasured])[0] is worse  # facts go first
+    advice = dp.recommend(problem(), 500, 100_000, BUDGET)
+    start = math.log(2)
+    assert all(each.worse == (each.risk > start) for each in advice.ranked if each.calibrated)
+    assert not any(each.worse for each in dp.recommend(problem(), 50_000, 5, BUDGET).ranked[:3])
+
+
+def test_rows_in_another_norm_are_told_which_bounds_would_do():
+    made = dp.Problem(
+        loss=dp.losses.Logistic(),
+        bounds=dp.Bounds(2.0, label="sign", norm=LINF),
+        domain=dp.domains.L1Ball(3.0),
+    )
+    advice = dp.recommend(made, 1000, 100, BUDGET)
+    reason = advice.refused["noisy_gd"][0]
+    assert "give Bounds(feature_norm=..., norm=L2)" in reason
+    limit = float(reason.split("now are ")[1].split()[0])
+    assert 20.0 <= limit <= 20.1  # 2 sqrt(100)
+    if not advice.ranked:
+        with pytest.raises(AssumptionError, match="The nearest is noisy_gd: it measures rows"):
+            _ = advice.best

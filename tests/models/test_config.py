@@ -1,5 +1,7 @@
 """Models by name: which problem they state, and how its weights become a model."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,8 @@ REGRESSIONS = [name for name, kind in MODELS.items() if not kind.classifies]
 
 
 def setup_of(kind, **others):
+    if MODELS[kind].shape != "l2":
+        others = {"radius": 3.0, **others}
     labels = {"classes": [0, 1]} if MODELS[kind].classifies else {"label_range": (0.0, 50.0)}
     return configure(kind, feature_norm=2.0, **labels, **others)
 
@@ -58,7 +62,8 @@ def test_a_loss_in_scaled_labels_ranks_weights_as_the_loss_itself(kind):
     own = {name: value * unit for name, value in MODELS[kind].settings.items()}
     own |= {n: v for n, v in MODELS[kind].settings.items() if n not in MODELS[kind].lengths}
     plain = MODELS[kind].loss(own, unit=1.0, classes=0)
-    assert problem.domain.radius(2) == pytest.approx(7.0 / unit)
+    corner = math.sqrt(0.5) if kind == "simplex" else 1.0  # of radii about the centre
+    assert problem.domain.radius(2) == pytest.approx(7.0 / unit * corner)
 
     def scaled(w):
         margins = X @ (w / unit)

@@ -72,7 +72,7 @@ def _predict(options: argparse.Namespace, session: Session) -> int:
 def _predictions(model: LinearModel, X: Any) -> dict[str, Any]:
     """Return the columns that are written about some rows."""
     columns = {"prediction": model.predict(X)}
-    if model.name == "logistic" and model.classes is not None:
+    if model.odds and model.classes is not None:
         for value, column in zip(model.classes, model.probabilities(X).T, strict=True):
             columns[f"probability {value}"] = column
     return columns

@@ -7,7 +7,7 @@ Parameters say what is public and what may be spent; `fit` hands them to `dpsco.
 |-------------|----------------------------------------------------------------------------------|
 | base        | what all share: storing parameters, the fit of a linear model, the certificate   |
 | classifiers | `PrivateLogisticRegression`, `PrivateSVC`                                        |
-| regressors  | `PrivateLinearRegression`, Huber, quantile and absolute regression, `PrivateSVR` |
+| regressors  | `PrivateLinearRegression`, lasso, simplex, Huber, quantile, absolute, SVR         |
 | mean        | `PrivateMean`                                                                    |
 | search      | `PrivateGridSearch`: tuning within one budget                                    |
 | inputs      | what X and y may be; no error depends on what a row contains                     |
@@ -34,8 +34,10 @@ from .mean import PrivateMean
 from .regressors import (
     PrivateAbsoluteRegressor,
     PrivateHuberRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateQuantileRegressor,
+    PrivateSimplexRegressor,
     PrivateSVR,
 )
 from .search import PrivateGridSearch
@@ -44,6 +46,8 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateSVC",
     "PrivateLinearRegression",
+    "PrivateLasso",
+    "PrivateSimplexRegressor",
     "PrivateHuberRegressor",
     "PrivateQuantileRegressor",
     "PrivateAbsoluteRegressor",

@@ -23,6 +23,7 @@ from ..data.tables.table import Order, Table
 from ..data.units import Units
 from ..errors import AccuracyWarning, OutlookWarning, ParameterError
 from ..fit.outlook import warn
+from ..models.columns import checked_columns, plan_on_columns, run_on_columns
 from ..models.config import ModelConfig, configure
 from ..models.file import SavedModel
 from ..models.linear import LinearModel
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="PrivateLinearModel")
 
+_FEATURES_TOO = "feature_norm (and label_range) must be declared"
 _ESTIMATES = (
     "feature_norm_",
     "feature_centre_",
@@ -48,6 +50,7 @@ _ESTIMATES = (
     "label_range_",
     "rows_counted_",
     "units_",
+    "selected_columns_",
 )
 
 
@@ -113,6 +116,7 @@ class PrivateLinearModel(PrivateEstimator):
     feature_centre_: NDArray[np.float64]
     feature_scale_: NDArray[np.float64]
     units_: str
+    selected_columns_: NDArray[np.int64]
 
     _model_name: ClassVar[str]  # a key of `dpsco.models.MODELS`
     _settings: ClassVar[tuple[str, ...]] = ()  # parameters that are settings of that model
@@ -125,10 +129,10 @@ class PrivateLinearModel(PrivateEstimator):
         delta: float | None,
         adjacency: Literal["replace_one", "zero_out"],
         rows_per_person: int,
-        fit_intercept: bool,
-        alpha: float,
-        radius: float | None,
-        scale: float | None,
+        fit_intercept: bool = False,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        scale: float | None = None,
         bounds: Literal["auto", "declared"],
         bounds_share: float | None,
         units: Literal["auto", "declared"],
@@ -209,7 +213,13 @@ class PrivateLinearModel(PrivateEstimator):
             order = "given" if isinstance(table, BatchTable) else "shuffled"
         _validate.choice("bounds", self.bounds, ("auto", "declared", "private"))
         _validate.flag("count_rows", self.count_rows)
-        model, result = self._fit(table, order, checkpoint)
+        kept, chosen = self._columns("sparsify", table.d), self._columns("select_columns", table.d)
+        if chosen is None:
+            model, result = self._fit(table, order, checkpoint)
+        else:
+            model, result = self._fit_columns(table, order, checkpoint, chosen)
+        if kept is not None:  # of public numbers: it costs nothing
+            model = model.sparsified(kept)
         self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
         return self
@@ -291,6 +301,40 @@ class PrivateLinearModel(PrivateEstimator):
         self._publish_units(plan.units, outcome.units, table.d)
         return outcome.model, outcome.result
 
+    def _fit_columns(
+        self, table: Table, order: Order, checkpoint: str | Path | None, count: int
+    ) -> tuple[LinearModel, Result]:
+        """Plan a choice of columns and a fit on them from public facts; run it."""
+        if self.count_rows or checkpoint is not None or table.once:
+            raise ParameterError(
+                "select_columns reads the rows before the fit does, so it goes neither with "
+                "count_rows=True, nor with a checkpoint, nor with rows that come once. Leave one "
+                "of them out.",
+                parameter="select_columns",
+            )
+        config = self._unit_config(() if self.bounds == "declared" else self._missing())
+        plan = plan_on_columns(
+            config,
+            count,
+            n=table.n,
+            d=table.d,
+            budget=self._budget(table.n),
+            solver=self.solver,
+            calibration=self.calibration,
+            options=self.options,
+        )
+        warn(plan.fit, stacklevel=3, **self._label_facts())  # whoever called fit
+        result, chosen = run_on_columns(
+            plan,
+            table,
+            order=order,
+            randomness=None if self.random_state is None else fit_randomness(self.random_state),
+            odometer=open_odometer(self.odometer),
+        )
+        self.selected_columns_ = chosen
+        self._publish_units("rows are measured in the declared units", None, table.d)
+        return config.model(result.weights).spread(chosen, table.d), result
+
     def _missing(self) -> tuple[str, ...]:
         """Return of what nobody declared a bound, so that it is found."""
         features = ("features",) if self.feature_norm is None else ()
@@ -299,7 +343,17 @@ class PrivateLinearModel(PrivateEstimator):
 
     def _unit_config(self, missing: Sequence[str]) -> ModelConfig:
         """Return the public side of the model, with bounds of 1 for those that are found."""
-        lengths = MODELS[self._model_name].lengths if "labels" in missing else ()
+        spec = MODELS[self._model()]
+        name, size = self._size()
+        if missing and spec.shape != "l2":
+            spec.domain(size, unit=1.0)  # refuses what is no radius
+            raise ParameterError(
+                f"{name} is in units of features and labels, so {_FEATURES_TOO} for a "
+                f"{spec.name} model: nobody can say how large weights are in units that are yet to "
+                "be found.",
+                parameter="feature_norm" if "features" in missing else "label_range",
+            )
+        lengths = spec.lengths if "labels" in missing else ()
         for name in ("radius", "scale", *lengths) if missing else ():
             if getattr(self, name) is not None:
                 raise ParameterError(
@@ -319,15 +373,28 @@ class PrivateLinearModel(PrivateEstimator):
     ) -> ModelConfig:
         """Return the public side of the model with these bounds."""
         return configure(
-            self._model_name,
+            self._model(),
             feature_norm=feature_norm,
             intercept=self.fit_intercept,
-            radius=self.radius,
+            radius=self._size()[1],
             alpha=self.alpha,
             scale=self.scale,
             settings={name: getattr(self, name) for name in self._settings},
             **label_rule,
         )
+
+    def _model(self) -> str:
+        """Return the key of the model in `dpsco.models.MODELS`."""
+        return self._model_name
+
+    def _columns(self, name: str, d: int) -> int | None:
+        """Return a parameter that says how many columns, if the estimator has it and it is set."""
+        value = getattr(self, name, None)
+        return None if value is None else checked_columns(name, value, d)
+
+    def _size(self) -> tuple[str, float | None]:
+        """Return the parameter that bounds the weights, and its value."""
+        return "radius", self.radius
 
     def _label_rule(self) -> dict[str, Any]:
         """Return what is declared about labels, as `configure` takes it."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from .. import _validate
 from ..models.linear import LinearModel
 from ..privacy.odometer.odometer import Odometer
 from .base import PrivateLinearModel
@@ -127,8 +128,17 @@ class PrivateLogisticRegression(PrivateClassifier):
         Whether the model has an intercept.
     alpha : float, default=0.0
         Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    penalty : {"l2", "l1"}, default="l2"
+        How ``radius`` measures weights: by their Euclidean norm, or by the sum of their sizes
+        (intercept included), which suits many columns of which few matter. The latter needs a
+        radius and declared bounds.
     radius : float, optional
-        The largest Euclidean norm of the weights. The default is no limit.
+        The largest norm of the weights, see ``penalty``. The default is no limit.
+    sparsify : int, optional
+        Keep the weights of so many columns, the largest, and make all others 0. It costs nothing.
+    select_columns : int, optional
+        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It pays
+        where rows are many and few columns matter, and is harmful on text.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
     base_rate : float or sequence of float, optional
@@ -192,6 +202,8 @@ class PrivateLogisticRegression(PrivateClassifier):
         In which units rows were measured, and why.
     rows_counted_ : RowCount
         The noisy count of usable rows; only with ``count_rows=True``.
+    selected_columns_ : ndarray of shape (select_columns,)
+        The columns that were chosen, in order; only with ``select_columns``.
 
     Examples
     --------
@@ -219,7 +231,10 @@ class PrivateLogisticRegression(PrivateClassifier):
         rows_per_person: int = 1,
         fit_intercept: bool = True,
         alpha: float = 0.0,
+        penalty: Literal["l2", "l1"] = "l2",
         radius: float | None = None,
+        sparsify: int | None = None,
+        select_columns: int | None = None,
         scale: float | None = None,
         base_rate: float | Sequence[float] | None = None,
         bounds: Literal["auto", "declared"] = "auto",
@@ -254,6 +269,13 @@ class PrivateLogisticRegression(PrivateClassifier):
         )
         self.classes = classes
         self.base_rate = base_rate
+        self.penalty = penalty
+        self.sparsify = sparsify
+        self.select_columns = select_columns
+
+    def _model(self) -> str:
+        _validate.choice("penalty", self.penalty, ("l2", "l1"))
+        return "sparse_logistic" if self.penalty == "l1" else self._model_name
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class for each row.

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from ..errors import DataError
+from ..data.tables.table import Table
+from ..errors import DataError, ParameterError
 from ..models.linear import LinearModel
 from ..privacy.odometer.odometer import Odometer
 from .base import PrivateLinearModel
@@ -242,6 +243,322 @@ class PrivateLinearRegression(PrivateRegressor):
         )
         self.label_range = label_range
         self.label_spread = label_spread
+
+
+class PrivateLasso(PrivateRegressor):
+    """Least squares with few large weights under differential privacy.
+
+    The sum of the weights' sizes is at most ``radius``. Where few of many columns matter, that
+    keeps most of the noise out: its price grows with the logarithm of the number of columns. It
+    takes sparse rows of up to a million columns. The radius is in units of labels and features, so
+    both bounds must be declared.
+
+    Parameters
+    ----------
+    feature_norm : float, optional
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. By default it is found.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    alpha : float, default=0.0
+        Strength of the penalty ``alpha / 2 * ||weights||**2``, intercept included.
+    radius : float
+        The largest sum of the weights' sizes, in units of label / feature, intercept included.
+        Required: a guess that is three times too large costs little.
+    sparsify : int, optional
+        Keep the weights of so many columns, the largest, and make all others 0. It costs nothing.
+    select_columns : int, optional
+        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It pays
+        where rows are many and few columns matter, and is harmful on text.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        The intercept, in units of the label; zero if ``fit_intercept=False``.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+    selected_columns_ : ndarray of shape (select_columns,)
+        The columns that were chosen, in order; only with ``select_columns``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], (20_000, 50))
+    >>> y = X[:, 7] - X[:, 30]
+    >>> model = dp.PrivateLasso(feature_norm=50**0.5, label_range=(-2, 2), radius=2.0, sparsify=2)
+    >>> np.flatnonzero(model.fit(X, y).coef_).tolist()
+    [7, 30]
+    """
+
+    _model_name: ClassVar[str] = "lasso"
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        radius: float | None = None,
+        sparsify: int | None = None,
+        select_columns: int | None = None,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            units=units,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+        self.label_spread = label_spread
+        self.sparsify = sparsify
+        self.select_columns = select_columns
+
+
+class PrivateSimplexRegressor(PrivateRegressor):
+    """Least squares with weights of a given sum, none below 0, under differential privacy.
+
+    For mixtures: shares of a portfolio, weights of forecasts that are combined. There is no
+    intercept. The noise's price grows with the logarithm of the number of columns. Weights are in
+    units of labels and features, so both bounds must be declared.
+
+    Parameters
+    ----------
+    feature_norm : float, optional
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
+        from public knowledge, never from the rows. By default it is found.
+    label_range : tuple of float (low, high), optional
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
+        it from public knowledge, never from the rows. By default it is found.
+    epsilon : float, default=1.0
+        The privacy budget of one fit. A smaller budget means more privacy and more noise.
+    delta : float, optional
+        The second part of the budget. The default is ``1 / n**2`` for n rows; 0 asks for pure
+        differential privacy.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        What is hidden about a person: with ``"replace_one"`` everything that the row says, with
+        ``"zero_out"`` whether the row is there at all. The latter needs half the noise and promises
+        less.
+    rows_per_person : int, default=1
+        How many rows one person may have. They are protected together.
+    total : float, default=1.0
+        The sum of the weights.
+    label_spread : float, optional
+        The standard deviation of the labels, if that is public. It sharpens the warnings before a
+        fit and changes nothing else.
+    bounds : {"auto", "declared"}, default="auto"
+        ``"auto"`` finds the bounds that are not declared, for part of the budget; ``"declared"``
+        refuses to fit without them.
+    bounds_share : float, optional
+        Which part of the budget is spent on bounds and units. The default is a rule: 3 % for the
+        units of declared rows, 10 % for columns of which nothing is declared and 3 % for a range
+        of labels; 25 % and 5 % below 5,000 rows.
+    units : {"auto", "declared"}, default="auto"
+        In which units rows are measured. ``"auto"`` finds a centre and a typical length of rows,
+        or of columns of which nothing is declared, where that pays; ``"declared"`` takes rows as
+        they are.
+    count_rows : bool, default=False
+        Whether to release a noisy count of the rows that had a usable label and usable entries. It
+        costs at most 1 % of the budget.
+    solver : str, default="auto"
+        A key of `dpsco.solvers`. ``"auto"`` takes the solver with the least predicted risk; for
+        streams and checkpoints, the most reliable solver that reads each row once.
+    calibration : {"tight", "conjectured", "paper"}, default="tight"
+        How noise is calibrated: ``"tight"`` uses the least noise that is proved to suffice,
+        ``"conjectured"`` also bounds that rest on numerical evidence, ``"paper"`` the constants of
+        the solver's paper.
+    options : mapping of str to object, optional
+        Settings of the solver, such as ``{"rounds": 50}``.
+    odometer : Odometer, str or Path, optional
+        An `Odometer`, or the path of one. The fit is paid from this shared budget, or refused.
+    random_state : int, optional
+        The default is secure noise. An integer makes the noise reproducible, as the certificate
+        says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
+        noise, and so can anybody who sees fits of two tables with the same integer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The weights, in units of the label.
+    intercept_ : float
+        Zero.
+    certificate_ : Certificate
+        What the fit costs in privacy. Hand it on with the model.
+    plan_ : BasePlan
+        Everything that was decided before a row was read.
+    model_ : LinearModel
+        The model without scikit-learn; `save` writes it to a file.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the features, if ``X`` has them.
+    feature_centre_ : ndarray of shape (n_features,)
+        The centre from which rows were measured; 0 in declared units.
+    feature_scale_ : ndarray of shape (n_features,)
+        By what each column was divided; 1 in declared units.
+    units_ : str
+        In which units rows were measured, and why.
+    rows_counted_ : RowCount
+        The noisy count of usable rows; only with ``count_rows=True``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpsco as dp
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 5))
+    >>> y = X @ [0.75, 0.25, 0.0, 0.0, 0.0]
+    >>> model = dp.PrivateSimplexRegressor(feature_norm=5**0.5, label_range=(-1, 1))
+    >>> weights = model.fit(X, y).coef_
+    >>> bool(weights[0] > 0.6), round(float(weights.sum()), 9)
+    (True, 1.0)
+    """
+
+    _model_name: ClassVar[str] = "simplex"
+
+    def __init__(
+        self,
+        *,
+        feature_norm: float | None = None,
+        label_range: tuple[float, float] | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        adjacency: Literal["replace_one", "zero_out"] = "replace_one",
+        rows_per_person: int = 1,
+        total: float = 1.0,
+        label_spread: float | None = None,
+        bounds: Literal["auto", "declared"] = "auto",
+        bounds_share: float | None = None,
+        units: Literal["auto", "declared"] = "auto",
+        count_rows: bool = False,
+        solver: str = "auto",
+        calibration: Literal["tight", "conjectured", "paper"] = "tight",
+        options: Mapping[str, Any] | None = None,
+        odometer: Odometer | str | Path | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            feature_norm=feature_norm,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            rows_per_person=rows_per_person,
+            bounds=bounds,
+            bounds_share=bounds_share,
+            units=units,
+            count_rows=count_rows,
+            solver=solver,
+            calibration=calibration,
+            options=options,
+            odometer=odometer,
+            random_state=random_state,
+        )
+        self.label_range = label_range
+        self.label_spread = label_spread
+        self.total = total
+
+    def _size(self) -> tuple[str, float | None]:
+        return "total", self.total
+
+    def _table(self, X: Any, y: Any) -> Table:
+        table = super()._table(X, y)
+        if table.d == 1:
+            raise ParameterError(
+                "weights of a given sum leave nothing to fit with n_features=1: two columns or "
+                "more are needed. PrivateLinearRegression fits one."
+            )
+        return table
 
 
 class PrivateHuberRegressor(PrivateRegressor):

@@ -22,7 +22,6 @@ from ..data.schema.encoder import TableEncoder
 from ..data.schema.schema import ClassLabel, Label, NumberLabel, Schema
 from ..data.units import Units
 from ..errors import ParameterError
-from ..geometry.domains import Domain, L2Ball, WholeSpace
 from ..losses.penalties import L2Penalty, NoPenalty, Penalty
 from ..problem import Problem
 from ..solvers.base import BasePlan
@@ -73,9 +72,7 @@ class ModelConfig:
         """Return what is minimised, in scaled labels."""
         spec = MODELS[self.name]
         count = 0 if self.classes is None else len(self.classes)
-        domain: Domain = WholeSpace()
-        if self.radius is not None:
-            domain = L2Ball(_validate.positive("radius", self.radius) / self.unit)
+        domain = spec.domain(self.radius, unit=self.unit)
         alpha = _validate.non_negative("alpha", self.alpha) * self.unit ** (2 - spec.degree)
         penalty: Penalty = L2Penalty(alpha) if alpha > 0.0 else NoPenalty()
         scale = self.scale
@@ -202,7 +199,8 @@ def configure(
         label_range: of a regression, (low, high).
         intercept: whether there is one; a number is the constant of its column as a part of
             ``feature_norm`` (True: 0.3).
-        radius: bound on the Euclidean length of the weights, in units of label / feature.
+        radius: bound on the weights, in units of label / feature: on their Euclidean length, or as
+            the model says (`ModelSpec.shape`).
         alpha: strength of the penalty ``alpha / 2 ||weights||^2``.
         scale: a guess of the length of good weights, where ``radius`` is None or too large a guess.
         settings: of the model, for example {"quantile": 0.9}.

@@ -180,7 +180,7 @@ def _parts(
     else:
         places = np.where(known, labels, 0).astype(np.int64)
         names, columns = ["accuracy"], [(model.places(X) == places).astype(float)]
-        if model.name == "logistic":
+        if model.odds:
             names.append("log-loss")
             columns.append(np.minimum(_log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
         names += [f"class {k}" for k in range(len(model.classes))]
@@ -285,7 +285,7 @@ def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> M
     counts = np.bincount(places, minlength=len(model.classes))
     values = {"accuracy": float((model.places(X) == places).mean())}
     baseline = {"accuracy": float(counts.max() / counts.sum())}
-    if model.name == "logistic":
+    if model.odds:
         values["log-loss"] = float(_log_losses(model, X, places).mean())
         baseline["log-loss"] = _entropy(list(counts / counts.sum()))
     if len(model.classes) == 2:

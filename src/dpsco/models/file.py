@@ -26,7 +26,7 @@ from ..files.reading import read_json
 from ..files.writing import write_text
 from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
-from ..privacy.mechanisms import StableGammaRelease, StableGaussianRelease
+from ..privacy.mechanisms import GaussianRelease, StableGammaRelease, StableGaussianRelease
 from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
 from .config import config_of
@@ -210,7 +210,7 @@ def _units(record: Any) -> Units | None:
 
 def _check_plan(model: LinearModel, plan: BasePlan) -> None:
     """Refuse a plan of other rows, or of another model."""
-    if plan.d != model.d:
+    if plan.d < _used(model) or plan.d > model.d:  # a fit may be of columns that were chosen
         raise DataError(
             f"it has coefficients for {model.d} features, but its plan is for {plan.d}."
         )
@@ -243,12 +243,24 @@ def _contradictions(saved: SavedModel) -> list[str]:
     stated, planned = saved.certificate.budget, saved.plan.budget
     if (stated.adjacency, stated.unit) != (planned.adjacency, planned.unit):
         return ["the model's plan protects others than its certificate says"]
-    if saved.plan.d != saved.model.d:
+    if saved.plan.d != saved.model.d and not _of_columns(saved, listed - planned_fit):
         return [f"the model has {saved.model.d} features, its plan is for {saved.plan.d}"]
     missing = _missing_beside(saved, listed - planned_fit)
     if missing:
         return [missing]
     return []
+
+
+def _of_columns(saved: SavedModel, others: Counter[Release]) -> bool:
+    """Return whether the fit was of columns that a release before it has chosen."""
+    assert saved.plan is not None
+    charged = any(isinstance(release, GaussianRelease) for release in others)
+    return charged and _used(saved.model) <= saved.plan.d < saved.model.d
+
+
+def _used(model: LinearModel) -> int:
+    """Return how many columns have a weight."""
+    return int(np.count_nonzero(model.coef.any(axis=0)))
 
 
 def _executions(releases: Iterable[Release]) -> Counter[Release]:

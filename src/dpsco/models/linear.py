@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,11 @@ class LinearModel:
         """The number of features."""
         return int(self.coef.shape[1])
 
+    @property
+    def odds(self) -> bool:
+        """Whether scores are the logarithms of odds, so that there are probabilities."""
+        return MODELS[self.name].odds
+
     def decision(self, X: Any) -> Floats:
         """Return one score per row: (rows,), or (rows, classes) for more than two classes.
 
@@ -102,6 +107,26 @@ class LinearModel:
         seen = np.asarray(values[far] @ (self.coef * units.scale).T)
         scores[far] = base + seen / np.maximum(lengths[far], 1.0)[:, None]
 
+    def sparsified(self, count: int) -> LinearModel:
+        """Return the model with the weights of ``count`` columns, the largest; the others are 0.
+
+        >>> LinearModel("linear", np.array([[3.0, -5.0, 1.0]]), np.zeros(1)).sparsified(2).coef
+        array([[ 3., -5.,  0.]])
+        """
+        if count >= self.d:
+            return self
+        size = np.max(np.abs(self.coef), axis=0)
+        kept = np.argsort(-size, kind="stable")[:count]
+        coef = np.zeros_like(self.coef)
+        coef[:, kept] = self.coef[:, kept]
+        return replace(self, coef=coef)
+
+    def spread(self, columns: NDArray[np.int64], d: int) -> LinearModel:
+        """Return the model of rows of ``d`` features of which it reads these columns alone."""
+        coef = np.zeros((len(self.coef), d))
+        coef[:, columns] = self.coef
+        return replace(self, coef=coef)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class or number of each row."""
         if self.classes is not None:
@@ -117,7 +142,7 @@ class LinearModel:
 
     def probabilities(self, X: Any) -> Floats:
         """Return each row's probability of each class; logistic models alone have them."""
-        if self.name != "logistic":
+        if not self.odds:
             raise ParameterError(f"a {self.name} model has scores, but no probabilities.")
         scores = self.decision(X)
         if scores.ndim == 1:

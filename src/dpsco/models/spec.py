@@ -13,7 +13,14 @@ from types import MappingProxyType
 
 from .. import _validate, losses
 from ..errors import ParameterError
+from ..geometry.domains import Domain, L1Ball, L2Ball, Simplex, WholeSpace
 from ..problem import Loss
+
+_RADIUS_HELP = (
+    "It bounds the sum of the weights' sizes, in units of label / feature. Ten columns that each "
+    "move the odds by a factor of e^3 where they are 1 make 30; three times as much costs little. "
+    "For weights without such a bound use a logistic or linear model."
+)
 
 Settings = Mapping[str, float]
 Maker = Callable[[Settings, int], Loss]
@@ -35,6 +42,27 @@ class ModelSpec:
 
     lengths: tuple[str, ...] = ()
     """The settings that are in units of the label."""
+
+    shape: str = "l2"
+    """Of the set of weights that a radius bounds: "l2" or "l1" for balls, or "simplex"."""
+
+    odds: bool = False
+    """Whether scores are the logarithms of odds."""
+
+    def domain(self, radius: float | None, *, unit: float) -> Domain:
+        """Return the set of weights that a radius leaves, in scaled units.
+
+        Raises:
+            ParameterError: the radius is no length; or there is none, and the shape needs one.
+        """
+        if self.shape == "l2":
+            if radius is None:
+                return WholeSpace()
+            return L2Ball(_validate.positive("radius", radius) / unit)
+        if radius is None:
+            raise _validate.refusal("radius", f"is needed for a {self.name} model.", _RADIUS_HELP)
+        size = _validate.positive("radius", radius, hint=_RADIUS_HELP) / unit
+        return L1Ball(size) if self.shape == "l1" else Simplex(size)
 
     def loss(self, settings: Mapping[str, float | None], *, unit: float, classes: int) -> Loss:
         """Return the loss of scaled labels.
@@ -87,7 +115,21 @@ def _quantile(settings: Settings, classes: int) -> Loss:
 
 
 _ALL = (
-    ModelSpec("logistic", "logistic regression, also of many classes", _logistic, classifies=True),
+    ModelSpec(
+        "logistic",
+        "logistic regression, also of many classes",
+        _logistic,
+        classifies=True,
+        odds=True,
+    ),
+    ModelSpec(
+        "sparse_logistic",
+        "logistic regression with a bound on the sum of the weights' sizes",
+        _logistic,
+        classifies=True,
+        shape="l1",
+        odds=True,
+    ),
     ModelSpec(
         "svc",
         "support vector classification: the hinge loss, or a power of it",
@@ -97,6 +139,20 @@ _ALL = (
     ),
     ModelSpec(
         "linear", "linear regression: least squares", lambda s, _: losses.Squared(), degree=2
+    ),
+    ModelSpec(
+        "lasso",
+        "least squares with a bound on the sum of the weights' sizes",
+        lambda s, _: losses.Squared(),
+        degree=2,
+        shape="l1",
+    ),
+    ModelSpec(
+        "simplex",
+        "least squares with weights of at least 0 and a given sum",
+        lambda s, _: losses.Squared(),
+        degree=2,
+        shape="simplex",
     ),
     ModelSpec(
         "huber",

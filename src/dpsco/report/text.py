@@ -30,8 +30,11 @@ QUESTION: dict[Adjacency, str] = {
 
 MODELS: dict[str, str] = {
     "logistic": "logistic regression",
+    "sparse_logistic": "logistic regression with a bound on the sum of the weights' sizes",
     "svc": "support vector classification",
     "linear": "linear regression (least squares)",
+    "lasso": "least squares with a bound on the sum of the weights' sizes",
+    "simplex": "least squares with weights of at least 0 and a given sum",
     "huber": "Huber regression",
     "quantile": "quantile regression",
     "absolute": "regression by least absolute residuals",

@@ -38,6 +38,7 @@ ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
 LONG_FLOPS = 1e10  # products that these may take: a few seconds
+NARROW_FLOPS = 1e11  # the same over narrow domains: rows that go with them are mostly sparse
 NONSMOOTH_ROUNDS = 2000  # full passes by default where a nonsmooth loss is worth following closely
 REGRESSION_ROUNDS = 500  # the same for labels that are numbers: more gain less than 0.5 %
 NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
@@ -51,6 +52,7 @@ DIRECTIONS = 2.0  # for each unit of z, in which rows take noise back: measured 
 CAUTION = 0.25  # power of those over the number of weights in `_caution`; measured
 MANY = 1000  # weights from which on a plan warns of noise in flat directions, if they are
 FLAT = (0.125, 800.0)  # of z between these; measured
+STRAY = 0.2  # of a loss: from which on a plan over a narrow domain warns; measured
 LEARNED = 0.5  # d/L's until a direction counts as learned; measured on rows with an l1 ball
 WIDTH_SAMPLES = 256  # directions for the width of a polytope: within 1 to 5 %
 
@@ -101,6 +103,12 @@ class Plan(EnginePlan):
         task = self.task
         low, high = (share * task.signal for share in FLAT)
         classes = task.problem.loss.labels in ("sign", "classes")
+        if classes and task.n_weights < MANY and self._stray() > STRAY:
+            return (
+                f"noise alone may gain {self._stray():.2g} of the loss over {task.problem.domain}: "
+                "if the columns say little of the label, the weights may be worse than none. A "
+                "smaller radius or a larger epsilon help",
+            )
         if not classes or task.n_weights < MANY or not low < task.n_weights < high:
             return ()
         if task.problem.scale is not None or math.isfinite(task.radius):
@@ -109,6 +117,24 @@ class Plan(EnginePlan):
             f"{task.n_weights:,} weights share {task.signal:,.0f} rows above the noise (n mu/"
             "sensitivity): if the columns say little of the label, the weights may be worse than "
             "none, by up to a third of the loss. Fewer columns or a larger epsilon help",
+        )
+
+    def _stray(self) -> float:
+        """W sigma_1/n: what noise can gain of the loss over a narrow domain; 0 over others.
+
+        Measured on sparse rows of 100 columns without any signal: zero weights' loss times 1.02 at
+        0.12, 1.1 at 0.37 and 1.6 at 1.1. From 1,000 columns on the time ends before, at 1.05.
+        """
+        task, narrow = self.task, narrowness(self.task)
+        if narrow == 1.0:
+            return 0.0
+        return (
+            self.sigma
+            / math.sqrt(self.rounds)
+            / task.n
+            * task.radius
+            * narrow
+            * math.sqrt(task.n_weights)
         )
 
     @property
@@ -314,7 +340,8 @@ def _default_rounds(task: Task, time: float) -> int:
     if not math.isfinite(task.smoothness):
         return few
     needed = math.sqrt(WARM_UP * time * task.smoothness / _stretch(0.0, MOMENTUM))
-    return max(few, round(min(needed, LONG_FLOPS / work, LONGEST)))
+    affordable = LONG_FLOPS if narrowness(task) == 1.0 else NARROW_FLOPS
+    return max(few, round(min(needed, affordable / work, LONGEST)))
 
 
 def _work(task: Task) -> float:

@@ -218,6 +218,18 @@ class MemoryTable(Table):
         super().check(bounds, order=order)
         check_type(bounds.label, self._label_type)
 
+    def part(self, columns: Indices) -> MemoryTable:
+        """Return the table of these features alone, in this order; columns are public numbers."""
+        X = self._X
+        if isinstance(X, SparseRows):
+            chosen = X.matrix()[:, columns]
+            rows: Rows = SparseRows(chosen.data, chosen.indices, chosen.indptr, len(columns))
+        else:
+            rows = np.ascontiguousarray(np.asarray(X)[:, columns])
+        result = MemoryTable(rows, self._y, self._missing, self._label_type)
+        result._encoded = self._encoded
+        return result
+
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:
         raw = self._labelled(bounds.label)
         order = None
