@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import dpsco as dp
@@ -292,3 +293,31 @@ def test_every_listing_says_that_a_solver_is_not_calibrated(uncalibrated):
     assert "of the formula's excess for smooth losses" in listing.page("dp_ftrl")
     plan = dp.plan(problem(), n=1000, d=3, budget=BUDGET, solver="noisy_gd")
     assert "no forecast; not calibrated)" in str(plan)
+
+
+def test_a_ranking_is_remembered_for_losses_that_cannot_change(monkeypatch):
+    calls = []
+    original = select.predict
+    monkeypatch.setattr(select, "predict", lambda *args: calls.append(args) or original(*args))
+    bounds = dp.Bounds(1.0, label="sign")
+
+    def rank(loss):
+        calls.clear()
+        problem = dp.Problem(loss=loss, bounds=bounds)
+        advice = select.recommend(problem, 4_321, 7, dp.ApproxDP(1.0, 1e-7))
+        return advice, len(calls)
+
+    first, _ = rank(dp.losses.Logistic())
+    again, repeated = rank(dp.losses.Logistic())
+    assert again == first
+    assert repeated == 0
+    own = dp.losses.CustomLoss(
+        lambda margin, label: np.logaddexp(0.0, -label * margin),
+        lambda margin, label: -label / (1.0 + np.exp(label * margin)),
+        slope_bound=1.0,
+        curvature_bound=0.25,
+        convex=True,
+        labels="sign",
+    )
+    assert rank(own)[1] > 0
+    assert rank(own)[1] > 0
