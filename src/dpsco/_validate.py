@@ -33,6 +33,8 @@ def refusal(name: str, problem: str, hint: str = "") -> ParameterError:
 
 def real(name: str, value: Any, *, hint: str = "") -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
+    if type(value) is float and value == value:  # not NaN; what nearly all are
+        return value
     try:
         if isinstance(value, (bool, np.bool_, str, bytes)) or np.ndim(value) > 0:
             raise TypeError

@@ -137,3 +137,14 @@ def test_rows_that_overflow_raise_nothing_in_any_thread(threads, compiled, monke
             assert np.isfinite(source.sum(strict, 0, N)).all()
     assert len(asked) >= 4
     assert all(set(found.values()) == {"ignore"} for found in asked)
+
+
+@pytest.mark.parametrize("count", [SUM_LEAF - 1, 2 * SUM_LEAF + 5, 7 * SUM_LEAF])
+def test_all_rows_at_once_give_the_bits_of_their_runs(count, monkeypatch):
+    rng = np.random.default_rng(count)
+    rows = from_arrays(rng.standard_normal((count, 3)), rng.choice([-1.0, 1.0], count))
+    source = rows.bounded(Bounds(1.0, label="sign"), order="given")
+    query = ClippedGradient(Logistic(), np.ones(3), 0.4)
+    whole = source.sum(query)
+    monkeypatch.setattr(leaves, "_most_leaves", lambda query: 1)
+    np.testing.assert_array_equal(whole, source.sum(query))

@@ -21,6 +21,7 @@ from dpsco.data import (
     from_arrays,
     queries,
 )
+from dpsco.data import source as source_module
 from dpsco.data.contributions import contribution_pieces
 from dpsco.data.queries import coordinate_bound
 from dpsco.errors import AssumptionError, ParameterError
@@ -583,3 +584,34 @@ def test_a_query_says_what_it_enforces_and_trusts():
     difference = ClippedDifference(own, np.zeros(2), np.ones(2), 1.0, 1.0, 2.0)
     assert "l2 norm at most 2" in difference.enforced[0]
     assert difference.trusted == own.trusted != ()
+
+
+def test_rough_scores_change_no_bound_and_hardly_the_sum(monkeypatch):
+    """Scores of many classes come in single precision for large tables; coefficients are clipped
+    after that, so a row adds at most the clip, rows beyond the range of float32 included."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 8)), rng.integers(0, 3, 3000).astype(float)
+    bounds = Bounds(2.0, label=Classes([0, 1, 2]))
+    weights = 4.0 * rng.standard_normal(24)
+    query = ClippedGradient(Softmax(3), weights, 0.3)
+    exact = from_arrays(X, y).bounded(bounds, order="given")
+    monkeypatch.setattr(source_module, "_SINGLE_NUMBERS", (1, 1 << 28))
+    rough = from_arrays(X, y).bounded(bounds, order="given")
+    assert exact.rows().single() is None
+    assert rough.rows().single().dtype == np.float32
+    assert not np.array_equal(rough.sum(query), exact.sum(query))
+    np.testing.assert_allclose(rough.sum(query), exact.sum(query), atol=2e-3)
+    np.testing.assert_array_equal(rough.rows(5, 9).single(), rough.rows().single()[5:9])
+    for scale in (1e30, 1.0, 1e-30):
+        huge = ClippedGradient(Softmax(3), scale * weights, 0.3)
+        singles = [rough.sum_at(huge, [i]) for i in range(40)]
+        assert max(np.linalg.norm(each) for each in singles) <= 0.3 * (1 + 1e-12)
+
+
+def test_only_dense_rows_of_moderate_bounds_are_rounded(monkeypatch):
+    monkeypatch.setattr(source_module, "_SINGLE_NUMBERS", (1, 1 << 28))
+    X = np.ones((9, 2))
+    assert from_arrays(X).bounded(Bounds(1.0)).rows().single() is not None
+    for rows, norm in ((X, 1e-30), (X, 1e30), (X.astype(np.float32), 1.0)):
+        assert from_arrays(rows).bounded(Bounds(norm)).rows().single() is None
+    assert from_arrays(scipy.sparse.csr_array(X)).bounded(Bounds(1.0)).rows().single() is None

@@ -168,6 +168,10 @@ def test_streams_find_units_where_they_can_begin_anew():
     assert "noisy sum" in again.units_
     once = dp.PrivateLogisticRegression(**kind).fit(dp.data.from_batches(iter(parts), n=N, d=3))
     assert "the rows are read once" in once.units_
+    raw = dp.PrivateLogisticRegression(classes=[0, 1], random_state=1)
+    assert "noisy histograms" in raw.fit(dp.data.from_batches(parts, n=N, d=3)).units_
+    with pytest.raises(ParameterError, match=r"read once.* Declare the bounds"):
+        raw.fit(dp.data.from_batches(iter(parts), n=N, d=3))
 
 
 @pytest.mark.parametrize("units", ["auto", "declared"])

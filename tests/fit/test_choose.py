@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import dpsco as dp
@@ -321,9 +322,36 @@ def test_rows_in_another_norm_are_told_which_bounds_would_do():
     )
     advice = dp.recommend(made, 1000, 100, BUDGET)
     reason = advice.refused["noisy_gd"][0]
-    assert "give Bounds(feature_norm=..., norm=L2)" in reason
-    limit = float(reason.split("now are ")[1].split()[0])
+    limit = float(reason.split("give Bounds(feature_norm=")[1].split(",")[0])
     assert 20.0 <= limit <= 20.1  # 2 sqrt(100)
     if not advice.ranked:
         with pytest.raises(AssumptionError, match="The nearest is noisy_gd: it measures rows"):
             _ = advice.best
+
+
+def test_a_ranking_is_remembered_for_losses_that_cannot_change(monkeypatch):
+    calls = []
+    original = select.predict
+    monkeypatch.setattr(select, "predict", lambda *args: calls.append(args) or original(*args))
+    bounds = dp.Bounds(1.0, label="sign")
+
+    def rank(loss):
+        calls.clear()
+        problem = dp.Problem(loss=loss, bounds=bounds)
+        advice = select.recommend(problem, 4_321, 7, dp.ApproxDP(1.0, 1e-7))
+        return advice, len(calls)
+
+    first, _ = rank(dp.losses.Logistic())
+    again, repeated = rank(dp.losses.Logistic())
+    assert again == first
+    assert repeated == 0
+    own = dp.losses.CustomLoss(
+        lambda margin, label: np.logaddexp(0.0, -label * margin),
+        lambda margin, label: -label / (1.0 + np.exp(label * margin)),
+        slope_bound=1.0,
+        curvature_bound=0.25,
+        convex=True,
+        labels="sign",
+    )
+    assert rank(own)[1] > 0
+    assert rank(own)[1] > 0

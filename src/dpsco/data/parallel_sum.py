@@ -44,7 +44,7 @@ class Run:
     """The sum of some leaves that were combined pairwise."""
 
     count: int  # rows
-    leaves: int  # a power of two, aligned
+    leaves: int  # a power of two, aligned; or all that there are
     total: Floats
 
 
@@ -68,7 +68,10 @@ def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool)
     if threads == 1:
         for group in groups:
             leaves = -(-group.count // SUM_LEAF)
-            for start, size in _parts(first, leaves, _most_leaves(query)):
+            most = _most_leaves(query)
+            # All rows at once are combined as their runs would be, and save the calls of each.
+            whole = group.count == count and leaves <= most
+            for start, size in [(0, leaves)] if whole else _parts(first, leaves, most):
                 yield summed(group, start, size)
             first += leaves
         return

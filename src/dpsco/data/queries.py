@@ -29,7 +29,7 @@ from ..kernels.rows import Rows, SparseRows
 from ..kernels.slope import smoothed_slope
 from ..kernels.sums import margins, slope_difference_sum, slope_sum
 from ..losses.base import MarginLoss
-from ..losses.vector import VectorLoss
+from ..losses.vector import ClassLoss, VectorLoss
 from .block import Block, Floats
 from .bounds import describe_norm
 from .labels import require_labels
@@ -456,7 +456,16 @@ def pieces(block: Block, size: int, *, rank_one: bool) -> Iterator[slice]:
 
 def _rank_one_sum(query: _Clipped, loss: VectorLoss, block: Block) -> tuple[Floats, Floats]:
     """Return the sum of x_i times c_i: an l_p norm of such a product is the product of two."""
-    coefficients = _combined(query, lambda w: loss.coefficients(w, block.rows, block.labels))
+    rough = block.single() if isinstance(loss, ClassLoss) and len(query.terms) == 1 else None
+
+    def rule(weights: Floats) -> Floats:
+        if rough is None:
+            return loss.coefficients(weights, block.rows, block.labels)
+        # Their length is taken as they are, so that a bound does not rest on how exact they are.
+        assert isinstance(loss, ClassLoss)
+        return loss.coefficients_at(loss.rough_scores(weights, rough), block.labels)
+
+    coefficients = _combined(query, rule)
     size = block.norms_in(query.norm) * upper_norms(coefficients, query.norm) * _UP
     factors = np.where(size <= query.clip, 1.0, query.clip / size * _BELOW)
     factors[~(factors >= TINY)] = 0.0  # a subnormal quotient has lost its precision
@@ -469,8 +478,7 @@ def outer_sum(rows: Rows, coefficients: Floats) -> Floats:
     """Return X^T C, flattened row by row."""
     if isinstance(rows, SparseRows):
         return np.asarray(rows.matrix().T @ coefficients, dtype=float).reshape(-1)
-    # the faster order: coefficients come class by class
-    return np.asarray((coefficients.T @ np.asarray(rows, dtype=float)).T).reshape(-1)
+    return np.asarray(np.asarray(rows, dtype=float).T @ coefficients).reshape(-1)
 
 
 def _row_sum(query: _Clipped, loss: VectorLoss, block: Block) -> tuple[Floats, Floats]:

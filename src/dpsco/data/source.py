@@ -19,7 +19,7 @@ from ..errors import DataError, ParameterError
 from ..kernels.pairwise import SUM_LEAF, PairwiseSum
 from ..kernels.rows import SparseRows
 from ..kernels.sums import use_compiled
-from .block import Block, Floats, Indices, join
+from .block import Block, Floats, Indices, join, with_single
 from .bounds import Bounds
 from .parallel_sum import Group, leaf_sums
 
@@ -32,6 +32,8 @@ UNCHOSEN = (
     "the rows come in an order that was not chosen by looking at them: no row decides where "
     "another one stands"
 )
+_SINGLE_NUMBERS = (1 << 20, 1 << 28)  # of a table whose scores single precision speeds up
+_SINGLE_RANGE = (1e-15, 1e15)  # of the bound on rows: float32 holds them and their products
 _SPARSE_ENTRIES = 64  # a guess: how full sparse rows are is not public
 
 
@@ -269,12 +271,19 @@ def likely_entries(d: int, sparse: bool) -> int:
     return min(d, _SPARSE_ENTRIES) if sparse else d
 
 
+def _single_pays(block: Block, bounds: Bounds) -> bool:
+    """Return whether rows in single precision, beside those in double, pay, from public facts."""
+    double = not isinstance(block.rows, SparseRows) and block.rows.dtype == np.float64
+    large = _SINGLE_NUMBERS[0] <= len(block) * block.d <= _SINGLE_NUMBERS[1]
+    return double and large and _SINGLE_RANGE[0] <= bounds.row_norm <= _SINGLE_RANGE[1]
+
+
 class MemorySource(Source):
     """Clipped rows in memory: one private copy, in the order in which they are used."""
 
     def __init__(self, block: Block, bounds: Bounds) -> None:
         super().__init__(len(block), block.d, bounds)
-        self._whole = block
+        self._whole = with_single(block) if _single_pays(block, bounds) else block
 
     def _blocks(self, start: int, stop: int) -> Iterator[Block]:
         for begin in range(start, stop, SUM_LEAF):

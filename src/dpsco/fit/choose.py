@@ -23,13 +23,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..errors import AssumptionError, ParameterError
 from ..privacy.budget import ApproxDP, Budget
 from ..problem import Problem
 from ..solvers import get, registry
-from ..solvers.base import NOT_CALIBRATED
+from ..solvers.base import NOT_CALIBRATED, Solver
 from ..solvers.common.smoothing import nonsmooth
 from ..task import Task, as_task
 
@@ -149,10 +150,23 @@ def recommend(
     True
     """
     task = as_task(problem, n=n, d=d, budget=budget, calibration=calibration)
+    solvers = tuple(registry().values())
+    # A user's own loss may have changed since it was seen last.
+    if task.problem.loss.trusted:
+        return _ranked(task, solvers)
+    try:
+        return _remembered(task, solvers)
+    except TypeError:  # not hashable
+        return _ranked(task, solvers)
+
+
+def _ranked(task: Task, solvers: tuple[Solver, ...]) -> Recommendation:
+    """Rank the solvers that apply to the task."""
     ranked, refused = [], {}
     start = task.constants.value_at_zero
     start = start if start > 0.0 else math.inf  # of a user's own loss nothing is known
-    for key, solver in registry().items():
+    for solver in solvers:
+        key = solver.key
         reasons = solver.refusals(task)
         if task.calibration not in solver.calibrations:
             words = ", ".join(solver.calibrations)
@@ -167,6 +181,9 @@ def recommend(
         ranked.append(Candidate(key, risk, cost, *facts, worse=calibrated and risk > start))
     large = task.n * task.n_weights >= LARGE and _noise_is_faint(task)
     return Recommendation(tuple(_order(ranked, save_time=large)), refused)
+
+
+_remembered = lru_cache(maxsize=64)(_ranked)  # fits are repeated: of public facts alone
 
 
 def _noise_is_faint(task: Task) -> bool:

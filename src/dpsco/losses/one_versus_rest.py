@@ -64,9 +64,8 @@ class OneVersusRest(ClassLoss):
             result = self.loss.value(scores, self._signs(y, len(scores)))
             return np.asarray(np.sum(result, axis=1))
 
-    def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+    def coefficients_at(self, scores: Floats, y: ArrayLike | None = None) -> Floats:
         """Return the slope of each class, as (rows, classes)."""
-        scores = self.scores(weights, X)
         with np.errstate(invalid="ignore", over="ignore"):
             result = np.array(self.loss.slope(scores, self._signs(y, len(scores))), order="F")
         result[~np.isfinite(result).all(axis=1)] = 0.0

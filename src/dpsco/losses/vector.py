@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._validate import integer, positive, real
 from ..errors import ParameterError
@@ -159,6 +159,21 @@ class ClassLoss(VectorLoss):
             scores: Floats = matrix.T @ np.asarray(X, dtype=float).T
             return np.asarray(scores.T)
 
+    def rough_scores(self, weights: ArrayLike, X: NDArray[np.float32]) -> Floats:
+        """Return X W to single precision, for dense rows that have no more."""
+        matrix = _weights(self, weights, X).reshape(X.shape[1], self.classes)
+        with np.errstate(all="ignore"):
+            scores = matrix.T.astype(np.float32) @ X.T
+            return np.asarray(scores.astype(float).T)
+
+    @abstractmethod
+    def coefficients_at(self, scores: Floats, y: ArrayLike | None = None) -> Floats:
+        """Return the coefficients of rows that have these scores."""
+
+    def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+        """Return the coefficient of each class, as (rows, classes)."""
+        return self.coefficients_at(self.scores(weights, X), y)
+
     def numbers(self, y: ArrayLike | None, rows: int) -> Any:
         """Return the labels as class numbers, whatever they hold."""
         if y is None or np.shape(y) != (rows,):
@@ -202,9 +217,8 @@ class Softmax(ClassLoss):
             total = np.log(np.sum(np.exp(scores - top[:, None]), axis=1))
             return np.asarray(total + (top - scores[np.arange(len(scores)), index]))
 
-    def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
+    def coefficients_at(self, scores: Floats, y: ArrayLike | None = None) -> Floats:
         """Return p - e_y for each row, as (rows, classes)."""
-        scores = self.scores(weights, X)
         result = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
         index = self.numbers(y, result.shape[1])
         with np.errstate(invalid="ignore", over="ignore"):

@@ -349,7 +349,11 @@ class Engine:
         Raises:
             LedgerError: one row may add more to it than its noise was planned for.
         """
-        release, query = self.next_round.release, self._stepper.query()
+        return self._query(self.next_round)
+
+    def _query(self, round: Round) -> Query:
+        """Return what a round asks of each row; refuse more than its noise was planned for."""
+        release, query = round.release, self._stepper.query()
         fading = type(release) is FadingSelectionRelease
         planned = release.bounds[-1] if fading else release.bound
         if query.bound != planned:
@@ -390,7 +394,8 @@ class Engine:
 
     def step(self, source: Sums) -> None:
         """Do the next round on the rows of a source: ask, release, move."""
-        round, query = self.next_round, self.query()
+        round = self.next_round
+        query = self._query(round)
         self._stepper.update(_RELEASED[type(round.release)](self, round, query, source))
 
     def commit(self, total: Floats) -> None:

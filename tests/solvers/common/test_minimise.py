@@ -250,8 +250,8 @@ def test_many_rows_are_begun_on_a_part_of_them():
     whole = domains.WholeSpace()
     rows = module.divisible_rows(whole, 100_000)
     work = module.effort(20, 1e4, rows)
-    assert (work.early, work.rounds, work.hessians) == (6, (2, 26, 98), (8, 32, 104))
-    assert module.effort(20, 1e6, rows).rounds[0] == 4
+    assert (work.early, work.rounds, work.hessians) == (6, (1, 7, 97), (7, 13, 103))
+    assert module.effort(20, 1e6, rows).rounds[0] == 3
     for other in (module.effort(1000, 1e4, rows), module.effort(2, 1e4, 4000)):
         assert other == module.effort(20, 1e4)
     assert module.divisible_rows(domains.L2Ball(1.0), 9) == 9

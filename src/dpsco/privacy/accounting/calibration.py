@@ -37,7 +37,8 @@ def calibrate(
     def cost_of(noise: float) -> Cost:
         return cost(build(noise), adjacency=budget.adjacency, unit=budget.unit)
 
-    first, second = cost_of(1.0).mu, cost_of(2.0).mu
+    first = cost_of(1.0).mu
+    second = None if first is None else cost_of(2.0).mu
     if first is not None and second is not None and math.isclose(first, 2 * second, rel_tol=1e-12):
         return _gaussian_noise(cost_of, first, budget)
     return _search(lambda noise: _usage(cost_of(noise), budget), tolerance, budget)

@@ -33,6 +33,8 @@ FARTHEST = 1e100  # no weight is longer: queries refuse what is not finite
 
 def finite(weights: Floats) -> Floats:
     """Return noisy weights as finite numbers, whatever the noise: post-processing."""
+    if np.abs(weights).max(initial=0.0) <= FARTHEST:  # not so of NaN
+        return weights
     return np.clip(np.nan_to_num(weights), -FARTHEST, FARTHEST)
 
 
