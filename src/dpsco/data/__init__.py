@@ -13,6 +13,7 @@ Read in this order, which is that of a row on its way into a sum:
 | source       | `Source`: clipped rows in a fixed order, and their sums                     |
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
+| scores       | `ScoreGradient`: what a row says of the scale of scores and the intercepts  |
 | vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
 | histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
 | counts       | how many rows are present and filled in                                     |
@@ -41,6 +42,7 @@ from .schema.schema import (
     Schema,
     SignLabel,
 )
+from .scores import ScoreGradient
 from .source import MemorySource, Source
 from .tables.batches import from_batches
 from .tables.csvfile import from_csv
@@ -81,6 +83,7 @@ __all__ = [
     "Query",
     "ClippedGradient",
     "ClippedDifference",
+    "ScoreGradient",
     "VertexScores",
     "VertexSet",
     "Objective",

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from .. import _validate
-from ..data.queries import ClippedDifference, ClippedGradient, Loss
+from ..data.queries import ClippedDifference, ClippedGradient, Loss, Query
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
@@ -21,6 +21,8 @@ from ..solvers.engine import EnginePlan, Stepper
 from .fixed_point import FixedPoint
 from .protection import ROW, WORKER, protected, rounds_of
 from .trust import COINS, Trust
+
+GRADIENTS = (ClippedGradient, ClippedDifference)  # the queries that a message can carry
 
 
 def checked(plan: Any) -> EnginePlan:
@@ -44,6 +46,11 @@ def checked(plan: Any) -> EnginePlan:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
     check_cost(engine_plan)
     protected(engine_plan)
+    if not isinstance(_query(engine_plan, engine_plan.total_rounds - 1), GRADIENTS):
+        raise AssumptionError(
+            "workers are asked for gradients alone, and the plan's last rounds ask for something "
+            "else. Leave out refit."
+        )
     return engine_plan
 
 
@@ -100,11 +107,16 @@ def loss_of(plan: EnginePlan, round: int) -> Loss:
 
     It follows from the plan and the number of the round, so no message carries it.
     """
+    query = _query(plan, round)
+    assert isinstance(query, GRADIENTS)
+    return query.loss
+
+
+def _query(plan: EnginePlan, round: int) -> Query:
+    """Return what a round asks for, at the start's weights."""
     stepper = stepper_of(plan)
     stepper.round = round
-    query = stepper.query()
-    assert isinstance(query, (ClippedGradient, ClippedDifference))
-    return query.loss
+    return stepper.query()
 
 
 def fingerprint(plan: EnginePlan) -> str:
