@@ -158,8 +158,6 @@ def plan(
     """
     refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
-    if clip is None:
-        bound = refits.clip_before(refit, bound)
     thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
     single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
     time = _time(task, single)
@@ -169,6 +167,8 @@ def plan(
     if momentum is None:
         momentum = _default_momentum(rounds, time * curvature / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
+    if refit and clip is None:  # less noise goes farther in as many rounds
+        bound, time = refits.CLIP_PART * bound, time / refits.CLIP_PART
     ideal = time * (1 - momentum) / rounds
     longest = task.initial_distance / bound
     if math.isfinite(curvature):

@@ -68,11 +68,6 @@ def checked_share(task: Task, share: float) -> float:
     return share
 
 
-def clip_before(share: float, clip: float) -> float:
-    """Return the clip of a descent that a refit of such a share follows."""
-    return CLIP_PART * clip if share else clip
-
-
 def refit_plan(task: Task, share: float) -> Refit:
     """Return the rounds of a refit, its clip and noise, and its step."""
     if not share:
