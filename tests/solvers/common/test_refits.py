@@ -66,12 +66,14 @@ def test_refit_is_refused_where_scores_mean_something_else():
 
 
 def test_it_pays_from_a_signal_on():
-    def share(n, budget=BUDGET):
-        return refits.refit_share(dp.Task(problem(), n, 4, budget))
+    def share(n, budget=BUDGET, d=4):
+        return refits.refit_share(dp.Task(problem(), n, d, budget))
 
     least = math.ceil(2 * refits.LEAST_SIGNAL / BUDGET.mu_per_row())  # replace-one counts twice
     assert (share(least - 1), share(least)) == (0.0, refits.SHARE)
     assert share(10**6, dp.PureDP(1.0)) == 0.0
+    assert share(10**6, d=300) == refits.SHARE
+    assert share(10**6, d=301) == 0.0  # not measured
 
 
 def test_models_are_refitted_unless_options_are_given():

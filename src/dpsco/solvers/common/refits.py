@@ -28,6 +28,7 @@ from ...task import Floats, Task
 
 SHARE = 0.08  # of squared mu, by rule: the descent's noise grows by 4 %
 LEAST_SIGNAL = 250.0  # z from which on refits pay: below, they cost what they gain
+MOST_COLUMNS = 301  # with more nothing was measured, and typical sizes of scores may mislead
 CLIP_PART = 0.7  # of its usual clip, for descent before a refit
 ROUNDS, MOMENTUM = 20, 0.8
 TIME = 0.1  # steps in all, before momentum, for each row above the noise of the refit,
@@ -47,8 +48,10 @@ class Refit(TypedDict, total=False):
 
 def refit_share(task: Task) -> float:
     """Return which part of squared mu a refit is worth; 0 where it does not pay."""
+    if _obstacle(task) or task.columns > MOST_COLUMNS:
+        return 0.0
     try:
-        return SHARE if not _obstacle(task) and task.signal >= LEAST_SIGNAL else 0.0
+        return SHARE if task.signal >= LEAST_SIGNAL else 0.0
     except AssumptionError:  # a pure budget buys no Gaussian noise
         return 0.0
 
