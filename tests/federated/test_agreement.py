@@ -31,6 +31,7 @@ def test_every_side_checks_the_plan(setting):
         (hidden, AssumptionError, "acc_srgd does not apply"),
         (dataclasses.replace(good, solver="dp_ftrl"), ParameterError, "dp_ftrl does not run"),
         (setting.plan(unit=dp.Unit(1, "Workers")), AssumptionError, "named 'Workers'"),
+        (_refitted(), AssumptionError, "gradients alone.*Leave out refit"),
     ]:
         for side in (
             lambda plan: Coordinator(plan),
@@ -39,6 +40,13 @@ def test_every_side_checks_the_plan(setting):
         ):
             with pytest.raises(error, match=words):
                 side(plan)
+
+
+def _refitted():
+    """A plan whose last rounds ask for no gradients of weights, which no message can carry."""
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
+    budget, options = dp.ApproxDP(2.0, 1e-6), {"refit": 0.1}
+    return dp.plan(problem, n=120, d=4, budget=budget, solver="noisy_gd", options=options)
 
 
 def test_whom_a_plan_protects(setting):

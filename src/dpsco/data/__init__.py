@@ -13,8 +13,9 @@ Read in this order, which is that of a row on its way into a sum:
 | source       | `Source`: clipped rows in a fixed order, and their sums                     |
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
-| gradient_norms| how many gradients are how long, for clips that a run finds                |
-| truncated    | gradients cut by coordinate, or bounded by a user's rule and a clip            |
+| gradient_norms | how many gradients are how long, for clips that a run finds               |
+| truncated    | gradients cut by coordinate, or bounded by a user's rule and a clip         |
+| scores       | `ScoreGradient`: what a row says of the scale of scores and the intercepts  |
 | vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
 | histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
 | counts       | how many rows are present and filled in                                     |
@@ -44,6 +45,7 @@ from .schema.schema import (
     Schema,
     SignLabel,
 )
+from .scores import ScoreGradient
 from .source import MemorySource, Source
 from .tables.batches import from_batches
 from .tables.csvfile import from_csv
@@ -87,6 +89,7 @@ __all__ = [
     "ClippedDifference",
     "InUnits",
     "GradientNorms",
+    "ScoreGradient",
     "TrackedGradient",
     "VertexScores",
     "VertexSet",

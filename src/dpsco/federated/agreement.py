@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from .. import _validate
-from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient
+from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient, Query
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
@@ -22,6 +22,12 @@ from .fixed_point import FixedPoint
 from .messages import GradientQuery
 from .protection import ROW, WORKER, protected, rounds_of
 from .trust import COINS, Trust
+
+GRADIENTS = (
+    ClippedGradient,
+    ClippedDifference,
+    ClippedCoordinates,
+)  # the queries that a message can carry
 
 
 def checked(plan: Any) -> EnginePlan:
@@ -43,8 +49,8 @@ def checked(plan: Any) -> EnginePlan:
     reasons = solver.refusals(engine_plan.task)
     if reasons:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
-    question = type(stepper_of(engine_plan).query())
-    if question not in (ClippedGradient, ClippedDifference, ClippedCoordinates):
+    question = type(_query(engine_plan, 0))
+    if question not in GRADIENTS:
         raise ParameterError(
             f"workers answer with clipped gradients, and {engine_plan.solver} asks for "
             f"{question.__name__}: clips that a run finds or tracks need all rows in one place. "
@@ -52,6 +58,11 @@ def checked(plan: Any) -> EnginePlan:
         )
     check_cost(engine_plan)
     protected(engine_plan)
+    if not isinstance(_query(engine_plan, engine_plan.total_rounds - 1), GRADIENTS):
+        raise AssumptionError(
+            "workers are asked for gradients alone, and the plan's last rounds ask for something "
+            "else. Leave out refit."
+        )
     return engine_plan
 
 
@@ -108,11 +119,16 @@ def query_of(plan: EnginePlan, round: int) -> GradientQuery:
 
     Both follow from the plan and the number of the round, so no message carries them.
     """
+    query = _query(plan, round)
+    assert isinstance(query, GRADIENTS)
+    return query
+
+
+def _query(plan: EnginePlan, round: int) -> Query:
+    """Return what a round asks for, at the start's weights."""
     stepper = stepper_of(plan)
     stepper.round = round
-    query = stepper.query()
-    assert isinstance(query, (ClippedGradient, ClippedDifference, ClippedCoordinates))
-    return query
+    return stepper.query()
 
 
 def fingerprint(plan: EnginePlan) -> str:

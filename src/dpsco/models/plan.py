@@ -25,6 +25,7 @@ from ..privacy.ledger import BudgetSpender
 from ..privacy.randomness import Randomness
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
+from ..solvers.common.refits import refit_share
 from ..task import Task
 from .config import ModelConfig, config_of
 from .linear import LinearModel
@@ -41,6 +42,9 @@ from .unit_rules import UnitSearch, label_share, rule_share, search_for_raw, sea
 from .units import FitInUnits, plan_in_units, plan_units, run_in_units
 
 UnitsChoice = Literal["auto", "declared"]
+
+REFITTING = "noisy_gd"
+"""The solver that can refit the scale of scores and the intercepts."""
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
 _ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
@@ -175,24 +179,35 @@ def plan_model(
     if count_rows is not False:
         query, reason = _query(budget, n, encoder, single_epoch=single_epoch)
         _check_count(count_rows, reason)
-    named = partial(_solver, solver, options, single_epoch)
+    settings = partial(_settings, solver, options, single_epoch)
     if search is not None:
         try:
-            shared = _plan_in_units(config, search, task, named, options, query, why)
+            shared = _plan_in_units(config, search, task, settings, query, why)
             return ModelPlan(shared.fit, shared, reason)
         except AssumptionError as problem:
             if missing:
                 raise
             why = _validate.reason(problem)  # the declared units may do
-    plan = _plan_as_declared(config, task, named(task), options, query)
+    plan = _plan_as_declared(config, task, *settings(task), query)
     return replace(plan, reason=reason, units_reason=why)
 
 
-def _solver(solver: str, options: Mapping[str, Any], single_epoch: bool, task: Task) -> str:
-    """Return the solver, where single epochs or options decide which one "auto" takes."""
-    if solver == "auto" and (options or single_epoch):
-        return _chosen(task, options, single_epoch=single_epoch)
-    return solver
+def _settings(
+    solver: str, options: Mapping[str, Any], single_epoch: bool, task: Task
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the solver and its options.
+
+    Single epochs or options decide which solver "auto" takes. Where the user leaves the options to
+    us, noisy gradient descent refits the scale of scores and the intercepts if that pays.
+    """
+    if options or single_epoch:
+        if solver == "auto":
+            solver = _chosen(task, options, single_epoch=single_epoch)
+        return solver, options
+    share = refit_share(task)
+    if not share or (choose(task) if solver == "auto" else solver) != REFITTING:
+        return solver, options
+    return REFITTING, {"refit": share}
 
 
 def _plan_as_declared(
@@ -230,21 +245,21 @@ def _plan_in_units(
     config: ModelConfig,
     search: UnitSearch,
     task: Task,
-    named: Callable[[Task], str],
-    options: Mapping[str, Any],
+    settings: Callable[[Task], tuple[str, Mapping[str, Any]]],
     query: PresentRows | None,
     note: str,
 ) -> FitInUnits:
     """Return the plan of a fit in units that are to be found."""
     inside = config if search.features == "declared" else config.in_units()
     n, budget = task.n, task.budget
+    solver, options = settings(replace(task, problem=inside.problem()))
     return plan_in_units(
         inside,
         search,
         n=n,
         d=task.d,
         budget=budget,
-        solver=named(replace(task, problem=inside.problem())),
+        solver=solver,
         calibration=task.calibration,
         options=options,
         count=None if query is None else plan_count(budget, n=n, query=query),

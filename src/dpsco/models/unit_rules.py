@@ -69,6 +69,7 @@ UNITLESS = frozenset(
         "passes",
         "project",
         "rate",
+        "refit",
         "rounds",
         "sampling",
         "schedule",

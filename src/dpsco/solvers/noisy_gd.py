@@ -20,7 +20,8 @@ from typing import ClassVar
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedGradient
+from ..data.queries import ClippedGradient, Query
+from ..data.scores import ScoreGradient
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
 from ..geometry.domains import LpBall, Polytope, Simplex
@@ -29,6 +30,7 @@ from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..task import Task
 from . import needs
 from .base import Floats, Measured, MeasuredRange, Solver
+from .common import refits
 from .common.clips import cautious_clip, descent_clip, finite
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
 from .engine import EnginePlan, Stepper
@@ -69,18 +71,32 @@ class Plan(EnginePlan):
     tail: int  # how many of the last iterates are averaged
     smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
     smoothing_growth: float  # factor by which it grows over the second half of the rounds
+    refit_rounds: int = 0  # full passes that refit the scale of scores and the intercepts
+    refit_clip: float = 0.0  # l2 bound on a row's gradient in those, enforced
+    refit_sigma: float = 0.0  # standard deviation of the noise on their sum
+    refit_step: float = 0.0  # step size for the mean gradient in those
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
         for name in ("step", "smoothing_growth"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
+        _validate.integer("refit_rounds", self.refit_rounds, at_least=0, at_most=MOST_ROUNDS)
+        for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
+            _validate.positive(name, getattr(self, name))
         _validate.integer("tail", self.tail)
         checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums over all rows, one per round."""
-        return (GaussianRelease(self.clip, self.sigma, rows=(0, self.n), count=self.rounds),)
+        rows = (0, self.n)
+        descent = GaussianRelease(self.clip, self.sigma, rows=rows, count=self.rounds)
+        if not self.refit_rounds:
+            return (descent,)
+        refit = GaussianRelease(
+            self.refit_clip, self.refit_sigma, rows=rows, count=self.refit_rounds
+        )
+        return (descent, refit)
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
@@ -89,6 +105,8 @@ class Plan(EnginePlan):
 
     def step_at(self, t: int) -> float:
         """Return the step size of round t: never longer than the envelope's curvature allows."""
+        if t >= self.rounds:
+            return self.refit_step
         if self.smoothing == 0.0:
             return self.step
         return min(self.step, 1.0 / (self.smoothing_at(t) * self.task.feature_bound**2))
@@ -153,6 +171,7 @@ def plan(
     tail: int | None = None,
     smoothing: float | None = None,
     smoothing_growth: float | None = None,
+    refit: float = 0.0,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
 
@@ -165,9 +184,13 @@ def plan(
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
+        refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
+            see `dpsco.solvers.common.refits`.
     """
+    refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
-    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n))
+    thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
+    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
     time = _time(task, single)
     rounds = _default_rounds(task, time) if rounds is None else _validate.integer("rounds", rounds)
     smooth = descent_smoothing(task, rounds, smoothing)
@@ -175,6 +198,8 @@ def plan(
     if momentum is None:
         momentum = _default_momentum(rounds, time * curvature / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
+    if refit and clip is None:  # less noise goes farther in as many rounds
+        bound, time = refits.CLIP_PART * bound, time / refits.CLIP_PART
     ideal = time * (1 - momentum) / rounds
     longest = task.initial_distance / bound
     if math.isfinite(curvature):
@@ -186,7 +211,7 @@ def plan(
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds),
+        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds) / thrift,
         step=_validate.positive("step", step),
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
@@ -194,38 +219,63 @@ def plan(
         smoothing_growth=_default_growth(task, rounds, smooth, time)
         if smoothing_growth is None
         else _validate.positive("smoothing_growth", smoothing_growth),
+        **refits.refit_plan(task, refit),
     )
 
 
 class HeavyBallStepper(Stepper):
-    """Descends with momentum, and averages the last iterates."""
+    """Descends with momentum, and averages the last iterates.
 
-    vectors: ClassVar[tuple[str, ...]] = ("weights", "velocity", "average")
+    Rounds that refit do the same from the average on, in few directions; their last half is
+    averaged again.
+    """
+
+    vectors: ClassVar[tuple[str, ...]] = ("weights", "velocity", "average", "along")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan, self.weights = plan, plan.task.start
-        self.velocity = np.zeros(len(self.weights))
-        self.average = np.zeros(len(self.weights))
+        self.velocity, self.average, self.along = (np.zeros(len(self.weights)) for _ in range(3))
 
-    def query(self) -> ClippedGradient:
+    def query(self) -> Query:
         """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
-        loss = surrogate_loss(self.plan.task, self.plan.smoothing_at(self.round))
-        return ClippedGradient(loss, self.weights, self.plan.clip)
+        plan = self.plan
+        if self.round >= plan.rounds:
+            return self._scores()
+        loss = surrogate_loss(plan.task, plan.smoothing_at(self.round))
+        return ClippedGradient(loss, self.weights, plan.clip)
 
     def step(self, answer: Floats) -> None:
         """Move on the noisy sum of the gradients."""
-        plan, problem = self.plan, self.plan.problem
-        self.velocity = plan.momentum * self.velocity + (1 - plan.momentum) * answer / plan.n
-        step = plan.step_at(self.round) / (1 - plan.momentum)  # of the averaged gradient
+        plan, last, tail = self.plan, self.plan.rounds, self.plan.tail
+        momentum, gradient = plan.momentum, answer
+        if self.round >= last:
+            last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
+            momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
+        self.velocity = momentum * self.velocity + (1 - momentum) * gradient / plan.n
+        step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
         moved = finite(self.weights - step * self.velocity)
-        self.weights = problem.domain.project(problem.penalty.prox(moved, step))
-        if self.round >= plan.rounds - plan.tail:
-            self.average = self.average + self.weights / plan.tail
+        self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
+        if self.round >= last - tail:
+            self.average = self.average + self.weights / tail
+        if plan.refit_rounds and self.round + 1 == plan.rounds:
+            self._begin_refit()
 
     def output(self) -> Floats:
         """Return the average."""
         return self.plan.problem.domain.project(self.average)
+
+    def _begin_refit(self) -> None:
+        """Go on from the average, at rest."""
+        self.weights = finite(self.average)
+        self.along = refits.unit_of_scores(self.plan.task, self.weights)
+        self.velocity, self.average = np.zeros((2, len(self.weights)))
+
+    def _scores(self) -> ScoreGradient:
+        """Return what a round that refits asks for."""
+        plan = self.plan
+        offset = refits.unit_of_intercepts(plan.task)
+        return ScoreGradient(plan.problem.loss, self.weights, self.along, offset, plan.refit_clip)
 
 
 def risk(task: Task) -> float:
