@@ -35,6 +35,7 @@ from dpsco.fit.checkpoint import lock as checkpoint_lock
 from dpsco.fit.checkpoint.checkpoint import CAVEAT, Checkpoint, peek
 from dpsco.fit.checkpoint.file import Standing, Store
 from dpsco.fit.checkpoint.lock import FileLock
+from dpsco.privacy import ShuffledSequenceRelease
 from dpsco.privacy.ledger import Ledger
 from dpsco.privacy.mechanisms import prefix_sum_sigma
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
@@ -59,6 +60,7 @@ def make(solver="dp_ftrl", *, problem=PROBLEM, budget=BUDGET, **options):
         "dp_sgd_poisson": {"epochs": ROUNDS / 4, "rate": 0.25},
         "dp_sgd_gradient": {"rounds": ROUNDS + 1, "batch": 40},
         "prox_guided_weakly_convex": {"blocks": 2, "rounds": ROUNDS // 2},
+        "shuffled_truncated_mirror_descent": {"rounds": ROUNDS, "secret_order": False},
     }.get(solver, {"rounds": ROUNDS})
     options = {**rounds, **options}
     if solver in ("noisy_fw_gll", "poly_sfw") and problem is PROBLEM:  # they select vertices
@@ -510,7 +512,10 @@ def test_faults_at_any_point_of_a_round(name, tmp_path):
 
 def summing(plan):
     """Return the method by which a source adds up the rows of a plan's rounds."""
-    return "sum_at" if Schedule(plan.releases())[0].sampled else "sum"
+    first = Schedule(plan.releases())[0]
+    if isinstance(first.release, ShuffledSequenceRelease):
+        return "take"  # row by row
+    return "sum_at" if first.sampled else "sum"
 
 
 def attempted(plan, owner, method, left, *, after, data=(X, Y), **arguments):
