@@ -86,6 +86,7 @@ def test_a_budget_pays_for_a_noisy_answer():
     assert 7.9 < noisy.certificate.epsilon(1e-5) <= 8.0
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1), at=st.floats(-1.0, 1.0))
 @settings(max_examples=15, deadline=None)
 def test_the_gap_at_the_proximal_point_is_bounded(seed, at):

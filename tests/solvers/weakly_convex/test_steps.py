@@ -54,6 +54,7 @@ def test_a_ridge_pulls_to_the_origin_and_the_strength_to_its_centre():
     assert run(plan, (X, y)) == pytest.approx(exact, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_without_noise_the_minimum_in_l_p_is_found():
     """Optimality: the gradient of F + s/2 |w - c|_p^2 vanishes."""
     X, y = table()
@@ -67,6 +68,7 @@ def test_without_noise_the_minimum_in_l_p_is_found():
     assert X.T @ (X @ w - y) / 200 + pull == pytest.approx(np.zeros(4), abs=5e-3)
 
 
+@pytest.mark.slow
 def test_blocks_without_noise_go_to_the_minimum():
     """Every block holds the same rows, so the proximal steps are those of one function."""
     X, y = table(n=50)
