@@ -98,6 +98,16 @@ class Plan(EnginePlan):
         )
         return (descent, refit)
 
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """The bounds, and the clip of each kind of rounds."""
+        if not self.refit_rounds:
+            return super().enforced
+        stepper, sentences = HeavyBallStepper(self), list(self.problem.bounds.enforced)
+        for stepper.round in (0, self.rounds):
+            sentences += stepper.query().enforced
+        return tuple(sentences)
+
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
         late = max(0.0, 2.0 * (t + 1) / self.rounds - 1.0)

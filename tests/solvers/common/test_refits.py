@@ -42,6 +42,14 @@ def test_both_parts_together_cost_the_budget(adjacency, budget):
     assert 0.9999 * allowed < amount <= allowed
 
 
+def test_a_plan_says_which_clip_is_of_what():
+    made = plan(0.1)
+    first, second = made.enforced[-2:]
+    assert first == f"a row's gradient has l2 norm at most {made.clip:g}, by clipping"
+    assert "scale of scores and the intercepts has l2 norm at most 1.41421" in second
+    assert plan(0.0).enforced[-1].startswith("a row's gradient has l2 norm")
+
+
 def test_without_a_refit_nothing_changes():
     made = plan(0.0)
     assert (made.refit_rounds, made.total_rounds) == (0, made.rounds)
