@@ -39,7 +39,9 @@ RIDGE = dp.Problem(
     penalty=dp.losses.L2Penalty(0.05),
 )
 FREE = dp.Problem(loss=dp.losses.Huber(0.5), bounds=dp.Bounds(2.0, label=1.5))
-MEAN = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
+MEAN = dp.Problem(
+    loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0), domain=dp.domains.L2Ball(1.0)
+)
 NUMBERS = ("n", "d", "rounds", "steps", "batch", "tail", "dimension")
 
 
