@@ -29,7 +29,7 @@ from .park.tables import load as load_park
 
 PUBLIC = ("insurance", "bike", "california", "diamonds")
 PARK = ("census2000", "cps1988", "flights", "randhie", "rwm5yr")
-SMOOTH = ("noisy_gd", "clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd")
+SMOOTH = ("noisy_gd", "acc_srgd", "clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd")
 NONSMOOTH = (
     "noisy_gd",
     "clipped_reg_subgradient",
