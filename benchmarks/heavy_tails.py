@@ -4,7 +4,8 @@
 
 Tables are those of DPSCO_DATA (medical_insurance, bike_sharing, california_housing, diamonds) and
 numbers with heavy tails in DPSCO_PARK. A cell is the test error over that of the best constant, the
-median of some fits; above 1 a fit is worse than a constant, which is marked with ``*``. Practical
+median of some fits; above 1 a fit is worse than a constant, which is marked with ``*``. Zero
+weights predict the middle of the labels' range, which may be far from the best constant. Practical
 defaults fit in units that are found; the paper's schedules get the moment of the gradients at zero
 weights for nothing.
 """
@@ -28,7 +29,7 @@ from .park.tables import load as load_park
 
 PUBLIC = ("insurance", "bike", "california", "diamonds")
 PARK = ("census2000", "cps1988", "flights", "randhie", "rwm5yr")
-SMOOTH = ("noisy_gd", "clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd")
+SMOOTH = ("noisy_gd", "acc_srgd", "clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd")
 NONSMOOTH = (
     "noisy_gd",
     "clipped_reg_subgradient",
@@ -114,6 +115,12 @@ def lines(name: str, options: argparse.Namespace) -> dict[str, str]:
     data = [rows(name, options.rows, seed) for seed in range(options.draws)]
     found = {}
     for smooth, keys in ((True, SMOOTH), (False, NONSMOOTH)):
+
+        def nothing(each: Rows, smooth: bool = smooth) -> float:
+            return error(np.zeros(len(each.y_test)), each.y_test, smooth=smooth)
+
+        zero = f"zero weights ({'squared' if smooth else 'absolute'})"
+        found[zero] = cell(nothing, data, smooth=smooth)
         for key in keys:
             if options.only not in (None, key):
                 continue

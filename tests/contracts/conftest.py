@@ -75,6 +75,9 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "bolt_on_sgd": {"batch": 5},
     "dp_ftrl": {"noise": "tree"},
     "truncated_batched_mirror_descent": {"batches": True},
+    "clipped_acsa": {"oracle": "coordinate_clip", "clip": 0.3},
+    # It splits its budget over rounds: with more of them half the noise would still be enough.
+    "noisy_gd_split_baseline": {"oracle": "l2_clip", "rounds": 2},
     "acc_srgd": {"noise": "tree", "certified": True},
     "srg_sgd": {"noise": "blt"},
     "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},

@@ -74,6 +74,8 @@ def test_stability_is_not_claimed_for_losses_that_are_not_convex(solver):
         )
     if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
         problem = ODD["polytope"]
+    if entry.refusals(dp.Task(problem, 500, 3, BUDGET)):
+        pytest.skip("it takes other problems")
     short = {"rounds": 8} if "rounds" in entry.options else {}
     made = dp.plan(problem, n=500, d=3, budget=BUDGET, solver=solver, options=short)
     kinds = {release.kind for release in made.releases()}

@@ -44,7 +44,9 @@ CROSS = dp.Problem(
     domain=dp.domains.L1Ball(5.0),
 )
 FREE = dp.Problem(loss=dp.losses.Huber(0.5), bounds=dp.Bounds(2.0, label=1.5))
-MEAN = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0))
+MEAN = dp.Problem(
+    loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0), domain=dp.domains.L2Ball(1.0)
+)
 NUMBERS = ("n", "d", "rounds", "steps", "batch", "tail", "dimension")
 
 

@@ -17,6 +17,7 @@ from ...privacy.release import Release
 from ...task import Task
 from ..common.mean_oracle import MeanOracle, chosen_oracle, tail_bias
 from ..common.moment_clips import (
+    PROXY,
     ClipChoice,
     ClipPlan,
     Moments,
@@ -35,7 +36,7 @@ ACSA, SGD, PROX = "clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd"
 SPLIT, MEAN = "noisy_gd_split_baseline", "l2_clip_mean_oracle"
 SCHEDULES = ("practical", "paper")
 CONDITION = 10.0  # kappa that a practical schedule makes do with: more asks for too many batches
-ACSA_BATCHES = 10  # nominal, where the clip is not known yet
+ACSA_BATCHES = 10  # nominal, for the quantile that is sought
 PROX_SHARE = 0.5  # c_T, for steps of 1/beta
 
 
@@ -256,8 +257,9 @@ def plan_acsa(
     scales = _acsa_scales(task, beta, choice)
     if not paper and choice.clip is not None:
         batches = rates.best_acsa_rounds(scales, choice.clip, choice.length)
-    elif not paper:
-        batches = min(ACSA_BATCHES, scales.most_batches)
+    elif not paper:  # gradients of the size that the curvature gives them at a distance of D0
+        guess = scales.smoothness * scales.distance
+        batches = rates.best_acsa_rounds(scales, guess, PROXY * guess)
     plan = _plan(ACSA, task, choice, moments, oracle, batches if rounds is None else rounds)
     bias = tail_bias(choice.unit, choice.length, moments.order) if paper else 0.0
     square = scales.variance(plan.rounds, choice.unit, choice.length) + bias * bias
@@ -450,7 +452,7 @@ def risk(task: Task, *, solver: str = ACSA) -> float:
     if solver == PROX:
         rounds = min(rates.prox_rounds(scales, PROX_SHARE), task.n)
     elif solver == SPLIT:
-        rounds = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
+        rounds = rates.split_rounds(dataclasses.replace(scales, n=3))  # logarithms dropped
         scales = dataclasses.replace(scales, noise=scales.noise * math.sqrt(rounds))
     elif solver == MEAN:
         return 0.5 * scales.variance(1, choice.unit, choice.unit)
