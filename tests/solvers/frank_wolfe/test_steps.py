@@ -336,6 +336,20 @@ def test_clips_follow_the_steps_taken():
     assert any(unit < 0.99 * clip for unit, clip in zip(units, plan.clips, strict=True))
 
 
+def test_a_step_of_no_length_is_followed():
+    """At a vertex that is chosen again nothing moves; gradients alone bound the next clip."""
+    plan = make("noisy_sfw_lp", rounds=4)
+    stepper = get("noisy_sfw_lp").stepper(plan)
+    stepper.update(np.array([1.0, 0.0, 0.0, 0.0]))
+    stepper.update(np.array([1e9, 0.0, 0.0, 0.0]))
+    assert stepper.weights.tolist() == stepper.previous.tolist() == [-2.0, 0.0, 0.0, 0.0]
+    query = stepper.query()
+    facts = plan.geometries[1]
+    assert query.unit == pytest.approx(plan.share(2) * facts.lipschitz, rel=1e-12)
+    stepper.update(np.array([np.nan, np.inf, 0.0, 0.0]))  # whatever comes, weights are finite
+    assert np.all(np.isfinite(stepper.weights))
+
+
 def test_exact_minimisers_are_reached_without_noise():
     """Signs, indices and minimisers are right: at a huge budget the gap falls as it must."""
     rng = np.random.default_rng(5)
