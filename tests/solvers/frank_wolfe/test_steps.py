@@ -19,7 +19,7 @@ from dpsco.losses import Absolute, Logistic, Sigmoid
 from dpsco.privacy import ApproxDP, FadingSelectionRelease, Ledger, Randomness
 from dpsco.solvers import get
 from dpsco.solvers.engine import Engine
-from dpsco.solvers.frank_wolfe import rates, schedule
+from dpsco.solvers.frank_wolfe import noise, rates
 
 BUDGET = ApproxDP(3.0, 1e-4)
 N, D = 48, 4
@@ -390,4 +390,4 @@ def test_the_table_of_fading_bounds_is_a_product():
     for k, t in itertools.combinations(range(7), 2):
         assert bounds[t][k] == pytest.approx(math.prod(1 - shares[j] for j in range(k + 1, t + 1)))
     assert all(row[-1] == 1.0 for row in bounds)
-    assert schedule.fading_stages([1.0] * 3, (1, 1, 1), (1, 2))[1][0] == 1
+    assert noise.fading_stages([1.0] * 3, (1, 1, 1), (1, 2))[1][0] == 1
