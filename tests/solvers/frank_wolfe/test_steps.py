@@ -19,7 +19,7 @@ from dpsco.losses import Absolute, Logistic, Sigmoid
 from dpsco.privacy import ApproxDP, FadingSelectionRelease, Ledger, Randomness
 from dpsco.solvers import get
 from dpsco.solvers.engine import Engine
-from dpsco.solvers.frank_wolfe import rates, schedule
+from dpsco.solvers.frank_wolfe import noise, rates
 
 BUDGET = ApproxDP(3.0, 1e-4)
 N, D = 48, 4
@@ -336,6 +336,20 @@ def test_clips_follow_the_steps_taken():
     assert any(unit < 0.99 * clip for unit, clip in zip(units, plan.clips, strict=True))
 
 
+def test_a_step_of_no_length_is_followed():
+    """At a vertex that is chosen again nothing moves; gradients alone bound the next clip."""
+    plan = make("noisy_sfw_lp", rounds=4)
+    stepper = get("noisy_sfw_lp").stepper(plan)
+    stepper.update(np.array([1.0, 0.0, 0.0, 0.0]))
+    stepper.update(np.array([1e9, 0.0, 0.0, 0.0]))
+    assert stepper.weights.tolist() == stepper.previous.tolist() == [-2.0, 0.0, 0.0, 0.0]
+    query = stepper.query()
+    facts = plan.geometries[1]
+    assert query.unit == pytest.approx(plan.share(2) * facts.lipschitz, rel=1e-12)
+    stepper.update(np.array([np.nan, np.inf, 0.0, 0.0]))  # whatever comes, weights are finite
+    assert np.all(np.isfinite(stepper.weights))
+
+
 def test_exact_minimisers_are_reached_without_noise():
     """Signs, indices and minimisers are right: at a huge budget the gap falls as it must."""
     rng = np.random.default_rng(5)
@@ -376,4 +390,4 @@ def test_the_table_of_fading_bounds_is_a_product():
     for k, t in itertools.combinations(range(7), 2):
         assert bounds[t][k] == pytest.approx(math.prod(1 - shares[j] for j in range(k + 1, t + 1)))
     assert all(row[-1] == 1.0 for row in bounds)
-    assert schedule.fading_stages([1.0] * 3, (1, 1, 1), (1, 2))[1][0] == 1
+    assert noise.fading_stages([1.0] * 3, (1, 1, 1), (1, 2))[1][0] == 1

@@ -19,7 +19,7 @@ Symbols    T, gamma_t, a_t, G_t, b_t, s_t, D -> rounds, step_at(t), share(t), cl
            diameter.
 
 Read `rates` (constants in the domain's norm, schedules), `published` (the paper's numbers),
-`schedule` (plans and their noise), `steps` (the steppers).
+`noise` (what selections on batches ask for), `schedule` (plans), `steps` (the steppers).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 from ...data.queries import ClippedDifference, ClippedGradient, InUnits
 from ...data.vertices import FadingScores, VertexScores, VertexSet
 from ..base import Floats
-from ..common.clips import finite
+from ..common.clips import FARTHEST, finite
 from ..engine import Stepper
 
 if TYPE_CHECKING:
@@ -126,11 +126,12 @@ class LpStepper(BatchedStepper):
         """Move towards the linear minimiser; remember where the estimated gap was least."""
         plan, t = self.plan, self.round
         unit = self._clip() if plan.follow_steps else 1.0
-        mean = (unit / plan.sizes[t]) * answer
-        self.estimate = finite(plan.keep(t) * self.estimate + mean)
+        estimate = plan.keep(t) * self.estimate
+        estimate += (unit / plan.sizes[t]) * answer
+        self.estimate = estimate if np.max(np.abs(estimate)) <= FARTHEST else finite(estimate)
         target = plan.problem.domain.minimise(self.estimate)
         if plan.output == "select":
-            gap = float(self.estimate @ (self.weights - target))
+            gap = float(self.estimate @ self.weights - self.estimate @ target)
             if gap < self.least_gap[0]:
                 self.least_gap, self.chosen = np.array([gap]), self.weights
         self._move(target)
@@ -142,7 +143,9 @@ class LpStepper(BatchedStepper):
             return plan.clips[t]
         if self._last_clip[0] != t:
             move = self.weights - self.previous
-            lengths = {facts.norm: float(facts.norm(move)) for facts in plan.geometries}
+            move = move[np.flatnonzero(move)]  # few, where targets are vertices
+            norms = (facts.norm for facts in plan.geometries)
+            lengths = {norm: float(norm(move)) if len(move) else 0.0 for norm in norms}
             own, euclidean = (lengths[facts.norm] for facts in plan.geometries)
             self._last_clip = (t, plan.clip_after(t, (own, euclidean)))
         return self._last_clip[1]
