@@ -141,3 +141,14 @@ def test_what_is_chosen_depends_on_the_noisy_sums_alone():
         assert isinstance(outcome[0], Result)
         results.append(outcome[0].certificate.releases)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_a_part_of_a_table_has_these_columns_alone(kind):
+    X = np.arange(12.0).reshape(3, 4)
+    part = from_arrays(kind(X), [0, 1, 0]).part(np.array([3, 1]))
+    assert (part.n, part.d) == (3, 2)
+    bounds = dp.Bounds(100.0, label=dp.data.Classes(0, 1))
+    source = part.bounded(bounds, order="given")
+    query = dp.data.queries.ClippedGradient(dp.losses.Logistic(), np.zeros(2), 100.0)
+    assert source.sum(query) == pytest.approx(0.5 * np.array([1, -1, 1]) @ X[:, [3, 1]])

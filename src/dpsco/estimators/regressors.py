@@ -282,8 +282,8 @@ class PrivateLasso(PrivateRegressor):
     sparsify : int, optional
         Keep the weights of so many columns, the largest, and make all others 0. It costs nothing.
     select_columns : int, optional
-        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It pays
-        where rows are many and few columns matter, never on text.
+        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It can
+        pay where rows are many and very many columns do not matter; not on text.
     label_spread : float, optional
         The standard deviation of the labels, if that is public. It sharpens the warnings before a
         fit and changes nothing else.
