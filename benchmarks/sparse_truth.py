@@ -184,17 +184,15 @@ def real(seeds: int, most: float) -> None:
                 test, train = order[: len(y) // 5], order[len(y) // 5 :]
                 rate = float(np.mean(y[test] > 0))
                 base = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate)) / math.log(2.0)
-                for label, estimator in methods(epsilon, seed).items():
+                for name_of_fit, estimator in methods(epsilon, seed).items():
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
                         estimator.fit(X[train], y[train])
                     scores = estimator.decision_function(X[test])
                     loss = float(np.mean(np.logaddexp(0.0, -y[test] * scores)) / math.log(2.0))
-                    table.setdefault(label, []).append(
-                        (loss / base, float(roc_auc_score(y[test], scores)))
-                    )
-                    if label == "auto":
-                        table.setdefault(f"  (took {estimator.plan_.solver})", []).append((0, 0))
+                    taken = f" ({estimator.plan_.solver})" if name_of_fit == "auto" else ""
+                    area = float(roc_auc_score(y[test], scores))
+                    table.setdefault(name_of_fit + taken, []).append((loss / base, area))
             for label, values in table.items():
                 loss, auc = np.mean(values, axis=0)
                 print(f"{name:<11} epsilon {epsilon:g}  {label:<36} {loss:.3f} ({auc:.3f})")

@@ -1,6 +1,6 @@
 """
 What a domain is worth: width against the number of columns
-============================================================
+===========================================================
 
 Noise on the d entries of a gradient costs about the square root of d if weights may lie anywhere in
 a Euclidean ball. If they lie in an l1 ball or are shares of a whole, it costs about the square root
@@ -96,6 +96,7 @@ for name, domain in DOMAINS.items():
 axes[2].set(title="Gaussian width", xlabel="columns")
 axes[2].legend()
 figure.tight_layout()
+plt.show()
 
 for (make, name), values in found.items():
     print(f"{make.__name__:<12} {name:<8}", " ".join(f"{value:.3f}" for value in values))

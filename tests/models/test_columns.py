@@ -13,7 +13,6 @@ from dpsco.errors import AssumptionError, DataError, LedgerError, ParameterError
 from dpsco.models.columns import ColumnsPlan, plan_columns, plan_on_columns, run_on_columns
 from dpsco.models.config import configure
 from dpsco.privacy.randomness import Randomness
-from dpsco.solvers.base import Result
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 D, N = 60, 20_000
@@ -130,14 +129,50 @@ def test_bad_requests_are_refused_before_the_rows():
         run_on_columns(planned(), from_arrays(X, y))
 
 
-def test_what_is_chosen_depends_on_the_noisy_sums_alone():
-    X, _, y = rows(2000)
-    plan = planned(n=2000)
-    other = X.copy()
-    other[0] = -other[0]
-    results = []
-    for table in (X, other):
-        outcome = run_on_columns(plan, from_arrays(table, y), randomness=Randomness.seeded(1))
-        assert isinstance(outcome[0], Result)
-        results.append(outcome[0].certificate.releases)
-    assert results[0] == results[1]
+class Recorder:
+    """A ledger that answers with given numbers, and keeps the exact sums."""
+
+    def __init__(self, mean):
+        self.mean, self.sums, self.bounds = mean, [], []
+
+    def gaussian(self, total, *, bound, sigma, rows):
+        self.sums.append(total)
+        self.bounds.append(bound)
+        answer = np.zeros(len(total))
+        answer[-1] = self.mean
+        return answer
+
+
+@pytest.mark.parametrize("name", ["lasso", "sparse_logistic"])
+@pytest.mark.parametrize("share", [-3.0, -0.6, 0.0, 0.6, 3.0])
+def test_one_row_moves_what_is_released_by_its_bound_at_most(name, share):
+    """Whatever constant was found; and nearly so far, or the noise would be larger than needed."""
+    n, made = 50, config(name)
+    plan = planned(n=n, made=made)
+    column = plan.fit.problem.bounds.intercept
+    longest = [0.0, 0.0]
+    for ends in ([-3, 3], [3, -3], [-3, -3]) if name == "lasso" else ([0, 1], [1, 0], [0, 0]):
+        exact = []
+        for first in (-1.0, 1.0):
+            X, y = np.ones((n, D)), np.full(n, ends[0])
+            X[0], y[0] = first, ends[0 if first < 0 else 1]
+            recorder = Recorder(share * n * column)  # of the gradient: which constant is found
+            source = from_arrays(X, y).bounded(plan.fit.problem.bounds, order="given")
+            plan.columns.choose(source, recorder)
+            exact.append(recorder.sums)
+            assert recorder.bounds == [plan.columns.clip] * 2
+        moved = [np.linalg.norm(one - other) for one, other in zip(*exact, strict=True)]
+        assert max(moved) <= 2.0 * plan.columns.clip
+        longest = np.maximum(longest, moved)
+    assert longest.min() > 0.7 * plan.columns.clip
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_a_part_of_a_table_has_these_columns_alone(kind):
+    X = np.arange(12.0).reshape(3, 4)
+    part = from_arrays(kind(X), [0, 1, 0]).part(np.array([3, 1]))
+    assert (part.n, part.d) == (3, 2)
+    bounds = dp.Bounds(100.0, label=dp.data.Classes(0, 1))
+    source = part.bounded(bounds, order="given")
+    query = dp.data.queries.ClippedGradient(dp.losses.Logistic(), np.zeros(2), 100.0)
+    assert source.sum(query) == pytest.approx(0.5 * np.array([1, -1, 1]) @ X[:, [3, 1]])

@@ -25,6 +25,7 @@ from ..privacy.certificate import Certificate
 from ..privacy.randomness import Randomness
 from ..problem import Problem
 from ..solvers.base import Floats
+from .gap import public_or_paid
 
 STEPS = 300
 _UNCLIPPED = 1e100
@@ -37,21 +38,6 @@ class ProxStationarity:
     distance: float  # |prox(w) - w|_p
     gap: float  # bound on the Frank-Wolfe gap at prox(w), curvature * diameter * distance
     certificate: Certificate | None  # what a noisy answer has cost
-
-
-def public_or_paid(name: str, *, public: bool, budget: Budget | None) -> bool:
-    """Return whether rows are public; refuse them where nobody says so and nobody pays.
-
-    Raises:
-        AssumptionError: neither or both were said.
-    """
-    if _validate.flag("public", public) == (budget is not None):
-        raise AssumptionError(
-            f"{name} reads the rows themselves, so on private rows its value is a release that "
-            "no fit has paid for. Pass public=True for rows that are made up or published, or "
-            "budget=... for a noisy answer; one of the two."
-        )
-    return budget is None
 
 
 def prox_stationarity(

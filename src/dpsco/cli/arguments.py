@@ -20,7 +20,10 @@ PUBLIC_EXAMPLES = """
 dpsco {0} --schema schema.json --n 50000 --epsilon 1
 dpsco {0} --d 20 --feature-norm 1 --classes 2 --n 50000 --epsilon 1
 dpsco {0} --d 8 --feature-norm 1 --label-range 0 500000 --model huber --n 20000 --epsilon 0.5"""
-MODELS = "logistic, svc, linear, huber, quantile, absolute, epsilon_insensitive"
+MODELS = (
+    "logistic, sparse_logistic, svc, linear, lasso, simplex, huber, quantile, absolute, "
+    "epsilon_insensitive"
+)
 
 
 def command(
@@ -160,7 +163,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--feature-norm", type=float, help="bound on the length of a row's features, public"
     )
-    group.add_argument("--radius", type=float, help="bound on the length of the weights")
+    group.add_argument(
+        "--radius",
+        type=float,
+        help="bound on the length of the weights; sparse_logistic and lasso: on the sum of their "
+        "sizes; simplex: their sum",
+    )
     group.add_argument("--alpha", type=float, default=0.0, help="strength of an l2 penalty")
     group.add_argument("--scale", type=float, help="a guess of the length of good weights")
     group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")

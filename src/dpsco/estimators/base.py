@@ -213,13 +213,14 @@ class PrivateLinearModel(PrivateEstimator):
             order = "given" if isinstance(table, BatchTable) else "shuffled"
         _validate.choice("bounds", self.bounds, ("auto", "declared", "private"))
         _validate.flag("count_rows", self.count_rows)
-        kept, chosen = self._columns("sparsify", table.d), self._columns("select_columns", table.d)
-        if chosen is None:
+        sparsity = self._columns("sparsify", table.d)
+        count = self._columns("select_columns", table.d)
+        if count is None:
             model, result = self._fit(table, order, checkpoint)
         else:
-            model, result = self._fit_columns(table, order, checkpoint, chosen)
-        if kept is not None:  # of public numbers: it costs nothing
-            model = model.sparsified(kept)
+            model, result = self._fit_columns(table, order, checkpoint, count)
+        if sparsity is not None:  # of public numbers: it costs nothing
+            model = model.sparsified(sparsity)
         self.model_, self.certificate_, self.plan_ = model, result.certificate, result.plan
         self._publish(model)
         return self

@@ -137,8 +137,8 @@ class PrivateLogisticRegression(PrivateClassifier):
     sparsify : int, optional
         Keep the weights of so many columns, the largest, and make all others 0. It costs nothing.
     select_columns : int, optional
-        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It pays
-        where rows are many and few columns matter, and is harmful on text.
+        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It can
+        pay where rows are many and very many columns do not matter; not on text.
     scale : float, optional
         A guess of the norm of good weights. It affects accuracy, never privacy.
     base_rate : float or sequence of float, optional

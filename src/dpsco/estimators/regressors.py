@@ -282,8 +282,8 @@ class PrivateLasso(PrivateRegressor):
     sparsify : int, optional
         Keep the weights of so many columns, the largest, and make all others 0. It costs nothing.
     select_columns : int, optional
-        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It pays
-        where rows are many and few columns matter, and is harmful on text.
+        Choose so many columns first, privately and for 30 % of the budget, and fit on them. It can
+        pay where rows are many and very many columns do not matter; not on text.
     label_spread : float, optional
         The standard deviation of the labels, if that is public. It sharpens the warnings before a
         fit and changes nothing else.
@@ -348,7 +348,7 @@ class PrivateLasso(PrivateRegressor):
     --------
     >>> import numpy as np
     >>> import dpsco as dp
-    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], (20_000, 50))
+    >>> X = np.sign(np.sin(np.outer(np.arange(20_000) + 0.5, np.arange(1, 51))))
     >>> y = X[:, 7] - X[:, 30]
     >>> model = dp.PrivateLasso(feature_norm=50**0.5, label_range=(-2, 2), radius=2.0, sparsify=2)
     >>> np.flatnonzero(model.fit(X, y).coef_).tolist()
@@ -497,7 +497,7 @@ class PrivateSimplexRegressor(PrivateRegressor):
     --------
     >>> import numpy as np
     >>> import dpsco as dp
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 5))
+    >>> X = np.sin(np.outer(np.arange(20_000), np.arange(1, 6)))
     >>> y = X @ [0.75, 0.25, 0.0, 0.0, 0.0]
     >>> model = dp.PrivateSimplexRegressor(feature_norm=5**0.5, label_range=(-1, 1))
     >>> weights = model.fit(X, y).coef_

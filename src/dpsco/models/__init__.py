@@ -8,7 +8,8 @@ In the order of reading:
 | config         | `ModelConfig`: everything public about a model; it travels in the plan      |
 | linear         | `LinearModel`: coefficients that predict                                    |
 | plan           | `plan_model`: the plan of a model's fit, with a count of the rows or without |
-| shared_budget  | `SharedPlan`: a fit and a small release before it, as the next two need     |
+| shared_budget  | `SharedPlan`: a fit and a small release before it, as the next three need   |
+| columns        | columns that are chosen privately before a fit, out of the same budget      |
 | row_counts     | the count of rows beside a fit, out of the same budget                      |
 | unit_rules     | when units of rows are found, which ones, and for how much                  |
 | units/         | units that are found: a part of the budget says how rows are measured       |

@@ -5,8 +5,8 @@ prediction, with Gaussian noise; the columns with the largest entries are chosen
 intercept, a first and cheap sum of the same kind says what that constant is. The noise is that of
 the rows' l2 length, which a model declares; choosing from noisy numbers costs nothing more.
 
-It pays where rows are many, columns matter that are few, and each of them moves labels by itself.
-On text it loses: see ``docs/sparse_models.md``. It is never a default.
+It can pay where rows are many and most of very many columns do not matter; each that does must
+move labels by itself. On text it loses: see ``docs/sparse_models.md``. It is never a default.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def configure(
         classes: of a classifier, every label that may occur.
         label_range: of a regression, (low, high).
         intercept: whether there is one; a number is the constant of its column as a part of
-            ``feature_norm`` (True: 0.3).
+            ``feature_norm`` (True: 0.3). A simplex model has none.
         radius: bound on the weights, in units of label / feature: on their Euclidean length, or as
             the model says (`ModelSpec.shape`).
         alpha: strength of the penalty ``alpha / 2 ||weights||^2``.
@@ -216,6 +216,8 @@ def configure(
     if feature_norm is None:
         raise _validate.refusal("feature_norm", f"is needed for a {name} model.", _NORM_HELP)
     norm = _validate.positive("feature_norm", feature_norm, hint=_NORM_HELP)
+    if spec.shape == "simplex":
+        intercept = False  # which would take a share of the sum
     label: Classes | Scaled
     if spec.classifies:
         if label_range is not None:

@@ -116,9 +116,9 @@ class LinearModel:
         if count >= self.d:
             return self
         size = np.max(np.abs(self.coef), axis=0)
-        kept = np.argsort(-size, kind="stable")[:count]
+        largest = np.argsort(-size, kind="stable")[:count]
         coef = np.zeros_like(self.coef)
-        coef[:, kept] = self.coef[:, kept]
+        coef[:, largest] = self.coef[:, largest]
         return replace(self, coef=coef)
 
     def spread(self, columns: NDArray[np.int64], d: int) -> LinearModel:

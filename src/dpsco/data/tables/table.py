@@ -222,8 +222,9 @@ class MemoryTable(Table):
         """Return the table of these features alone, in this order; columns are public numbers."""
         X = self._X
         if isinstance(X, SparseRows):
-            chosen = X.matrix()[:, columns]
-            rows: Rows = SparseRows(chosen.data, chosen.indices, chosen.indptr, len(columns))
+            chosen = X.matrix()[:, columns]  # of entries that were looked at when they came
+            places, offsets = chosen.indices.astype(np.int32), chosen.indptr.astype(np.int64)
+            rows: Rows = SparseRows(chosen.data, places, offsets, len(columns))
         else:
             rows = np.ascontiguousarray(np.asarray(X)[:, columns])
         result = MemoryTable(rows, self._y, self._missing, self._label_type)
