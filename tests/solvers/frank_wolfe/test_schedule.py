@@ -12,7 +12,7 @@ from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry import L1, L2, LINF, Lp
 from dpsco.losses import Absolute, Hinge, Logistic, Sigmoid
 from dpsco.privacy import ZCDP, ApproxDP, PureDP, SelectionRelease, cost, selection_scale
-from dpsco.privacy.accounting import renyi
+from dpsco.privacy.accounting import gaussian, renyi
 from dpsco.solvers import get
 from dpsco.solvers.frank_wolfe import published, rates, schedule
 
@@ -279,6 +279,20 @@ def test_known_answers_of_noisy_means():
     sigmas = [2.0 * clip / (250 * BUDGET.mu_per_row()) for clip in clips]
     expected = [0.00844936, 0.01092412, 0.01037634, 0.00910292]
     assert sigmas == pytest.approx(expected, abs=6e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "ratio"),
+    [(0.5, 1e-6, 0.93), (1.0, 1e-6, 0.98), (1.0, 1e-8, 1.03), (2.0, 1e-6, 1.04), (4.0, 1e-6, 1.13),
+     (8.0, 1e-6, 1.26)],
+)  # fmt: skip
+def test_the_printed_noise_of_two_releases_does_not_suffice(epsilon, delta, ratio):
+    """Gradient and difference of one batch, with gamma_t for gamma_{t-1}: section 7.3, at t = 1."""
+    mu = epsilon / (2 * math.sqrt(math.log(1 / delta))) * math.sqrt(1 + 2)
+    assert gaussian.epsilon(delta, mu) / epsilon == pytest.approx(ratio, abs=0.006)
+    batch = published.sizes(1000, (1, 2))
+    assert batch == (1000, 1000, 500)
+    assert published.usage(int(1e5 / math.log(1e5) ** 2), published.stages(4)) == 5501
 
 
 def test_rounds_of_noisy_means():

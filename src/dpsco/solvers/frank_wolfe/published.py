@@ -111,7 +111,7 @@ def usage(batch: int, stages: Sequence[int]) -> int:
 def largest_batch(n: int, stages: Sequence[int]) -> int:
     """Return the largest b whose batches fit into n rows.
 
-    The printed n/log^2 n takes 5 to 24 % of them.
+    The printed n/log^2 n takes 5.5 % of 100,000 rows with 4 passes.
 
     Raises:
         AssumptionError: the last batch of the longest pass would be empty.
