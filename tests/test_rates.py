@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are not install
 
 from benchmarks import rounds_needed
 from benchmarks.rates import __main__ as runner
-from benchmarks.rates import few_round_instances, few_rounds, instances
+from benchmarks.rates import few_round_instances, few_rounds, heavy_tails, instances
 from benchmarks.rates.comparison import Comparison, Entrant, Found, grid
 from benchmarks.rates.experiment import Experiment, Instance, slope
 
@@ -142,6 +142,22 @@ def test_rows_are_drawn_within_the_bounds(name):
     assert np.all(np.linalg.norm(X, axis=1) <= bounds.feature_norm * (1 + 1e-12))
     if isinstance(bounds.label, float):
         assert np.all(np.abs(y) <= bounds.label)
+
+
+@pytest.mark.parametrize("name", ["ls_t6", "lasso_t6"])
+def test_excess_of_heavy_tailed_rows_agrees_with_fresh_ones(name):
+    """Differences of risk between two points; rows are never cut; six standard errors."""
+    instance = {"ls_t6": heavy_tails.ls_t6(5, 4.0), "lasso_t6": heavy_tails.lasso_t6(8)}[name]
+    rng = np.random.default_rng(3)
+    X, y = instance.draw(rng, 300_000)
+    w, v = rng.standard_normal((2, X.shape[1])) * 0.3
+    gap = losses(instance, w, X, y) - losses(instance, v, X, y)
+    penalty = instance.problem.penalty
+    sampled = gap.mean() + penalty.value(w) - penalty.value(v)
+    claimed = instance.excess(w) - instance.excess(v)
+    assert claimed == pytest.approx(sampled, abs=6.0 * gap.std() / math.sqrt(len(gap)))
+    assert np.linalg.norm(X, axis=1).max() < instance.problem.bounds.feature_norm
+    assert instance.trivial == pytest.approx(instance.excess(np.zeros(X.shape[1])))
 
 
 # -- the runner ------------------------------------------------------------------------------------
