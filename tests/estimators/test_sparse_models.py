@@ -115,6 +115,13 @@ def test_no_radius_is_refused_with_an_alternative(radius):
         dp.PrivateLogisticRegression(radius=radius, **CLASSES).fit(Unread.X, Unread.y)
 
 
+@pytest.mark.parametrize("total", [0.0, np.inf, None])
+def test_no_total_is_refused(total):
+    with pytest.raises(ParameterError, match="total must be") as caught:
+        dp.PrivateSimplexRegressor(total=total, **NUMBERS).fit(Unread.X, Unread.y)
+    assert caught.value.parameter == "total"
+
+
 @pytest.mark.parametrize("name", ["sparsify", "select_columns"])
 @pytest.mark.parametrize("count", [0, D + 1, 1.5])
 def test_more_columns_than_there_are_is_refused(name, count):

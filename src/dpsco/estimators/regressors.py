@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from .. import _validate
 from ..data.tables.table import Table
 from ..errors import DataError, ParameterError
 from ..models.linear import LinearModel
@@ -549,7 +550,7 @@ class PrivateSimplexRegressor(PrivateRegressor):
         self.total = total
 
     def _size(self) -> tuple[str, float | None]:
-        return "total", self.total
+        return "total", _validate.positive("total", self.total)
 
     def _table(self, X: Any, y: Any) -> Table:
         table = super()._table(X, y)
