@@ -14,7 +14,7 @@ Read in this order, which is that of a row on its way into a sum:
 | parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
 | queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
 | gradient_norms | how many gradients are how long, for clips that a run finds               |
-| truncated    | gradients cut by coordinate, or bounded by a user's rule and a clip         |
+| transformed  | gradients bounded by a user's rule and a clip                               |
 | scores       | `ScoreGradient`: what a row says of the scale of scores and the intercepts  |
 | vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
 | histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
