@@ -15,7 +15,13 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import GDP
 from ...privacy.mechanisms import GaussianRelease, GeneralizedGaussianRelease, gaussian_sigma
 from ...task import Task
-from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
+from ..common.lp_constants import (
+    gradient_clip,
+    likely_distance,
+    lp_constants,
+    predicted_clip,
+)
+from ..common.options import checked_p
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -184,18 +190,6 @@ def _most(task: Task) -> int:
     return round(min(max(FLOPS / (task.n * entries), ROUNDS[0]), ROUNDS[1]))
 
 
-def checked_p(p: float) -> float:
-    """Return a p from 1 to 2."""
-    value = _validate.real("p", p)
-    if not 1.0 <= value <= 2.0:
-        raise ParameterError(
-            f"p must lie between 1 and 2, got {value!r}: for p above 2 work in l2, with "
-            "phased_dp_sgd_unconstrained or p=2.0.",
-            parameter="p",
-        )
-    return value
-
-
 # -- clip, noise, scales ---------------------------------------------------------------------------
 
 
@@ -245,16 +239,6 @@ def public_scales(
         spread=steps.spread(likely_distance(task, p, distance)),
         noise=sigma * length / task.n,
     )
-
-
-def likely_distance(task: Task, p: float, distance: float | None = None) -> float:
-    """Return how far from the centre good weights may lie, in l_p."""
-    if distance is not None:
-        size = _validate.positive("distance", distance)
-        return min(size, task.problem.domain.radius(task.n_weights, Lp(p)))
-    if task.problem.domain.bounded:
-        return task.problem.domain.radius(task.n_weights, Lp(p))
-    return task.initial_distance
 
 
 def risk(task: Task) -> float:
