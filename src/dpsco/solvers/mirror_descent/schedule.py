@@ -133,14 +133,7 @@ def plan(
     _validate.choice("schedule", schedule, SCHEDULES)
     _validate.choice("noise", noise, NOISES)
     p = natural_p(task) if p is None else checked_p(p)
-    name = natural_map(task.problem.domain) if mirror is None else mirror
-    _validate.choice("mirror", name, MAPS)
-    if schedule != "practical" and name != "p_norm":
-        raise ParameterError(
-            f"schedule={schedule!r} is that of the p-norm: pass mirror='p_norm' as well, or leave "
-            "the schedule out.",
-            parameter="schedule",
-        )
+    name = _chosen_map(task, mirror, schedule)
     bound = gradient_clip(task, clip, 2.0 if noise == "gaussian" else smooth_exponent(task, p))
     scales = public_scales(task, p, name, noise, bound, distance)
     fixed = None if rounds is None else _validate.integer("rounds", rounds)
@@ -161,6 +154,19 @@ def plan(
         pull=pull,
         tail=_tail(rounds, schedule, first < longest, tail),
     )
+
+
+def _chosen_map(task: Task, mirror: str | None, schedule: str) -> str:
+    """Return the name of the mirror map; refuse one that the schedule is not for."""
+    name = natural_map(task.problem.domain) if mirror is None else mirror
+    _validate.choice("mirror", name, MAPS)
+    if schedule != "practical" and name != "p_norm":
+        raise ParameterError(
+            f"schedule={schedule!r} is that of the p-norm: pass mirror='p_norm' as well, or leave "
+            "the schedule out.",
+            parameter="schedule",
+        )
+    return name
 
 
 def _lengths(

@@ -207,6 +207,15 @@ def chosen_condition(
     return min(max(1.0, smoothness / strong), CONDITION)
 
 
+def _curvature(
+    task: Task, population_smoothness: float | None, strong_convexity: float | None, *, paper: bool
+) -> tuple[float, float, Scales]:
+    """Return beta, kappa, and the numbers of schedules with them."""
+    beta = chosen_smoothness(task, population_smoothness, paper=paper)
+    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
+    return beta, kappa, public_scales(task, beta or 1.0, kappa)
+
+
 # -- the solvers -----------------------------------------------------------------------------------
 
 
@@ -283,9 +292,7 @@ def plan_sgd(
     """
     paper = _is_paper(schedule)
     moments = known_moments(task, moment, order, coordinate_moment, needed=paper)
-    beta = chosen_smoothness(task, population_smoothness, paper=paper)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=paper)
     if paper:
         theorem = published.sgd(scales, moments)
         batches, clip = theorem.rounds, theorem.clip if clip is None else clip
@@ -319,9 +326,7 @@ def plan_prox(
     """
     paper = _is_paper(schedule)
     moments = known_moments(task, moment, order, coordinate_moment, needed=paper)
-    beta = chosen_smoothness(task, population_smoothness, paper=paper)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=paper)
     if paper:
         theorem = published.prox(scales, moments)
         batches, clip = theorem.rounds, theorem.clip if clip is None else clip
@@ -350,9 +355,7 @@ def plan_split(
     Arguments as in `plan_sgd`; ``clip`` is the threshold of the oracle, by default a coordinate's.
     """
     moments = known_moments(task, moment, order, coordinate_moment)
-    beta = chosen_smoothness(task, population_smoothness, paper=False)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=False)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=False)
     batches = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
     batches = batches if rounds is None else check_rounds(rounds, task.n)
     if clip == "auto":
