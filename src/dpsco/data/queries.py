@@ -113,13 +113,7 @@ class _Clipped(Query):
 
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights, or for other labels."""
-        require_labels(self.loss, source.bounds.label)
-        weights = self.loss.dimension(source.d)
-        if self.size != weights:
-            raise ParameterError(
-                f"{self.loss.name} needs {weights} weights for rows of {source.d} columns (the "
-                f"intercept included), got {self.size}."
-            )
+        check_weights(self.loss, self.size, source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -525,6 +519,17 @@ def _check(query: Any, names: tuple[str, ...]) -> None:
     if query.norm.dimension not in (None, size):
         raise ParameterError(
             f"norm is for vectors of length {query.norm.dimension}, but there are {size} weights."
+        )
+
+
+def check_weights(loss: Loss, size: int, source: Source) -> None:
+    """Refuse a source whose rows ask for another number of weights, or for other labels."""
+    require_labels(loss, source.bounds.label)
+    weights = loss.dimension(source.d)
+    if size != weights:
+        raise ParameterError(
+            f"{loss.name} needs {weights} weights for rows of {source.d} columns (the intercept "
+            f"included), got {size}."
         )
 
 

@@ -47,10 +47,10 @@ def test_delta_is_the_mixture_over_hits(epsilon, mu, n):
         math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k) * gaussian.delta(epsilon, k * mu)
         for k in range(1, min(n, 40) + 1)
     )
-    found = resampled_delta(epsilon, mu, n)
-    assert by_hand <= found
-    assert found == pytest.approx(by_hand, rel=1e-6, abs=1e-18)
-    assert found <= resampled_delta(epsilon, 1.1 * mu, n)
+    value = resampled_delta(epsilon, mu, n)
+    assert by_hand <= value
+    assert value == pytest.approx(by_hand, rel=1e-6, abs=1e-18)
+    assert value <= resampled_delta(epsilon, 1.1 * mu, n)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-8), (8.0, 1e-5)])
