@@ -59,8 +59,10 @@ class _EachGradient(Query):
         total = np.zeros(self.size)
         with np.errstate(all="ignore"):
             for part in cache_slices(len(block), self.size):
-                gradients = each_gradient(self.loss, self.weights, block[part])
-                total += self.contributions(gradients).sum(axis=0)
+                piece = block[part]
+                rows = self.contributions(each_gradient(self.loss, self.weights, piece))
+                # A rule may make something of the zeros that stand for a null row.
+                total += np.where(piece.present[:, None], rows, 0.0).sum(axis=0)
         return total
 
     @abstractmethod
@@ -126,7 +128,8 @@ class TransformedGradient(_EachGradient):
     """A user's function of each row's gradient at ``weights``; its result is clipped to ``clip``.
 
     ``function`` maps gradients, one a row, to as many vectors. It is called with one row at a time,
-    so that a row cannot reach another one's vector; where it fails, the row adds zero.
+    so that a row cannot reach another one's vector; where it fails, the row adds zero. A gradient
+    that is not finite is given to it as zeros, and a null row adds zero whatever it makes of them.
     """
 
     loss: Loss
