@@ -43,6 +43,18 @@ def test_no_row_adds_more_than_the_bound(X, y, size):
             assert np.linalg.norm(total) <= query.bound * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("width", [0, 1])
+def test_a_null_row_adds_nothing_whatever_the_rule_makes_of_zeros(width):
+    """An emptied row and another one would lie twice the bound apart, if it added that of zeros."""
+    loss, rule = dp.losses.Squared(), lambda g: g - 1.0
+    query = TransformedGradient(loss, np.zeros(D), 2.0, rule)
+    with_null = block([[math.nan, 0.0, 0.0], *[[9.0, 9.0, 9.0]] * width], [-1.0] * (1 + width))
+    assert not with_null.present[0]
+    alone = query.sum(with_null[1:])
+    assert query.sum(with_null).tolist() == alone.tolist()
+    assert np.linalg.norm(alone) == pytest.approx(2.0 * width)
+
+
 def test_sums_are_those_of_numpy():
     rng = np.random.default_rng(2)
     X, y, w = rng.standard_normal((700, D)), rng.standard_normal(700), rng.standard_normal(D)

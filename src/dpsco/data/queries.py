@@ -60,6 +60,14 @@ class Query(ABC):
     def size(self) -> int:
         """The length of the answer."""
 
+    @property
+    def pairwise(self) -> bool:
+        """Whether `sum` takes many leaves as well, and combines them pairwise.
+
+        `dpsco.kernels.pairwise.rounding_slack` covers no sum of more rows one after the other.
+        """
+        return False
+
     @abstractmethod
     def sum(self, block: Block) -> Floats:
         """Return the sum over a leaf of rows."""
@@ -105,6 +113,11 @@ class _Clipped(Query):
         """The clip."""
         norm = describe_norm(self.norm)
         return (f"a row's gradient has {norm} norm at most {self.clip:g}, by clipping",)
+
+    @property
+    def pairwise(self) -> bool:
+        """True for losses of a margin, whose kernels see to it."""
+        return isinstance(self.loss, MarginLoss)
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -280,6 +293,11 @@ class InUnits(Query):
         """The number of weights."""
         return self.gradient.size
 
+    @property
+    def pairwise(self) -> bool:
+        """As the gradient."""
+        return self.gradient.pairwise
+
     def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf, not yet divided."""
         return self.gradient.sum(block)
@@ -359,6 +377,11 @@ class ClippedCoordinates(_Clipped):
     def bound(self) -> float:
         """The l2 norm of a row cut in every coordinate."""
         return coordinate_bound(self.clip, self.size)
+
+    @property
+    def pairwise(self) -> bool:
+        """False: cut gradients are added one after the other."""
+        return False
 
     @property
     def enforced(self) -> tuple[str, ...]:

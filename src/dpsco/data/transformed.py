@@ -26,7 +26,8 @@ class TransformedGradient(Query):
     """A user's function of each row's gradient at ``weights``; its result is clipped to ``clip``.
 
     ``function`` maps one gradient to a vector of its length. It is called with one row at a time,
-    so that a row cannot reach another one's vector; where it fails, the row adds zero.
+    so that a row cannot reach another one's vector; where it fails, the row adds zero. A gradient
+    that is not finite is given to it as zeros, and a null row adds zero whatever it makes of them.
     """
 
     loss: Loss
@@ -67,8 +68,10 @@ class TransformedGradient(Query):
         total = np.zeros(self.size)
         with np.errstate(all="ignore"):
             for part in cache_slices(len(block), self.size):
-                gradients = each_gradient(self.loss, self.weights, block[part])
-                total += self.contributions(gradients).sum(axis=0)
+                piece = block[part]
+                rows = self.contributions(each_gradient(self.loss, self.weights, piece))
+                # A rule may make something of the zeros that stand for a null row.
+                total += np.where(piece.present[:, None], rows, 0.0).sum(axis=0)
         return total
 
     def contributions(self, gradients: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """The price of rows drawn with replacement: moments, known sums, safe calibration."""
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -24,6 +25,19 @@ def test_moments_of_the_hits(n):
     assert chances.sum() == pytest.approx(1.0 - (1.0 - 1.0 / n) ** n, rel=1e-7)
     assert hits @ chances == pytest.approx(1.0, rel=1e-7)
     assert hits**2 @ chances == pytest.approx(2.0 - 1.0 / n, rel=1e-7)
+
+
+@pytest.mark.parametrize("n", [10**4, 10**7, 10**9])
+def test_chances_are_exact_where_rows_are_many(n):
+    """Delta is rounded up by 1e-8: what the chances lose must stay far below."""
+    with localcontext() as context:
+        context.prec = 50
+        rows = Decimal(n)
+        chance, known = ((1 - 1 / rows).ln() * rows).exp(), []
+        for k in range(1, 21):
+            chance *= (rows - k + 1) / (k * (rows - 1))
+            known.append(float(chance))
+    assert _hits(n)[1][:20] == pytest.approx(known, rel=1e-10)
 
 
 def test_one_row_is_always_drawn_once():
