@@ -292,7 +292,9 @@ class ClipPlan(EnginePlan):
         if self.tracked:
             tracking_weight(self.weight)
             if not 0.0 < self.level < 1.0:
-                raise ParameterError(f"level must lie between 0 and 1, got {self.level!r}.")
+                raise ParameterError(
+                    f"level must lie between 0 and 1, got {self.level!r}.", parameter="level"
+                )
         if self.finds_clip and not isinstance(self.oracle, L2Clip):
             raise ParameterError("a clip that is found or follows is an l2 clip.")
         _validate.positive("moment", self.moment)
