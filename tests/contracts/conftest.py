@@ -75,6 +75,8 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "bolt_on_sgd": {"batch": 5},
     "dp_ftrl": {"noise": "tree"},
     "truncated_batched_mirror_descent": {"batches": True},
+    "clipped_reg_subgradient": {"clip": "tracked"},
+    "clipped_sgd_sc": {"clip": "tracked"},
     "clipped_acsa": {"oracle": "coordinate_clip", "clip": 0.3},
     # It splits its budget over rounds: with more of them half the noise would still be enough.
     "noisy_gd_split_baseline": {"oracle": "l2_clip", "rounds": 2},

@@ -6,13 +6,13 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse
+from dpsco.data.truncated import TransformedGradient, TruncatedGradient
 
 from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches
 from dpsco.data import parallel_sum as leaves
 from dpsco.data.gradient_norms import GradientNorms, TrackedGradient
 from dpsco.data.queries import ClippedCoordinates, InUnits
 from dpsco.data.scores import ScoreGradient
-from dpsco.data.truncated import TransformedGradient, TruncatedGradient
 from dpsco.errors import DataError
 from dpsco.kernels.pairwise import SUM_LEAF, PairwiseSum
 from dpsco.kernels.sums import WHOLE

@@ -39,7 +39,6 @@ from dpsco.solvers.common.found_clip import (
     noise_tail,
     rows_times_epsilon,
     slice_rows,
-    tracked_sigma,
     tracking_warning,
 )
 from dpsco.solvers.engine import EnginePlan, run_rounds
@@ -185,7 +184,7 @@ def test_clips_grow_fast_and_shrink_slowly():
 def test_the_count_costs_what_it_is_said_to():
     """2.6 % more noise on the gradient, for a share of 0.05 of mu^2."""
     budget = ApproxDP(1.0, 1e-6)
-    sigma = tracked_sigma(budget, rows=(0, 1000), count=20)
+    sigma = gaussian_sigma(budget, bound=tracked_bound(), rows=(0, 1000), count=20)
     plain = gaussian_sigma(budget, bound=1.0, rows=(0, 1000), count=20)
     assert math.isclose(sigma / plain, 1 / math.sqrt(0.95), rel_tol=1e-6)
     assert math.isclose(tracked_bound() ** 2, 1 + LIGHT**2 / 4, rel_tol=1e-12)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import _validate
-from ...data.gradient_norms import LIGHT, GradientNorms, TrackedGradient, tracked_bound
+from ...data.gradient_norms import GradientNorms, TrackedGradient
 from ...data.queries import (
     ClippedCoordinates,
     ClippedDifference,
@@ -54,6 +54,9 @@ LEAST_LEVEL = 0.25  # no clip is sought below this quantile
 SLICE = (0.02, 0.10, 1 / 3)  # of the rows: at least, at most for a finer rank, at most at all
 SHARE = (0.02, 0.25)  # of mu^2: at most for a finer rank, at most at all
 OCTAVES = 60  # of the grid below the longest gradient that a row can have at the start
+MOST_LEVEL = 0.98  # of the quantile that a clip follows
+AWAY = 2.0  # standard deviations of a share that a quantile which is followed stays below 1
+LATE = 0.25  # of the rounds: until a clip that started low is back at the usual one
 FEW_TRACKED = 15  # rounds below which a clip that follows the gradients does not arrive
 
 Releases = Release | Composition | Iterable[Release | Composition]
@@ -299,18 +302,19 @@ class FoundClipStepper(Stepper):
 
 
 class TrackedClipStepper(FoundClipStepper):
-    """A stepper whose clip follows the gradients from round to round.
+    """A stepper whose clip follows the gradients from round to round, if the plan says so.
 
     Beside each sum the rows' indicators say, with noise, how many were within the clip, and the
     clip moves towards the ``level``-quantile. It may grow by e^level a round and shrink by
     e^(1 - level) only, so it should start low: at a low quantile that was found, or far below what
     is likely. The plan has, beside what `FoundClipStepper` reads, ``weight`` of the indicator and
-    ``level``; its Gaussian releases have the bound ``tracked_bound(weight)``.
+    ``level``; its Gaussian releases have the bound ``tracked_bound(weight)``, and its public clip
+    is where the clip starts. At a weight of 0 the clip stays what it is.
     """
 
     def query(self) -> Query:
         """Ask how long gradients are, then for their sums and how many are within the clip."""
-        if self.plan.search is not None and self.turn < 0:
+        if not self._tracks:
             return super().query()
         gradient = self.gradient()
         assert not isinstance(gradient, ClippedCoordinates)  # they have no indicator of their own
@@ -318,13 +322,18 @@ class TrackedClipStepper(FoundClipStepper):
 
     def step(self, answer: Any) -> None:
         """Take the clip, or move and let the clip follow."""
-        if self.plan.search is not None and self.turn < 0:
+        if not self._tracks:
             super().step(answer)
             return
         self.move(answer[:-1] * self.clip)
         rows = self._rounds[self.round].expected_rows
         share = float(answer[-1]) / self.plan.weight / rows
         self.unit = np.array([followed(self.clip, share, level=self.plan.level)])
+
+    @property
+    def _tracks(self) -> bool:
+        """Whether the clip moves in this round: not in the one that finds it."""
+        return self.turn >= 0 and self.plan.weight > 0.0
 
     @cached_property
     def _rounds(self) -> Schedule:
@@ -345,11 +354,29 @@ def followed(clip: float, share: float, *, level: float, rate: float = 1.0) -> f
     return min(max(moved, SMALLEST_LIMIT), LARGEST_LIMIT)
 
 
-def tracked_sigma(
-    budget: Budget, *, rows: tuple[int, int], count: int, weight: float = LIGHT
-) -> float:
-    """Return the noise of ``count`` rounds of gradients with indicators, in units of the clip."""
-    return gaussian_sigma(budget, bound=tracked_bound(weight), rows=rows, count=count)
+def tracked_level(tail: float, noise: float = 0.0) -> float:
+    """Return the quantile that a clip follows: a share ``tail`` of the gradients is cut.
+
+    A share counts as 1 at most, so noise of standard deviation ``noise`` pulls it below 1 even if
+    no gradient is cut, and a clip that follows a higher quantile than that grows for ever. Two
+    standard deviations keep away from it.
+
+    >>> tracked_level(0.1), tracked_level(1e-6), tracked_level(3.0), tracked_level(0.01, 0.1)
+    (0.9, 0.98, 0.25, 0.8)
+    """
+    return min(max(1.0 - max(tail, AWAY * noise), LEAST_LEVEL), MOST_LEVEL)
+
+
+def low_start(usual: float, rounds: int, level: float) -> float:
+    """Return a clip that takes a quarter of the rounds to grow to the usual one, if it must.
+
+    But for `OCTAVES`, no further below it than a search would look.
+
+    >>> low_start(1.0, 40, 0.8), low_start(1.0, 10_000, 0.8) == 2.0**-60
+    (0.00033546262790251185, True)
+    """
+    below = max(math.exp(-LATE * rounds * level), 2.0**-OCTAVES)
+    return max(usual * below, SMALLEST_LIMIT)
 
 
 def tracking_warning(rounds: int) -> tuple[str, ...]:

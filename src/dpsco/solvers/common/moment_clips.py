@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import _validate
+from ...data.gradient_norms import LIGHT, tracked_bound, tracking_weight
 from ...data.queries import Query
 from ...data.row_norms import check_limit
 from ...errors import AssumptionError, ParameterError
@@ -20,7 +21,15 @@ from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease
 from ...task import Task
 from ..engine import EnginePlan, Rows
 from .clips import Floats, descent_clip
-from .found_clip import FoundClipStepper, beside_clip, clip_search, noise_tail
+from .found_clip import (
+    TrackedClipStepper,
+    beside_clip,
+    clip_search,
+    low_start,
+    noise_tail,
+    tracked_level,
+    tracking_warning,
+)
 from .mean_oracle import (
     CoordinateClip,
     L2Clip,
@@ -34,6 +43,8 @@ PROXY = 1.0 / 3.0  # of the clip: how long gradients are, where no moment says s
 TALL = 3.0  # of clip/sqrt(d): where coordinates are cut by default
 LOUD = 0.5  # noise, in units of the clip, from which on a plan warns
 WORDS = ("moment", "auto")
+TRACKED = "tracked"
+MEDIAN = 0.5  # share of the gradients above the clip at which tracking starts, if one is found
 
 
 @dataclass(frozen=True)
@@ -99,11 +110,24 @@ class ClipChoice:
     search: ClipQuantileRelease | None
     rows: Rows
     length: float  # r_k of gradients or a guess; in units of the clip where it is found
+    weight: float = 0.0  # of the indicator by which the clip follows the gradients; 0: it does not
+    level: float = 0.0  # the quantile that it follows
+
+    @property
+    def public(self) -> float | None:
+        """The clip of all rounds; None where a run finds it or moves it."""
+        return None if self.weight else self.clip
 
     @property
     def unit(self) -> float:
-        """The clip, or 1 where it is found."""
-        return 1.0 if self.clip is None else self.clip
+        """The clip, or 1 where it is found or moves."""
+        return 1.0 if self.public is None else self.public
+
+    def bound(self, oracle: MeanOracle, size: int, share: float = 1.0) -> float:
+        """Return what a row adds to a sum at most, clipped at ``share`` times the clip."""
+        if self.weight:
+            return tracked_bound(self.weight)
+        return 1.0 if self.public is None else oracle.bound(share * self.public, size)
 
 
 def chosen_clip(
@@ -115,6 +139,7 @@ def chosen_clip(
     averaged: float = 1.0,
     oracle: str | MeanOracle = "l2_clip",
     way: str = "auto",
+    rounds: int = 0,
 ) -> ClipChoice:
     """Return the clip of a solver, for means over ``rows`` of which ``averaged`` are averaged.
 
@@ -127,10 +152,15 @@ def chosen_clip(
         averaged: over how many rounds on different rows noise averages out.
         oracle: what the clip is the threshold of.
         way: how a search is paid for: "slice" of the rows, "share" of the budget, or "auto".
+        rounds: in which a clip may follow the gradients, "tracked"; 0 if the solver has no such.
     """
     rule = chosen_oracle(oracle)
     if isinstance(clip, str):
-        _validate.choice("clip", clip, WORDS, hint="Or give a number.")
+        words = (*WORDS, TRACKED) if rounds else WORDS
+        _validate.choice("clip", clip, words, hint="Or give a number.")
+    if clip == TRACKED:
+        tail = noise_tail(task, averaged=averaged) * task.n / rows
+        return _tracked(task, rule, tail, rows, rounds)
     if clip is None:
         if moments.known:
             clip = "moment"
@@ -162,6 +192,27 @@ def _searched(task: Task, oracle: MeanOracle, rows: float, averaged: float, way:
     tail = noise_tail(task, averaged=averaged) * task.n / rows
     search = clip_search(task, tail, way=way)
     return ClipChoice(None, search.release, search.rows, PROXY)
+
+
+def _tracked(task: Task, oracle: MeanOracle, tail: float, rows: float, rounds: int) -> ClipChoice:
+    """Return where a clip starts that follows the gradients: at their median if it can be found.
+
+    Else far below the usual clip: clips shrink more slowly than they grow.
+    """
+    if not isinstance(oracle, L2Clip):
+        raise AssumptionError(
+            f"clip='tracked' follows an l2 clip, and the oracle is {type(oracle).__name__}: give "
+            "its threshold as a number, or use oracle='l2_clip'."
+        )
+    times = max(1.0, rounds * rows / task.n)  # that a row is asked
+    count = unit_noise(task) * tracked_bound() * math.sqrt(times) / (LIGHT * rows)
+    level = tracked_level(tail, count)
+    try:
+        search = clip_search(task, max(tail, MEDIAN))
+    except AssumptionError:
+        start = low_start(descent_clip(task), rounds, level)
+        return ClipChoice(start, None, (0, task.n), PROXY, LIGHT, level)
+    return ClipChoice(None, search.release, search.rows, PROXY, LIGHT, level)
 
 
 def _moment_clip(
@@ -220,13 +271,15 @@ def noise_warning(ratio: float, rows: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClipPlan(EnginePlan):
-    """A plan whose threshold is public, or found by its first release."""
+    """A plan whose threshold is public, found by its first release, or follows the gradients."""
 
-    clip: float | None  # the oracle's threshold; None: found
+    clip: float | None  # the oracle's threshold, or where it starts if it follows; None: found
     search: ClipQuantileRelease | None  # the first release; None if the clip is public
     oracle: MeanOracle  # how a row's gradient is bounded
     moment: float  # r_k or a guess; in units of the clip where it is found
     order: float  # k
+    weight: float = 0.0  # of the indicator by which the clip follows the gradients; 0: it does not
+    level: float = 0.0  # the quantile that it follows
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
@@ -234,20 +287,42 @@ class ClipPlan(EnginePlan):
             raise ParameterError("a plan has a clip or a search for one, not both.")
         if self.clip is not None:
             check_limit("clip", self.clip)
-        elif not isinstance(self.oracle, L2Clip):
-            raise ParameterError("a clip that is found is an l2 clip.")
+        if self.tracked:
+            tracking_weight(self.weight)
+            if not 0.0 < self.level < 1.0:
+                raise ParameterError(
+                    f"level must lie between 0 and 1, got {self.level!r}.", parameter="level"
+                )
+        if self.finds_clip and not isinstance(self.oracle, L2Clip):
+            raise ParameterError("a clip that is found or follows is an l2 clip.")
         _validate.positive("moment", self.moment)
         checked_order(self.order)
 
     @property
+    def tracked(self) -> bool:
+        """Whether the clip follows the gradients."""
+        return self.weight != 0.0
+
+    @property
+    def finds_clip(self) -> bool:
+        """Whether bounds are in units of a clip that the run finds or moves."""
+        return self.search is not None or self.tracked
+
+    @property
+    def choice(self) -> ClipChoice:
+        """The clip, or how it is found."""
+        rows, length = self.training_rows, self.moment
+        return ClipChoice(self.clip, self.search, rows, length, self.weight, self.level)
+
+    @property
     def unit(self) -> float:
-        """The threshold, or 1 where it is found."""
-        return 1.0 if self.clip is None else self.clip
+        """The threshold, or 1 where it is found or moves."""
+        return self.choice.unit
 
     @property
     def bound(self) -> float:
         """The l2 bound on what a row adds to a sum; in units of the clip where it is found."""
-        return 1.0 if self.clip is None else self.oracle.bound(self.clip, self.task.n_weights)
+        return self.choice.bound(self.oracle, self.task.n_weights)
 
     @property
     def training_rows(self) -> Rows:
@@ -259,18 +334,22 @@ class ClipPlan(EnginePlan):
     @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and how the oracle bounds a row."""
-        if self.clip is None or isinstance(self.oracle, L2Clip):
+        if self.finds_clip or isinstance(self.oracle, L2Clip):
             return super().enforced
-        query = self.oracle.query(self.problem.loss, self.task.start, self.clip)
+        query = self.oracle.query(self.problem.loss, self.task.start, self.unit)
         return (*self.problem.bounds.enforced, *query.enforced)
 
     def first(self) -> tuple[ClipQuantileRelease, ...]:
         """Return the release that finds the clip, if there is one."""
         return () if self.search is None else (self.search,)
 
+    def tracking_warnings(self, rounds: int) -> tuple[str, ...]:
+        """Return why a clip that follows the gradients may not arrive in so many rounds."""
+        return tracking_warning(rounds) if self.tracked else ()
 
-class ThresholdStepper(FoundClipStepper):
-    """A stepper that asks an oracle, whose threshold is public or found in the first round."""
+
+class ThresholdStepper(TrackedClipStepper):
+    """A stepper that asks an oracle, whose threshold is public, found first, or follows."""
 
     plan: ClipPlan
 
@@ -281,7 +360,7 @@ class ThresholdStepper(FoundClipStepper):
     @property
     def scale(self) -> float:
         """What one unit of the plan's lengths of gradients is."""
-        return 1.0 if self.plan.search is None else self.clip
+        return self.clip if self.plan.finds_clip else 1.0
 
 
 def noise_of(

@@ -133,9 +133,7 @@ class Plan(ClipPlan):
         return (*self.first(), *map(self._release, self.phases))
 
     def _release(self, phase: Phase) -> Release:
-        bound = 1.0
-        if self.clip is not None:
-            bound = self.oracle.bound(phase.clip * self.clip, self.task.n_weights)
+        bound = self.choice.bound(self.oracle, self.task.n_weights, phase.clip)
         start, stop = phase.rows
         if phase.batch == stop - start:
             return GaussianRelease(bound, phase.sigma, rows=phase.rows, count=phase.rounds)
@@ -161,12 +159,12 @@ class Plan(ClipPlan):
         ratio = unit * math.sqrt(self.task.n_weights) / rows
         if not isinstance(self.oracle, L2Clip):
             ratio *= self.oracle.bound(1.0, self.task.n_weights)
-        return noise_warning(ratio, rows)
+        return (*noise_warning(ratio, rows), *self.tracking_warnings(sum(self.rounds)))
 
     @property
     def risk(self) -> float:
         """The theorem's rate without constants; NaN where the clip is found."""
-        if self.clip is None:
+        if self.finds_clip:
             return math.nan
         return rates.excess(
             public_size(self.task), self.task.initial_distance, self.moment, self.order
@@ -247,6 +245,7 @@ def decoupled(
             chosen_clip(task, "moment", moments, rows=size, oracle=oracle).unit
             for size in layout.sizes
         )
+        choice = dataclasses.replace(choice, clip=clips[0])
     shares = tuple(clip / clips[0] for clip in clips)
     batches = tuple(float(rates.sample_size(m) if samples else m) for m in layout.sizes)
     far = TRUST_REGION * task.initial_distance
@@ -255,8 +254,10 @@ def decoupled(
     return Plan(
         solver=solver,
         task=task,
-        clip=None if choice.clip is None else clips[0],
+        clip=choice.clip,
         search=choice.search,
+        weight=choice.weight,
+        level=choice.level,
         oracle=oracle,
         moment=choice.length,
         order=moments.order,
@@ -264,7 +265,7 @@ def decoupled(
         rounds=layout.rounds,
         batches=batches,
         clips=shares,
-        sigmas=_noise(task, choice, oracle, layout, _limits(clips[0], shares), batches, pair),
+        sigmas=_noise(task, choice, oracle, layout, shares, batches, pair),
         pulls=_pulls(task, choice, layout, clips, pull),
         steps=(0.0,) * count,
         radii=(radius,) * count,
@@ -272,11 +273,6 @@ def decoupled(
         shrinkage=layout.shrinkage,
         pair=pair,
     )
-
-
-def _limits(clip: float, shares: Sequence[float]) -> tuple[float, ...]:
-    """Return the thresholds of phases, as a run computes them."""
-    return tuple(share * clip for share in shares)
 
 
 def _pulls(
@@ -303,13 +299,12 @@ def _noise(
     choice: ClipChoice,
     oracle: MeanOracle,
     layout: Layout,
-    clips: Sequence[float],
+    shares: Sequence[float],
     batches: Sequence[float],
     pair: str,
 ) -> tuple[float, ...]:
     """Return the noise of each phase, which spends the whole budget on its own rows."""
-    unknown = choice.clip is None
-    bounds = [1.0 if unknown else oracle.bound(clip, task.n_weights) for clip in clips]
+    bounds = [choice.bound(oracle, task.n_weights, share) for share in shares]
     starts = list(accumulate(layout.sizes, initial=choice.rows[0]))
     rows = list(pairwise(starts))
     full = noise_of(task, choice.search, list(zip(bounds, rows, layout.rounds, strict=True)))
@@ -426,7 +421,8 @@ def plan_regularized(
         schedule: "practical" for falling steps and an average; "paper" for level steps and the
             last point.
         rounds: noisy steps, each on all rows.
-        clip, moment, order, coordinate_moment, oracle: as in `plan_localized`.
+        clip: as in `plan_localized`, or "tracked" to follow the gradients from round to round.
+        moment, order, coordinate_moment, oracle: as in `plan_localized`.
         regularization: lambda of the quadratic about the start; 0 for level steps without one, and
             the average of all points; by default what the localized solver begins with.
         step: of the level steps.
@@ -434,7 +430,8 @@ def plan_regularized(
     paper = _validate.choice("schedule", schedule, ("practical", "paper")) == "paper"
     rule = chosen_oracle(oracle)
     moments = known_moments(task, moment, order, coordinate_moment)
-    choice = chosen_clip(task, clip, moments, rows=task.n, oracle=rule)
+    usual = rates.most_rounds(task.n, task.n_weights)
+    choice = chosen_clip(task, clip, moments, rows=task.n, oracle=rule, rounds=_cap(rounds, usual))
     strength = None
     if regularization is not None:
         strength = _validate.non_negative("regularization", regularization)
@@ -447,7 +444,7 @@ def plan_regularized(
     cap = _cap(rounds, rates.most_rounds(rows, task.n_weights))
     layout = Layout((rows,), (cap if rounds else rates.phase_rounds(rows, cap),), (0,))
     pull = strength * task.initial_distance if strength else None
-    if strength and choice.clip is None:
+    if strength and choice.public is None:
         raise AssumptionError(
             "regularization has the unit of gradients over weights, which a clip that is found "
             "does not say: give clip= as a number beside it, or leave it out."
@@ -523,9 +520,7 @@ def _paper_plan(
         rounds=layout.rounds,
         batches=batches,
         clips=shares,
-        sigmas=_noise(
-            task, choice, oracle, layout, _limits(choice.unit, shares), batches, "proved"
-        ),
+        sigmas=_noise(task, choice, oracle, layout, shares, batches, "proved"),
         pulls=tuple(phase.strength * facts.distance for phase in phases),
         steps=tuple(phase.step for phase in phases),
         radii=tuple(phase.radius for phase in phases),

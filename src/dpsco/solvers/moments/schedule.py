@@ -16,9 +16,11 @@ from ...privacy.mechanisms import GaussianRelease
 from ...privacy.release import Release
 from ...task import Task
 from ..common.batches import check_rounds
+from ..common.found_clip import FEW_TRACKED
 from ..common.mean_oracle import MeanOracle, chosen_oracle, tail_bias
 from ..common.moment_clips import (
     PROXY,
+    TRACKED,
     ClipChoice,
     ClipPlan,
     Moments,
@@ -109,7 +111,7 @@ class Plan(ClipPlan):
         """Whether noise rules, and whether the problem asks for more batches than noise allows."""
         smallest = self.batch_size(self.rounds - 1)
         ratio = math.sqrt(self.task.n_weights) * self.sigma / (smallest * self.unit)
-        lines = noise_warning(ratio, smallest)
+        lines = (*noise_warning(ratio, smallest), *self.tracking_warnings(self.rounds))
         scales = public_scales(self.task)
         needed = self.condition * math.log(max(math.e, scales.snr))
         if self.solver == SGD and needed > scales.most_batches:
@@ -125,13 +127,14 @@ class Plan(ClipPlan):
 
         NaN where the clip is found: nothing is known of the size of gradients.
         """
-        if self.clip is None:
+        if self.finds_clip:
             return math.nan
+        clip = self.unit
         scales = dataclasses.replace(
-            public_scales(self.task, self.beta(1.0), self.condition), noise=self.sigma / self.clip
+            public_scales(self.task, self.beta(1.0), self.condition), noise=self.sigma / clip
         )
-        bias = self.oracle.bias(self.clip, self.moment, self.order)
-        square = scales.variance(self.rounds, self.clip, self.moment)
+        bias = self.oracle.bias(clip, self.moment, self.order)
+        square = scales.variance(self.rounds, clip, self.moment)
         if self.solver == SGD:
             return rates.sgd_bound(scales, max(1, self.rounds - 1), square, bias)
         square += bias * bias
@@ -288,7 +291,8 @@ def plan_sgd(
 ) -> Plan:
     """Return a plan of `clipped_sgd_sc`; ``rounds`` are batches, the paper's T + 1.
 
-    ``strong_convexity`` is mu_sc of the population risk; other arguments as in `plan_acsa`.
+    ``strong_convexity`` is mu_sc of the population risk; ``clip`` is also "tracked", to follow the
+    gradients from batch to batch. Other arguments as in `plan_acsa`.
     """
     paper = _is_paper(schedule)
     moments = known_moments(task, moment, order, coordinate_moment, needed=paper)
@@ -297,10 +301,11 @@ def plan_sgd(
         theorem = published.sgd(scales, moments)
         batches, clip = theorem.rounds, theorem.clip if clip is None else clip
     else:
-        batches = min(rates.sgd_rounds(scales) + 1, task.n)
+        fewest = FEW_TRACKED if clip == TRACKED else 1
+        batches = min(max(rates.sgd_rounds(scales) + 1, fewest), task.n)
     batches = batches if rounds is None else check_rounds(rounds, task.n)
     choice = chosen_clip(
-        task, clip, moments, rows=task.n / batches, averaged=batches, oracle=oracle
+        task, clip, moments, rows=task.n / batches, averaged=batches, oracle=oracle, rounds=batches
     )
     plan = _plan(SGD, task, choice, moments, oracle, batches, condition=kappa)
     return dataclasses.replace(plan, smoothness=beta)
@@ -406,7 +411,7 @@ def _plan(
     """Return a plan whose batches have the whole budget each."""
     rule, (start, stop) = chosen_oracle(oracle), choice.rows
     batches = check_rounds(rounds, stop - start)
-    bound = 1.0 if choice.clip is None else rule.bound(choice.clip, task.n_weights)
+    bound = choice.bound(rule, task.n_weights)
     return Plan(
         solver=solver,
         task=task,
@@ -421,6 +426,8 @@ def _plan(
         spread=0.0,
         moment=choice.length,
         order=moments.order,
+        weight=choice.weight,
+        level=choice.level,
     )
 
 
