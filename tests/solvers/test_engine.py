@@ -75,6 +75,7 @@ def planned(key, rounds=4, n=8, d=2):
     options = {
         "dp_sgd_poisson": {"epochs": rounds / 2, "rate": 0.5},
         "dp_sgd_gradient": {"rounds": rounds + 1, "batch": 3},
+        "shuffled_truncated_mirror_descent": {"rounds": rounds, "secret_order": False},
     }.get(key, {"rounds": rounds})
     return make(key, n=n, d=d, **options)
 
@@ -156,6 +157,8 @@ def test_the_divisor_is_public_and_planned(key):
     changes = {"task": dataclasses.replace(plan.task, n=16)}
     if hasattr(plan, "batch"):
         changes["batch"] = 2 * plan.batch
+    if hasattr(plan, "row_range"):  # those of the rounds
+        changes["row_range"] = (0, 16)
     if hasattr(plan, "sizes"):  # of stages, or of phases
         changes["sizes"] = tuple(2 * size for size in plan.sizes)
     if isinstance(getattr(plan, "batches", None), tuple):  # of phases
