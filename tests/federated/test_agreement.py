@@ -135,5 +135,5 @@ def test_clips_that_a_run_finds_are_refused(monkeypatch, tracked):
         monkeypatch.setattr(HeavyBallStepper, "query", lambda self: InUnits(honest(self)))
     else:
         monkeypatch.setattr(kind, "releases", lambda plan: (clip, noisy))
-    with pytest.raises(ParameterError, match="clip="):
+    with pytest.raises(ParameterError, match=r"Give clip=|options=\{'clip'"):
         checked(plan)

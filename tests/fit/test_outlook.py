@@ -57,9 +57,10 @@ def test_more_budget_or_the_weaker_adjacency_never_expects_more_excess(name, n, 
     first = outlook(base)
     order = ["good", "weak", "constant", "hopeless"]
     for better in (outlook(larger), outlook(weaker)):
-        assert better.excess <= first.excess
-        assert better.low <= first.low
-        assert better.high <= first.high
+        # mu is found to 1e-15: two budgets that are closer may change places
+        assert better.excess <= first.excess * (1 + 1e-12)
+        assert better.low <= first.low * (1 + 1e-12)
+        assert better.high <= first.high * (1 + 1e-12)
         assert order.index(better.verdict) <= order.index(first.verdict)
 
 

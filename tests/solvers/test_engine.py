@@ -57,6 +57,7 @@ KEYS = tuple(
 ONE_PASS = ("clipped_acsa", "clipped_sgd_sc", "clipped_prox_sgd", "noisy_gd_split_baseline")
 BATCHED = tuple(key for key in KEYS if registry()[key].single_epoch is not None)
 SELECTING = ("noisy_fw_gll", "poly_sfw")  # an index leaves, and no sum
+OWN_ROWS = ("noisy_fw_gll", "shuffled_truncated_mirror_descent")  # no sums taken elsewhere
 SUMMING = tuple(key for key in KEYS if key not in (*SELECTING, "noisy_sfw_lp"))  # of one clip
 STREAMS = ("acc_srgd", "srg_sgd", "srg_online_to_batch", "dp_ftrl")
 X8 = np.array([[0.6, 0.8], [-1, 0], [0, 1], [0.8, -0.6], [0.6, -0.8], [0, -1], [1, 0], [-0.6, 0.8]])
@@ -157,7 +158,7 @@ def test_the_divisor_is_public_and_planned(key):
     changes = {"task": dataclasses.replace(plan.task, n=16)}
     if hasattr(plan, "batch"):
         changes["batch"] = 2 * plan.batch
-    if hasattr(plan, "row_range"):  # which say how large batches are
+    if hasattr(plan, "row_range"):  # those of the rounds
         changes["row_range"] = (0, 16)
     if hasattr(plan, "sizes"):  # of stages, or of phases
         changes["sizes"] = tuple(2 * size for size in plan.sizes)
@@ -477,10 +478,7 @@ def test_a_sum_of_rows_that_need_noise_of_their_own_is_refused():
         run.commit(np.zeros(2))
 
 
-NOT_SUMMED = ("noisy_fw_gll", "shuffled_truncated_mirror_descent")
-
-
-@pytest.mark.parametrize("key", [key for key in KEYS if key not in NOT_SUMMED])
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in OWN_ROWS])
 def test_sums_of_another_length_are_refused_and_draw_nothing(key):
     plan = planned(key)
     run, again = begun(plan)[0], begun(plan)[0]

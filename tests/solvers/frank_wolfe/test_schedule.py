@@ -55,6 +55,14 @@ def test_known_answers_of_full_passes():
     assert (release.candidates, release.count, release.noise) == (200, 833, "gumbel")
 
 
+def test_a_nonsmooth_loss_may_be_descended_itself():
+    plan = make("noisy_fw_gll", absolute(), smoothing=0.0)
+    assert (plan.smoothing, plan.loss) == (0.0, plan.problem.loss)
+    assert make("noisy_fw_gll", absolute(), smoothing=0.5).loss != plan.loss
+    with pytest.raises(ParameterError, match="smoothing"):
+        make("noisy_fw_gll", absolute(), smoothing=-1.0)
+
+
 def test_known_answers_of_the_published_full_passes():
     plan = make("noisy_fw_gll", absolute(), d=100, schedule="paper", calibration="paper")
     assert plan.rounds == 55
