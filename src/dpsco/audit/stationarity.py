@@ -26,7 +26,7 @@ from ..fit.run import as_table, solve
 from ..geometry.mirror import PNormMap
 from ..geometry.norms import Lp
 from ..losses.penalties import NoPenalty
-from ..privacy.budget import Budget
+from ..privacy.budget import Adjacency, Budget
 from ..privacy.certificate import Certificate
 from ..privacy.ledger import Ledger
 from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
@@ -92,7 +92,8 @@ def fw_gap(
         randomness: of the noisy answer.
 
     Raises:
-        AssumptionError: neither ``public`` nor ``budget``, or both; the domain is unbounded.
+        AssumptionError: neither ``public`` nor ``budget``, or both; the domain is unbounded; the
+            budget's adjacency is add_remove, under which the number of rows is not public.
         ParameterError: the weights lie outside of the domain.
 
     >>> import numpy as np
@@ -144,6 +145,11 @@ def _noisy(
     randomness: Randomness | None,
 ) -> tuple[Floats, float, Certificate]:
     """Return a noisy mean gradient, its noise and what it costs."""
+    if budget.adjacency is Adjacency.ADD_REMOVE:
+        raise AssumptionError(
+            "fw_gap is of a mean over a public number of rows, which add_remove would have to "
+            "hide. Use replace_one or zero_out."
+        )
     columns = source.d - (problem.bounds.intercept is not None)
     bound = Task(problem, source.n, columns, budget).gradient_bound(clip)
     rows = (0, source.n)

@@ -423,8 +423,8 @@ class Engine:
     def secrets(self) -> dict[str, Floats]:
         """Return what the last round has changed of what later ones build on, besides the state.
 
-        There is nothing where noise is independent and no scores fade. Exact sums are among it: as
-        secret as the rows.
+        There is nothing where rounds are independent. Exact sums, of correlated noise and of scores
+        that fade, are among it: as secret as the rows.
         """
         changed = {} if self._stream is None else self._stream.changed()
         secrets = {f"stream {self._streams} {name}": value for name, value in changed.items()}

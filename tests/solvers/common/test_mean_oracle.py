@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco.audit.replay import compare, record, replay
 from dpsco.errors import ParameterError
 from dpsco.solvers.common.mean_oracle import (
     CoordinateClip,
@@ -84,6 +85,20 @@ def test_oracles_by_name():
         RowOracle(np.tanh, lambda clip, moment, order: math.nan).bias(1.0, 1.0, 2.0)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_what_a_users_oracle_makes_of_zeros_is_replayed_on_neighbours(adjacency):
+    """An emptied row must add nothing, also where the function makes something of zeros."""
+    problem = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(9.0))
+    own = RowOracle(lambda g: g + 1.0, lambda clip, moment, order: clip)
+    task = dp.Task(problem, 20, 2, dp.ApproxDP(5.0, 1e-3, adjacency=adjacency))
+    plan = dp.plan(task, solver="l2_clip_mean_oracle", options={"oracle": own, "clip": 2.0})
+    near, far, null = (np.zeros((20, 2)) for _ in range(3))
+    near[0], far[0], null[0] = -9.0, 9.0, math.nan
+    first = record(plan, (null if adjacency == "zero_out" else near,))
+    for other in (near, far, null):
+        assert compare(first, replay(first, (other,)), row=0) == []
+
+
 def test_a_users_oracle_runs_and_its_bound_is_enforced():
     """A function that returns huge vectors adds no more than the clip."""
     rng = np.random.default_rng(0)
@@ -92,7 +107,11 @@ def test_a_users_oracle_runs_and_its_bound_is_enforced():
     own = RowOracle(lambda g: 1e9 * np.sign(g), lambda clip, moment, order: clip)
     task = dp.Task(problem, 300, 3, dp.ApproxDP(50.0, 1e-3))
     plan = dp.plan(task, solver="l2_clip_mean_oracle", options={"oracle": own, "clip": 2.0})
-    weights = dp.run(plan, (X,), randomness=dp.Randomness.seeded(1)).weights
+    result = dp.run(plan, (X,), randomness=dp.Randomness.seeded(1))
+    weights = result.weights
+    said = "row oracle: what it makes of a row's gradient depends on that gradient alone"
+    assert said in result.certificate.trusted
+    assert not any("oracle" in each for each in dp.plan(task, solver=plan.solver).trusted)
     assert np.linalg.norm(weights) <= 2.0 + 6 * plan.sigma * math.sqrt(3) / 300
     with pytest.raises(ParameterError, match="no record"):
         plan.to_json()

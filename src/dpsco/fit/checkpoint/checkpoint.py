@@ -2,8 +2,8 @@
 
 All noise of a run follows from its root key, so the file holds that key, which is secret, and what
 is public: the plan, the round, and the vectors that the next rounds build on. Where noise is
-correlated, it also holds exact sums of earlier rounds, which key and answers would tell as well:
-later rounds build on them, and they are erased with the key. A round is committed
+correlated, or scores of earlier rows fade, it also holds exact sums of earlier rounds: later rounds
+build on them, and they are erased with the key. A round is committed
 when one transaction has brought them to the disk, before anybody hears of the round. A process that
 dies before that has shown nothing, and the round is done again with the same noise; a round that
 was committed is never done again. When the run is over the key is erased and the result stays.

@@ -48,6 +48,13 @@ class MeanOracle(ABC):
         """Return a bound on the mean's sampling variance, noise excluded."""
         return min(moment, threshold) ** 2 / rows
 
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What nothing here can verify; oracles of this module but `RowOracle` have none."""
+        if type(self) in (L2Clip, CoordinateClip):
+            return ()
+        return (f"{type(self).__name__}: what a row adds depends on it alone, and is bounded",)
+
 
 @dataclass(frozen=True)
 class L2Clip(MeanOracle):
@@ -121,6 +128,11 @@ class RowOracle(MeanOracle):
     def bound(self, threshold: float, size: int) -> float:
         """The threshold."""
         return threshold
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """That the function keeps nothing of the rows before: no check can prove it."""
+        return (f"{self.name}: what it makes of a row's gradient depends on that gradient alone",)
 
     def bias(self, threshold: float, moment: float, order: float) -> float:
         """What was stated."""

@@ -339,6 +339,11 @@ class ClipPlan(EnginePlan):
         query = self.oracle.query(self.problem.loss, self.task.start, self.unit)
         return (*self.problem.bounds.enforced, *query.enforced)
 
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """What the loss and an oracle of the user's own take on trust."""
+        return (*super().trusted, *self.oracle.trusted)
+
     def first(self) -> tuple[ClipQuantileRelease, ...]:
         """Return the release that finds the clip, if there is one."""
         return () if self.search is None else (self.search,)
