@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from .. import _validate
 from ..data.tables.table import Table
 from ..errors import DataError, ParameterError
 from ..models.linear import LinearModel
@@ -255,12 +256,12 @@ class PrivateLasso(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float, optional
-        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. By default it is found.
-    label_range : tuple of float (low, high), optional
-        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. By default it is found.
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Required:
+        declare it from public knowledge, never from the rows.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Required:
+        declare it from public knowledge, never from the rows.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -416,12 +417,12 @@ class PrivateSimplexRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float, optional
-        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. By default it is found.
-    label_range : tuple of float (low, high), optional
-        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. By default it is found.
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Required:
+        declare it from public knowledge, never from the rows.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Required:
+        declare it from public knowledge, never from the rows.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -549,7 +550,7 @@ class PrivateSimplexRegressor(PrivateRegressor):
         self.total = total
 
     def _size(self) -> tuple[str, float | None]:
-        return "total", self.total
+        return "total", _validate.positive("total", self.total)
 
     def _table(self, X: Any, y: Any) -> Table:
         table = super()._table(X, y)
