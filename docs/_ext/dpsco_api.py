@@ -29,7 +29,6 @@ PACKAGES = (
     "dpsco.losses",
     "dpsco.geometry.domains",
     "dpsco.geometry",
-    "dpsco.problems",
     "dpsco.solvers",
     "dpsco.models.unit_rules",
     "dpsco.models.units",

@@ -103,7 +103,7 @@ def test_gaps_that_mean_nothing_are_refused():
         fw_gap(sigmoid(dp.domains.L1Ball(1.0)), np.zeros(3), (X, y), budget=PureDP(1.0))
     hidden = ApproxDP(1.0, 1e-6, adjacency="add_remove")
     with pytest.raises(AssumptionError, match="public number of rows"):
-        fw_gap(problem(dp.domains.L1Ball(1.0)), np.zeros(3), (X, y), budget=hidden)
+        fw_gap(sigmoid(dp.domains.L1Ball(1.0)), np.zeros(3), (X, y), budget=hidden)
 
 
 # -- the proximal point ----------------------------------------------------------------------------

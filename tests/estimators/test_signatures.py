@@ -26,6 +26,7 @@ LINEAR = [
     dp.PrivateSVR,
 ]
 OTHER_RADII = [(dp.PrivateLogisticRegression, "radius"), (dp.PrivateLasso, "radius")]
+DECLARED = {dp.PrivateLasso, dp.PrivateSimplexRegressor}  # whose bounds are never found
 FITTING = [*LINEAR, dp.PrivateMean]
 ALL = [*FITTING, dp.PrivateGridSearch]
 METHODS = ("fit", "predict", "predict_proba", "decision_function", "score", "save")
@@ -85,6 +86,10 @@ def test_shared_parameters_have_one_type_one_default_and_one_wording():
                 text = sections(dp.PrivateSVC.__doc__)["Parameters"][name]  # from its centre
             if (kind, name) in OTHER_RADII:
                 text = sections(dp.PrivateSVC.__doc__)["Parameters"][name]
+            if kind in DECLARED and name in ("feature_norm", "label_range"):
+                assert text[0] in ("float", "tuple of float (low, high)")
+                assert "Required" in text[1]
+                text = sections(dp.PrivateLinearRegression.__doc__)["Parameters"][name]
             entry = (text, str(parameter.annotation), parameter.default, parameter.kind)
             assert seen.setdefault(name, entry) == entry, (kind.__name__, name)
 

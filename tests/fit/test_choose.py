@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dpsco as dp
-from dpsco.errors import AssumptionError
+from dpsco.errors import AccuracyWarning, AssumptionError
 from dpsco.fit import choose as select
-from dpsco.fit.choose import Candidate, Recommendation, choose, predict
+from dpsco.fit.choose import Candidate, Recommendation, caution, choose, predict
 from dpsco.geometry.norms import LINF
 from dpsco.solvers import listing, registry
 
@@ -355,3 +355,23 @@ def test_a_ranking_is_remembered_for_losses_that_cannot_change(monkeypatch):
     )
     assert rank(own)[1] > 0
     assert rank(own)[1] > 0
+
+
+@pytest.mark.parametrize("budget", [BUDGET, dp.PureDP(1.0)], ids=["approx", "pure"])
+def test_auto_says_where_it_takes_what_nobody_compared(budget):
+    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (1500, 3))
+    ball = dp.domains.L1Ball(2.0)
+    wide = dp.Bounds(1.0, label="sign", norm=LINF)
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=wide, domain=ball)
+    with pytest.warns(AccuracyWarning, match=r"not compared .* Bounds\(feature_norm=1.73"):
+        dp.solve(problem, (rows, np.sign(rows[:, 0])), budget)
+    usual = replace(problem, bounds=dp.Bounds(2.0, label="sign"))
+    task = dp.Task(usual, 1500, 3, budget)
+    assert caution(task, dp.recommend(task).best) == ""
+
+
+def test_where_predictions_are_close_mirror_descent_goes_before_the_strongly_convex_solver():
+    bounds = dp.Bounds(1.0, label=4.0, norm=LINF)
+    problem = dp.Problem(loss=dp.losses.Squared(), bounds=bounds, domain=dp.domains.Simplex())
+    best = dp.recommend(problem, 3000, 300, dp.ApproxDP(8.0, 1e-6)).best
+    assert best == "noisy_regularized_mirror_descent"

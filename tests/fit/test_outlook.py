@@ -292,3 +292,13 @@ def test_constants_are_written_in_place(tmp_path, monkeypatch):
     assert vars(space["CLASSES"]) == vars(space["SQUARED"]) == vars(family)
     assert vars(space["BOUNDED"]) == vars(module.BOUNDED)
     assert space["SOLVERS"] == {"phased_sgd": 3.0}
+
+
+def test_nothing_good_is_predicted_of_a_solver_that_is_not_calibrated():
+    bounds = dp.Bounds(1.0, label=1.0)
+    problem = dp.Problem(loss=dp.losses.Squared(), bounds=bounds, domain=dp.domains.L1Ball(3.0))
+    large = dp.Task(problem, n=50_000, d=5, budget=dp.ApproxDP(1.0, 1e-9))
+    assert dp.outlook(large).verdict == "good"
+    assert dp.outlook(large, solver="poly_sfw").verdict == "unknown"
+    small = dp.Task(problem, n=20, d=5, budget=dp.ApproxDP(0.1, 1e-4))
+    assert not dp.outlook(small, solver="poly_sfw").promising

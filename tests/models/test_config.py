@@ -139,3 +139,12 @@ def test_a_model_refuses_other_rows_and_numbers_that_are_none():
         model.decision(np.ones((2, 4)))
     with pytest.raises(ParameterError, match="finite"):
         LinearModel("linear", np.full((1, 3), np.nan), np.zeros(1))
+
+
+def test_a_radius_that_is_missing_is_explained_in_the_models_own_terms():
+    for name, words in (("lasso", "move the label"), ("simplex", "add up to")):
+        with pytest.raises(ParameterError, match=words) as refusal:
+            MODELS[name].domain(None, unit=1.0)
+        assert "odds" not in str(refusal.value)
+    with pytest.raises(ParameterError, match="odds"):
+        MODELS["sparse_logistic"].domain(0.0, unit=1.0)

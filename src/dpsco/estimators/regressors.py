@@ -256,12 +256,12 @@ class PrivateLasso(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float, optional
-        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. By default it is found.
-    label_range : tuple of float (low, high), optional
-        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. By default it is found.
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Required:
+        declare it from public knowledge, never from the rows.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Required:
+        declare it from public knowledge, never from the rows.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional
@@ -417,12 +417,12 @@ class PrivateSimplexRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    feature_norm : float, optional
-        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Declare it
-        from public knowledge, never from the rows. By default it is found.
-    label_range : tuple of float (low, high), optional
-        The range of the labels. Labels outside are clipped to it, and so are predictions. Declare
-        it from public knowledge, never from the rows. By default it is found.
+    feature_norm : float
+        The largest Euclidean norm of a row of ``X``; longer rows are scaled down to it. Required:
+        declare it from public knowledge, never from the rows.
+    label_range : tuple of float (low, high)
+        The range of the labels. Labels outside are clipped to it, and so are predictions. Required:
+        declare it from public knowledge, never from the rows.
     epsilon : float, default=1.0
         The privacy budget of one fit. A smaller budget means more privacy and more noise.
     delta : float, optional

@@ -40,6 +40,8 @@ PLENTY = 20.0  # from so many z for each weight on
 LARGE = 1e6  # rows times weights: below, every solver takes less than half a second
 FITTED = 0.066  # the factor of the part of a formula that is not noise
 
+RELIABLE = "noisy_gd"  # what `auto` takes nearly everywhere
+
 _ORDER = (
     "Multiples of the first. Solvers go first where measurements cover the task, then by "
     "prediction."
@@ -222,6 +224,17 @@ def choose(
         if task.calibration in solver.calibrations and names <= set(solver.options):
             return solver.key
     return keys[0]  # which will say what it does not have
+
+
+def caution(task: Task, key: str) -> str:
+    """Return why to mistrust what "auto" took, a sentence; empty where solvers were compared."""
+    if task.euclidean and get(key).measured is not None:
+        return ""
+    reasons = "; ".join(get(RELIABLE).refusals(task)) or "others were measured elsewhere"
+    return (
+        f'"auto" takes {key}, which was not compared with others on such tasks. '
+        f"Not {RELIABLE}: {reasons}."
+    )
 
 
 def predict(task: Task, key: str) -> float:

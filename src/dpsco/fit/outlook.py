@@ -39,6 +39,7 @@ from ..errors import AssumptionError, OutlookWarning, ParameterError
 from ..losses.base import MarginLoss
 from ..privacy.budget import Budget
 from ..problem import Problem
+from ..solvers import get
 from ..solvers.base import BasePlan, emit_warnings
 from ..task import Task, as_task
 
@@ -177,7 +178,8 @@ def outlook(
     Args:
         problem: a `Task`; or a `Problem`, whose task has the next arguments.
         n, d, budget: as in `Task`, if a problem is given.
-        solver: a key of the registry; by default the one that ``"auto"`` takes.
+        solver: a key of the registry; by default the one that ``"auto"`` takes. Of one that is not
+            calibrated nothing good is predicted.
         base_rate: how common the classes are, if that is public: the share of either of two
             classes, or the share of every class.
         label_spread: the standard deviation of the labels, if that is public.
@@ -203,12 +205,16 @@ def outlook(
         return _unknown(task)
     excess = zero * share_lost(family, u)
     least = RESOLUTION * zero
+    measured = solver is None or get(solver).measured is not None
     low = family.low * excess
     typical = shares is None and spread is None
     constant = None if typical else _constant_loss(task, shares, spread) / zero
     constant, learnable = family.at_stake(_classes(task), constant)
+    verdict = _verdict(excess / zero, constant, learnable)
+    if verdict == "good" and not measured:
+        return _unknown(task)  # what noise costs others is the least that it costs this one
     return Outlook(
-        verdict=_verdict(excess / zero, constant, learnable),
+        verdict=verdict,
         excess=excess,
         low=low if low >= least else 0.0,
         high=max(family.high * excess, least),

@@ -7,6 +7,7 @@ leave through a ledger that was opened with the plan's releases; `solve` does bo
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from .. import _validate
 from ..data.source import Source
 from ..data.tables.batches import BatchTable
 from ..data.tables.table import Order, Table, from_arrays
-from ..errors import AssumptionError, DataError, ParameterError
+from ..errors import AccuracyWarning, AssumptionError, DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
 from ..privacy.budget import Adjacency, Budget
@@ -39,6 +40,8 @@ from ..solvers.engine import Store as Rounds
 from ..task import Task, as_task
 from .checkpoint.checkpoint import Checkpoint, NoCheckpoint, sequence
 from .outlook import warn
+
+SHOWN = 6  # of the solvers that apply, where another one does not
 
 
 def plan(
@@ -214,6 +217,11 @@ def solve(
 
         solver = choose(task, single_epoch=True, options=options)
     fit_plan = plan(task, solver=solver, options=options)
+    if solver == "auto":
+        from .choose import caution
+
+        if reason := caution(task, fit_plan.solver):
+            warnings.warn(reason, AccuracyWarning, stacklevel=2)
     warn(fit_plan, stacklevel=2)
     helpers: dict[str, Any] = {"randomness": randomness, "odometer": odometer, "progress": progress}
     return run(fit_plan, table, order=order, checkpoint=checkpoint, **helpers)
@@ -270,7 +278,10 @@ def _check_needs(solver: Solver, task: Task) -> None:
         for key, other in registry().items()
         if calibration in other.calibrations and not other.refusals(task)
     ]
-    instead = f"Solvers that apply: {', '.join(others)}." if others else "No solver here applies."
+    others.sort(key=lambda key: get(key).measured is None)  # those that are calibrated first
+    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    instead = f"Solvers that apply: {', '.join(others[:SHOWN])}{more}."
+    instead = instead if others else "No solver here applies."
     raise AssumptionError(f"{solver.key} does not apply: {'; '.join(reasons)}. {instead}")
 
 

@@ -16,10 +16,19 @@ from ..errors import ParameterError
 from ..geometry.domains import Domain, L1Ball, L2Ball, Simplex, WholeSpace
 from ..problem import Loss
 
-_RADIUS_HELP = (
-    "It bounds the sum of the weights' sizes, in units of label / feature. Ten columns that each "
-    "move the odds by a factor of e^3 where they are 1 make 30; three times as much costs little. "
-    "For weights without such a bound use a logistic or linear model."
+_SUM_OF_SIZES = "It bounds the sum of the weights' sizes"
+_GENEROUS = "three times as much costs little. For weights without such a bound use a"
+_ODDS_HELP = (
+    f"{_SUM_OF_SIZES}. Ten columns that each move the odds by a factor of e^3 where they are 1 "
+    f"make 30; {_GENEROUS} logistic model."
+)
+_LABEL_HELP = (
+    f"{_SUM_OF_SIZES}, in units of label / feature. Ten columns that each move the label by 3 "
+    f"where they are 1 make 30; {_GENEROUS} linear model."
+)
+_SIMPLEX_HELP = (
+    "It is what the weights, none of which is below 0, add up to, in units of label / feature: 1 "
+    "for weighted means of columns in units of the label."
 )
 
 Settings = Mapping[str, float]
@@ -59,9 +68,11 @@ class ModelSpec:
             if radius is None:
                 return WholeSpace()
             return L2Ball(_validate.positive("radius", radius) / unit)
+        help_ = _SIMPLEX_HELP if self.shape == "simplex" else _LABEL_HELP
+        help_ = _ODDS_HELP if self.odds else help_
         if radius is None:
-            raise _validate.refusal("radius", f"is needed for a {self.name} model.", _RADIUS_HELP)
-        size = _validate.positive("radius", radius, hint=_RADIUS_HELP) / unit
+            raise _validate.refusal("radius", f"is needed for a {self.name} model.", help_)
+        size = _validate.positive("radius", radius, hint=help_) / unit
         return L1Ball(size) if self.shape == "l1" else Simplex(size)
 
     def loss(self, settings: Mapping[str, float | None], *, unit: float, classes: int) -> Loss:

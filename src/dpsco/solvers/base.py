@@ -150,7 +150,12 @@ class BasePlan:
         return json.dumps({f.name: encode(getattr(self, f.name)) for f in dataclasses.fields(self)})
 
     def __str__(self) -> str:
-        own = [f.name for f in dataclasses.fields(self) if f.name not in _COMMON]
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        own = [
+            name  # releases are listed below
+            for name, value in fields.items()
+            if name not in _COMMON and value is not None and not isinstance(value, Release)
+        ]
         width = max(map(len, [*own, "calibration"])) + 2
         lines = [
             f"plan of {self.solver}: {self.problem}",
@@ -354,6 +359,8 @@ def check_cost(plan: BasePlan) -> BasePlan:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, (tuple, list)) and not value:
+        return "none"
     if isinstance(value, (tuple, list)) and len(value) > 6:
         return f"{', '.join(map(_shown, value[:4]))}, ... ({len(value)} in all)"
     if isinstance(value, (tuple, list)):

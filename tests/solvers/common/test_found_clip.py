@@ -404,3 +404,12 @@ def test_a_run_goes_on_with_the_clip_that_it_has_found(tmp_path):
     assert resumed.weights.tobytes() == whole.weights.tobytes()
     assert resumed.certificate.epsilon(1e-6) <= 2.0
     assert any("clip that the run has found" in line for line in resumed.certificate.enforced)
+
+
+def test_a_plan_that_finds_its_clip_prints_the_search_as_a_release_alone():
+    problem = dp.Problem(loss=dp.losses.Squared(), bounds=dp.Bounds(1.0, label=2.0))
+    task = dp.Task(problem, 8000, 3, dp.ApproxDP(1.0, 1e-6))
+    shown = str(dp.plan(task, solver="clipped_acsa"))
+    assert "ClipQuantileRelease" not in shown
+    assert "None" not in shown
+    assert "released: 1 x clip_quantile" in shown

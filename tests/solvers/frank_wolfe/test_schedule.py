@@ -398,8 +398,9 @@ def test_rows_in_the_largest_norm_are_told_which_bounds_would_do():
     problem = dp.Problem(loss=Logistic(), bounds=SIGN, domain=dp.domains.L1Ball(2.0))
     text = refusal("noisy_gd", problem, d=100)
     assert "Bounds(feature_norm=10, norm=L2)" in text
-    assert "Solvers that apply: noisy_fw_gll, poly_sfw, noisy_sfw_lp" in text
-    assert dp.recommend(problem, 10_000, 100, BUDGET).best in text.partition("apply: ")[2]
+    assert "noisy_fw_gll" in text.split("Solvers that apply: ")[1]
+    applying = [each.solver for each in dp.recommend(problem, 10_000, 100, BUDGET).ranked]
+    assert set(KEYS) <= set(applying)
 
 
 def test_a_random_point_is_drawn_with_the_plan():

@@ -46,6 +46,7 @@ SOLVERS = (
         risk=schedule.risk,
         gradients=schedule.gradients,
         measured=Measured(0.18, 0.36),
+        order=2,  # where predictions are close noisy_regularized_mirror_descent is better
     ),
     _entry(
         key=schedule.PROX,
