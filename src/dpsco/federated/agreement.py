@@ -149,19 +149,19 @@ def follows_unit(plan: EnginePlan, round: int, unit: float) -> bool:
     query, search = _query(plan, round), getattr(plan, "search", None)
     if isinstance(query, TrackedGradient) or search is None:
         return isinstance(query, TrackedGradient)
-    whole = _query(plan, round, found=1.0)  # units are proportional to the clip
+    whole = _query(plan, round, clip=1.0)  # units are proportional to the clip
     assert isinstance(whole, InUnits)
     with np.errstate(all="ignore"):
         near = np.argmin(np.abs(np.log(np.asarray(search.grid) / (unit / whole.unit))))
-    nearest = _query(plan, round, found=float(search.grid[near]))
+    nearest = _query(plan, round, clip=float(search.grid[near]))
     return isinstance(nearest, InUnits) and nearest.unit == unit
 
 
-def _query(plan: EnginePlan, round: int, *, found: float | None = None) -> Query:
+def _query(plan: EnginePlan, round: int, *, clip: float | None = None) -> Query:
     """Return what a round asks for, at the start's weights, after a clip was found."""
     stepper = stepper_of(plan)
-    if found is not None:
-        stepper.step(found)
+    if clip is not None:
+        stepper.step(clip)
     stepper.round = round
     return stepper.query()
 
