@@ -64,10 +64,10 @@ def compare(name: str, splits: list[tuple[Rows, Rows]]) -> None:
             for clip in longest * 2.0 ** -np.arange(6)
         }
         best = min(fixed, key=fixed.__getitem__)
-        found = np.mean([error(*pair, "auto", unit, seed) for seed, pair in enumerate(splits)])
+        searched = np.mean([error(*pair, "auto", unit, seed) for seed, pair in enumerate(splits)])
         at = f"{fixed[best]:.4f} at {best / longest:g} of the longest"
-        loss = f"{found / fixed[best] - 1:+.1%}"
-        print(f"{name:11} x {unit:g}: zero {zero:.4f}, found {found:.4f}, best fixed {at}: {loss}")
+        loss = f"{searched / fixed[best] - 1:+.1%}"
+        print(f"{name:11} x {unit:g}: zero {zero:.4f}, found {searched:.4f}, fixed {at}: {loss}")
 
 
 def main() -> None:

@@ -114,12 +114,12 @@ def points(sizes: Iterable[int], repeats: int) -> None:
                     cells.append((label, gap.problem, solver, options))
             cells.append(("noisy_gd", euclidean, "noisy_gd", {}))
             for label, problem, key, options in cells:
-                found = []
+                excesses = []
                 for seed in range(repeats):
                     X, y = gap.draw(np.random.default_rng([n, seed]), n)
                     weights = dp.solve(problem, (X, y), BUDGET, solver=key, options=options).weights
-                    found.append((gap.excess(weights), loss.excess(weights)))
-                mean = np.mean(found, axis=0)
+                    excesses.append((gap.excess(weights), loss.excess(weights)))
+                mean = np.mean(excesses, axis=0)
                 print(f"  n {n:<8}{label:<16}{mean[0]:.4f} / {mean[1]:.4f}")
 
 
@@ -128,15 +128,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     n = 5000
-    dimensions = (30, 100, 300, 1000) if given.quick else (30, 100, 300, 1000, 3000)
+    dimensions = (30, 100, 300, 1000) if arguments.quick else (30, 100, 300, 1000, 3000)
     dense = [(f"d {d}", (n, d, d)) for d in dimensions]
-    show(f"dense rows of signs, n {n}: loss over that of zero weights", dense, given.repeats)
+    show(f"dense rows of signs, n {n}: loss over that of zero weights", dense, arguments.repeats)
     entries = (10, 20, 100, 1000)
     density = [(f"{s} of 1000", (20_000, 1000, s)) for s in entries]
-    show("d 1000, n 20000: loss against the entries of a row", density, given.repeats)
-    points((3000, 10_000) if given.quick else (3000, 10_000, 30_000), given.repeats)
+    show("d 1000, n 20000: loss against the entries of a row", density, arguments.repeats)
+    points((3000, 10_000) if arguments.quick else (3000, 10_000, 30_000), arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -113,14 +113,14 @@ def cell(fit: Callable[[Rows], float], data: list[Rows], *, smooth: bool) -> str
 def lines(name: str, options: argparse.Namespace) -> dict[str, str]:
     """Return the cells of one table by solver."""
     data = [rows(name, options.rows, seed) for seed in range(options.draws)]
-    found = {}
+    results = {}
     for smooth, keys in ((True, SMOOTH), (False, NONSMOOTH)):
 
         def nothing(each: Rows, smooth: bool = smooth) -> float:
             return error(np.zeros(len(each.y_test)), each.y_test, smooth=smooth)
 
         zero = f"zero weights ({'squared' if smooth else 'absolute'})"
-        found[zero] = cell(nothing, data, smooth=smooth)
+        results[zero] = cell(nothing, data, smooth=smooth)
         for key in keys:
             if options.only not in (None, key):
                 continue
@@ -129,14 +129,14 @@ def lines(name: str, options: argparse.Namespace) -> dict[str, str]:
             def fit(each: Rows, key: str = key, smooth: bool = smooth) -> float:
                 return practical(key, each, options.epsilon, smooth=smooth)
 
-            found[label] = cell(fit, data, smooth=smooth)
+            results[label] = cell(fit, data, smooth=smooth)
             if key in PAPER:
 
                 def paper(each: Rows, key: str = key) -> float:
                     return published(key, each, options.epsilon)
 
-                found[f"{key}, paper"] = cell(paper, data, smooth=True)
-    return found
+                results[f"{key}, paper"] = cell(paper, data, smooth=True)
+    return results
 
 
 def main() -> None:

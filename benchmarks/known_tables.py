@@ -59,8 +59,8 @@ def run(path: Path, names: list[str], splits: int) -> None:
                 for eps in BUDGETS:
                     for split in range(splits):
                         for draw in range(DRAWS.get(name, 2)):
-                            found = loss(name, kind, eps, split, draw)
-                            file.write(json.dumps([name, kind, eps, split, draw, found]) + "\n")
+                            value = loss(name, kind, eps, split, draw)
+                            file.write(json.dumps([name, kind, eps, split, draw, value]) + "\n")
                             file.flush()
 
 
@@ -70,8 +70,8 @@ def compare(old: Path, new: Path) -> None:
     for path in (old, new):
         cells: dict[tuple[str, str, float], dict[tuple[int, int], float]] = defaultdict(dict)
         for line in path.read_text().splitlines():
-            name, kind, eps, split, draw, found, *_ = json.loads(line)
-            cells[name, kind, eps][split, draw] = found
+            name, kind, eps, split, draw, value, *_ = json.loads(line)
+            cells[name, kind, eps][split, draw] = value
         records.append(cells)
     before, after = records
     print(f"{'table':<12}{'fit':<10}{'eps':>5}{'before':>9}{'now':>9}{'ratio':>8}{'+-':>7}")

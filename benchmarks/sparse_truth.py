@@ -118,13 +118,13 @@ def zero(seeds: int, most: float) -> None:
                 continue
             line = f"n {n:>6,} d {d:>9,}"
             for epsilon in (1.0, 4.0):
-                found: dict[str, list[tuple[float, bool]]] = {}
+                outcomes: dict[str, list[tuple[float, bool]]] = {}
                 for seed in range(seeds):
                     truth = Truth(n, d, seed)
                     for name, domain in (("l1", dp.domains.L1Ball(RADIUS)), ("auto", None)):
                         result, warned = fit(truth.X, truth.y, epsilon, seed=seed, domain=domain)
-                        found.setdefault(name, []).append((truth.loss(result.weights), warned))
-                for name, values in found.items():
+                        outcomes.setdefault(name, []).append((truth.loss(result.weights), warned))
+                for name, values in outcomes.items():
                     loss, warned = max(values)
                     mark = "" if loss <= 1.02 else (" warned" if warned else " !")
                     line += f" | {name} {epsilon:g}: {loss:.3f}{mark}"

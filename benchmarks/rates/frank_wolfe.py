@@ -117,7 +117,7 @@ class EveryPoint(Experiment):
 
     def runs(self, n: int) -> list[float]:
         """Return the excess of points from the first to the last but one."""
-        instance, found = self.instance, []
+        instance, excesses = self.instance, []
         d = instance.draw(np.random.default_rng(0), 1)[0].shape[1]
         plan = dp.plan(
             instance.problem, n=n, d=d, budget=self.budget, solver=self.solver, options=self.options
@@ -128,8 +128,8 @@ class EveryPoint(Experiment):
             seeded = dp.Randomness.seeded(int(rng.integers(1 << 60)))
             plan = dataclasses.replace(plan, output="random", chosen=chosen)
             result = dp.run(plan, instance.draw(rng, n), randomness=seeded)
-            found.append(instance.excess(result.weights))
-        return found
+            excesses.append(instance.excess(result.weights))
+        return excesses
 
 
 EXPERIMENTS = (

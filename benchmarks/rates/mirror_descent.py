@@ -53,7 +53,7 @@ def corners(p: float, d: int, size: float) -> Instance:
 
 
 def _experiment(p: float, d: int, size: float, schedule: str, **bands: object) -> Experiment:
-    given = {"distance": size, "clip": d ** (0.5 - (0.0 if p == 1.0 else (p - 1.0) / p))}
+    common = {"distance": size, "clip": d ** (0.5 - (0.0 if p == 1.0 else (p - 1.0) / p))}
     return Experiment(
         name=f"p = {p:g}, {schedule}",
         instance=corners(p, d, size),
@@ -61,7 +61,7 @@ def _experiment(p: float, d: int, size: float, schedule: str, **bands: object) -
         budget=dp.ApproxDP(1.0, 1e-6),
         sizes=(1000, 4000, 16_000),
         repeats=3,
-        options={**given, "schedule": schedule},
+        options={**common, "schedule": schedule},
         **bands,  # type: ignore[arg-type]
     )
 

@@ -38,12 +38,12 @@ def excess(solver, size, share=None, longest=None, **options):
     """Return the median excess risk of some fits; ``longest`` is what is declared of rows."""
     bounds = dp.Bounds(feature_norm=longest or 10.0 * size)
     problem = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=bounds)
-    found = []
+    errors = []
     for _ in range(REPEATS):
         X = made_up(size, 0.02 / size**2 if share is None else share)
         weights = dp.solve(problem, (X,), BUDGET, solver=solver, options=options).weights
-        found.append(0.5 * np.sum((weights - 1.0) ** 2))
-    return np.median(found)
+        errors.append(0.5 * np.sum((weights - 1.0) ** 2))
+    return np.median(errors)
 
 
 METHODS = {

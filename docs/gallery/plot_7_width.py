@@ -69,7 +69,7 @@ def excess(domain, make, d, seed=0):
 
 
 SIZES = {dense_rows: (60, 200, 600, 2000), sparse_rows: (60, 300, 2000, 20_000)}
-found = {
+curves = {
     (make, name): [excess(domain, make, d) for d in sizes]
     for make, sizes in SIZES.items()
     for name, domain in DOMAINS.items()
@@ -85,7 +85,7 @@ found = {
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.6))
 for axis, (make, sizes) in zip(axes[:2], SIZES.items(), strict=True):
     for name in DOMAINS:
-        axis.loglog(sizes, found[make, name], "o-", label=name)
+        axis.loglog(sizes, curves[make, name], "o-", label=name)
     axis.set(
         title=make.__name__.replace("_", " "), xlabel="columns", ylabel="excess / zero weights"
     )
@@ -98,5 +98,5 @@ axes[2].legend()
 figure.tight_layout()
 plt.show()
 
-for (make, name), values in found.items():
+for (make, name), values in curves.items():
     print(f"{make.__name__:<12} {name:<8}", " ".join(f"{value:.3f}" for value in values))

@@ -146,11 +146,11 @@ def lengths(loss, weights, source, norm=L2):
     X = block.rows if isinstance(block.rows, np.ndarray) else block.rows.matrix().toarray()
     with np.errstate(all="ignore"):
         if hasattr(loss, "gradients"):
-            found = loss.gradients(weights, block.rows, block.labels)
+            vectors = loss.gradients(weights, block.rows, block.labels)
         else:
-            found = loss.slope(X @ weights, block.labels)[:, None] * X
-        sizes = norm(found)
-    sizes = np.where(np.isfinite(found).all(axis=1), sizes, np.inf)
+            vectors = loss.slope(X @ weights, block.labels)[:, None] * X
+        sizes = norm(vectors)
+    sizes = np.where(np.isfinite(vectors).all(axis=1), sizes, np.inf)
     return [size if there else None for size, there in zip(sizes, block.present, strict=True)]
 
 
@@ -164,8 +164,8 @@ def test_counts_are_those_of_the_definition(name, norm):
     query = GradientNorms(loss, weights, clips, norm)
     sizes = [size for size in lengths(loss, weights, source, norm) if size is not None]
     cells = [np.searchsorted(clips, size * (1 - 1e-9)) for size in sizes]
-    wanted = np.bincount(cells, minlength=len(clips) + 1)[: len(clips)]
-    assert np.array_equal(source.sum(query), wanted)
+    expected = np.bincount(cells, minlength=len(clips) + 1)[: len(clips)]
+    assert np.array_equal(source.sum(query), expected)
     assert (query.bound, query.diameter, query.size) == (1.0, math.sqrt(2.0), len(clips))
 
 

@@ -5,11 +5,16 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.sparse
+from dpsco.data.truncated import TransformedGradient, TruncatedGradient
 
 from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches
 from dpsco.data import parallel_sum as leaves
+from dpsco.data.gradient_norms import GradientNorms, TrackedGradient
+from dpsco.data.queries import ClippedCoordinates, InUnits
+from dpsco.data.scores import ScoreGradient
 from dpsco.errors import DataError
-from dpsco.kernels.pairwise import SUM_LEAF
+from dpsco.kernels.pairwise import SUM_LEAF, PairwiseSum
 from dpsco.kernels.sums import WHOLE
 from dpsco.losses import Logistic, MarginLoss, Softmax
 
@@ -28,6 +33,33 @@ def sources():
         "memory": from_arrays(X, Y).bounded(BOUNDS, order="given"),
         "batches": from_batches(parts, n=N, d=D).bounded(BOUNDS, order="given"),
     }
+
+
+WEIGHTS = np.arange(D) / D
+OTHERS = [
+    InUnits(GRADIENT),
+    InUnits(DIFFERENCE),
+    ClippedCoordinates(Logistic(), WEIGHTS, 0.3),
+    InUnits(ClippedCoordinates(Logistic(), WEIGHTS, 0.3)),
+    TrackedGradient(GRADIENT),
+    GradientNorms(Logistic(), WEIGHTS, [0.1, 0.4]),
+    ScoreGradient(Logistic(), WEIGHTS, WEIGHTS, 0.0, 0.3),
+    TruncatedGradient(Logistic(), WEIGHTS, 0.3),
+    TransformedGradient(Logistic(), WEIGHTS, 0.3, np.sign),
+]
+
+
+@pytest.mark.parametrize("asked", [GRADIENT, DIFFERENCE, *OTHERS])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_no_query_adds_more_rows_one_after_the_other_than_a_leaf_has(asked, sparse):
+    """`rounding_slack`, which noise is planned with, is that of leaves combined pairwise."""
+    n = 2 * SUM_LEAF + 17
+    rows = scipy.sparse.csr_matrix(X[:n]) if sparse else X[:n]
+    source = from_arrays(rows, Y[:n]).bounded(BOUNDS, order="given")
+    by_hand = PairwiseSum()
+    for start in range(0, n, SUM_LEAF):
+        by_hand.add(asked.sum(source.rows(start, min(start + SUM_LEAF, n))))
+    assert source.sum(asked).tobytes() == asked.finish(by_hand.result()).tobytes()
 
 
 @pytest.mark.thorough

@@ -25,7 +25,7 @@ def source(loss, n=50, seed=0, sparse=False):
     return table.bounded(Bounds(1.0, label=label, intercept=0.3), order="given")
 
 
-def made(loss, clip=1e6, offset=2.5, seed=1):
+def score_query(loss, clip=1e6, offset=2.5, seed=1):
     rng = np.random.default_rng(seed)
     size = loss.dimension(D + 1)
     along = rng.standard_normal(size)
@@ -36,7 +36,7 @@ def made(loss, clip=1e6, offset=2.5, seed=1):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("loss", CASES.values(), ids=CASES)
 def test_it_is_the_gradients_image_under_the_chain_rule(loss, sparse):
-    query, rows = made(loss), source(loss, sparse=sparse)
+    query, rows = score_query(loss), source(loss, sparse=sparse)
     gradient = rows.sum(ClippedGradient(loss, query.weights, 1e6))
     k = query.outputs
     expected = [query.along @ gradient, *(query.offset * gradient[-k:])]
@@ -49,7 +49,7 @@ def test_it_is_the_gradients_image_under_the_chain_rule(loss, sparse):
 
 
 def test_without_an_intercept_only_the_factor_is_left():
-    query = made(Softmax(3), offset=0.0)
+    query = score_query(Softmax(3), offset=0.0)
     assert query.size == 1
     assert query.lift(np.array([2.0])) == pytest.approx(2.0 * query.along)
     assert source(Softmax(3)).sum(query).shape == (1,)
@@ -62,7 +62,7 @@ def test_without_an_intercept_only_the_factor_is_left():
     loss=st.sampled_from(list(CASES.values())),
 )
 def test_no_row_adds_more_than_the_clip(clip, scale, seed, loss):
-    query = made(loss, clip, seed=seed)
+    query = score_query(loss, clip, seed=seed)
     query = ScoreGradient(loss, query.weights, query.along * scale, query.offset * scale, clip)
     block = next(iter(source(loss, seed=seed).blocks()))
     added = query.contributions(block)
@@ -74,7 +74,7 @@ def test_no_row_adds_more_than_the_clip(clip, scale, seed, loss):
 
 
 def test_what_does_not_fit_is_refused():
-    query = made(Logistic())
+    query = score_query(Logistic())
     for change in (
         {"weights": np.full(D + 1, np.nan)},
         {"along": np.zeros(D)},
@@ -87,4 +87,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ParameterError, match="needs 5 weights"):
         source(Logistic()).sum(ScoreGradient(Logistic(), np.ones(3), np.ones(3), 1.0, 1.0))
     with pytest.raises(ParameterError):
-        source(Softmax(3)).sum(made(Logistic()))  # labels of another kind
+        source(Softmax(3)).sum(score_query(Logistic()))  # labels of another kind

@@ -57,7 +57,7 @@ def test_a_table_shows_its_shape_and_nothing_else():
         pickle.dumps(table)
     public = {name for name in dir(table) if not name.startswith("_")}
     facts = {"n", "d", "dtype", "labels", "feature_names", "once", "origin", "shuffle", "encoded"}
-    assert public == {*facts, "bounded", "check", "declare", "sparse", "trusted"}
+    assert public == {*facts, "bounded", "check", "declare", "part", "sparse", "trusted"}
 
 
 @pytest.mark.parametrize(

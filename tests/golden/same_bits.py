@@ -53,6 +53,7 @@ PROBLEMS = {
         bounds=dp.Bounds(1.0, label="sign", norm=dp.geometry.LINF),
         domain=dp.domains.L1Ball(2.0),
     ),
+    "mean": dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1.0)),
 }
 BUDGETS = {
     "replace": dp.ApproxDP(2.0, 1e-5),

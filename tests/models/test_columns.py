@@ -30,8 +30,8 @@ def rows(n=N, seed=0, *, shift=0.0):
     return X, score, (score + rng.logistic(size=n) > 0).astype(int)
 
 
-def planned(count=2, n=N, made=None, budget=BUDGET):
-    return plan_on_columns(made or config(), count, n=n, d=D, budget=budget)
+def planned(count=2, n=N, model=None, budget=BUDGET):
+    return plan_on_columns(model or config(), count, n=n, d=D, budget=budget)
 
 
 def test_the_choice_is_paid_for_from_the_budget_of_the_fit():
@@ -75,7 +75,7 @@ def test_popular_columns_are_not_taken_for_telling_ones():
 
 def test_numbers_choose_columns_too():
     X, score, _ = rows()
-    plan = planned(made=config("lasso"))
+    plan = planned(model=config("lasso"))
     _, chosen = run_on_columns(plan, from_arrays(X, score), randomness=Randomness.seeded(0))
     assert chosen.tolist() == [7, 30]
 
@@ -147,8 +147,8 @@ class Recorder:
 @pytest.mark.parametrize("share", [-3.0, -0.6, 0.0, 0.6, 3.0])
 def test_one_row_moves_what_is_released_by_its_bound_at_most(name, share):
     """Whatever constant was found; and nearly so far, or the noise would be larger than needed."""
-    n, made = 50, config(name)
-    plan = planned(n=n, made=made)
+    n, model = 50, config(name)
+    plan = planned(n=n, model=model)
     column = plan.fit.problem.bounds.intercept
     longest = [0.0, 0.0]
     for ends in ([-3, 3], [3, -3], [-3, -3]) if name == "lasso" else ([0, 1], [1, 0], [0, 0]):

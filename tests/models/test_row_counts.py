@@ -71,6 +71,10 @@ def test_every_solver_shares_its_budget_with_a_count(solver, name):
     """Within the budget and close to it; executed equals planned; the fit's noise hardly grows."""
     if solver == "noisy_gd_split_baseline":
         pytest.skip("it splits its budget over rounds that read different rows, and spends less")
+    if solver == "shuffled_truncated_mirror_descent":
+        pytest.skip(
+            "what a secret order hides does not compose with other releases: it spends less"
+        )
     budget = BUDGETS[name]
     try:
         alone = dp.plan(PROBLEM, n=N, d=D, budget=budget, solver=solver)

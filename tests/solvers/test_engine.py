@@ -75,6 +75,7 @@ def planned(key, rounds=4, n=8, d=2):
     options = {
         "dp_sgd_poisson": {"epochs": rounds / 2, "rate": 0.5},
         "dp_sgd_gradient": {"rounds": rounds + 1, "batch": 3},
+        "shuffled_truncated_mirror_descent": {"rounds": rounds, "secret_order": False},
     }.get(key, {"rounds": rounds})
     return make(key, n=n, d=d, **options)
 
@@ -156,6 +157,8 @@ def test_the_divisor_is_public_and_planned(key):
     changes = {"task": dataclasses.replace(plan.task, n=16)}
     if hasattr(plan, "batch"):
         changes["batch"] = 2 * plan.batch
+    if hasattr(plan, "row_range"):  # which say how large batches are
+        changes["row_range"] = (0, 16)
     if hasattr(plan, "sizes"):  # of stages, or of phases
         changes["sizes"] = tuple(2 * size for size in plan.sizes)
     if isinstance(getattr(plan, "batches", None), tuple):  # of phases
@@ -468,7 +471,16 @@ def test_states_of_another_shape_are_refused(key):
             run.resume(1, partial)
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key != "noisy_fw_gll"])
+def test_a_sum_of_rows_that_need_noise_of_their_own_is_refused():
+    run, _ = begun(planned("shuffled_truncated_mirror_descent"))
+    with pytest.raises(ParameterError, match="in one place"):
+        run.commit(np.zeros(2))
+
+
+NOT_SUMMED = ("noisy_fw_gll", "shuffled_truncated_mirror_descent")
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in NOT_SUMMED])
 def test_sums_of_another_length_are_refused_and_draw_nothing(key):
     plan = planned(key)
     run, again = begun(plan)[0], begun(plan)[0]

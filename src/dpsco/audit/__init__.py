@@ -8,17 +8,16 @@ Read in this order:
 | work         | `counted`: what runs compute on the rows while a block lasts                    |
 | contract     | what every solver must pass, made of the two                                    |
 | planted      | `BUGS`: deliberate privacy bugs, and `planted`, which plants one in a solver    |
-| gap          | `fw_gap`: the Frank-Wolfe gap of weights, on public rows or paid for            |
-| stationarity | how far weights are from a stationary point, on public rows or paid for         |
+| stationarity | `fw_gap`, `prox_stationarity`: how far weights are from a stationary point, on  |
+|              | public rows or paid for                                                         |
 
-Nothing here is private but `fw_gap` with a budget: a recording holds what the rows gave before the
-noise. Audit with made-up rows.
+Nothing here is private but a stationarity with a budget: a recording holds what the rows gave
+before the noise. Audit with made-up rows.
 """
 
-from .gap import FrankWolfeGap, fw_gap
 from .planted import BUGS, Bug, planted
 from .replay import Event, Recording, compare, declared_sensitivity, noise, record, replay
-from .stationarity import ProxStationarity, prox_stationarity
+from .stationarity import FrankWolfeGap, ProxStationarity, fw_gap, prox_stationarity
 from .work import counted
 
 __all__ = [
@@ -30,11 +29,11 @@ __all__ = [
     "Recording",
     "Event",
     "counted",
-    "prox_stationarity",
-    "ProxStationarity",
     "planted",
     "BUGS",
     "Bug",
     "fw_gap",
     "FrankWolfeGap",
+    "prox_stationarity",
+    "ProxStationarity",
 ]

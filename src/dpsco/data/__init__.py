@@ -2,28 +2,28 @@
 
 Read in this order, which is that of a row on its way into a sum:
 
-| room         | holds                                                                       |
-|--------------|-----------------------------------------------------------------------------|
-| tables/      | where rows come from: arrays, frames, files, streams. Rows cannot be read   |
-| schema/      | what columns mean, declared before they are read; columns to numbers        |
-| labels       | what a label may be, and what is made of those that may not                 |
-| bounds       | `Bounds`: the one place where rows and labels are clipped                   |
-| row_norms    | norms of many rows with their rounding error; rescaling that is exact       |
-| block        | `Block`: a few clipped rows, the only form in which rows reach a query      |
-| source       | `Source`: clipped rows in a fixed order, and their sums                     |
-| parallel_sum | how leaves of rows are summed, by one thread or several: the same bits      |
-| queries      | `Query`: what one row adds, never more than its bound; clipped gradients    |
-| gradient_norms | how many gradients are how long, for clips that a run finds               |
-| truncated    | gradients cut by coordinate, or bounded by a user's rule and a clip         |
-| scores       | `ScoreGradient`: what a row says of the scale of scores and the intercepts  |
-| vertices     | `VertexSet`: candidates for a selection, and `VertexScores`, their query    |
-| histograms   | row norms, labels, columns in public bins, for bounds learnt privately      |
-| counts       | how many rows are present and filled in                                     |
-| contributions| what each single row adds, for workers that round rows one by one           |
-| moments      | sums of rows and of their squares, for units that are learnt privately      |
-| units        | `Units`: how raw rows are measured before they are clipped                  |
-| objective    | `Objective`: the mean loss, for a deterministic optimiser; not private      |
-| prediction   | rows to predict: the caller's own, so that an error may say what is wrong   |
+| room           | holds                                                                      |
+|----------------|----------------------------------------------------------------------------|
+| tables/        | where rows come from: arrays, frames, files, streams. Rows cannot be read  |
+| schema/        | what columns mean, declared before they are read; columns to numbers       |
+| labels         | what a label may be, and what is made of those that may not                |
+| bounds         | `Bounds`: the one place where rows and labels are clipped                  |
+| row_norms      | norms of many rows with their rounding error; rescaling that is exact      |
+| block          | `Block`: a few clipped rows, the only form in which rows reach a query     |
+| source         | `Source`: clipped rows in a fixed order, and their sums                    |
+| parallel_sum   | how leaves of rows are summed, by one thread or several: the same bits     |
+| queries        | `Query`: what one row adds, never more than its bound; clipped gradients   |
+| gradient_norms | how many gradients are how long, for clips that a run finds                |
+| transformed    | gradients bounded by a user's rule and a clip                              |
+| scores         | `ScoreGradient`: what a row says of the scale of scores and the intercepts |
+| vertices       | `VertexSet`: candidates for a selection, and `VertexScores`, their query   |
+| histograms     | row norms, labels, columns in public bins, for bounds learnt privately     |
+| counts         | how many rows are present and filled in                                    |
+| contributions  | what each single row adds, for workers that round rows one by one          |
+| moments        | sums of rows and of their squares, for units that are learnt privately     |
+| units          | `Units`: how raw rows are measured before they are clipped                 |
+| objective      | `Objective`: the mean loss, for a deterministic optimiser; not private     |
+| prediction     | rows to predict: the caller's own, so that an error may say what is wrong  |
 """
 
 from .block import Block

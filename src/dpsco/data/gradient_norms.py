@@ -97,6 +97,11 @@ class GradientNorms(Query):
         """The number of clips."""
         return len(np.asarray(self.clips))
 
+    @property
+    def pairwise(self) -> bool:
+        """As the gradient; counts are exact in any order."""
+        return self.gradient.pairwise
+
     def sum(self, block: Block) -> Floats:
         """Return how many present rows of some leaves fall into each cell."""
         lengths = gradient_lengths(self.gradient, block)[block.present]
@@ -176,6 +181,11 @@ class TrackedGradient(Query):
     def size(self) -> int:
         """The number of weights, and one for the count."""
         return self.gradient.size + 1
+
+    @property
+    def pairwise(self) -> bool:
+        """As the gradient: its kernel adds the rows."""
+        return self.gradient.pairwise
 
     def sum(self, block: Block) -> Floats:
         """Return the clipped sum of some leaves, and the sum of their indicators."""

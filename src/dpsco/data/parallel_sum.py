@@ -20,7 +20,6 @@ import numpy as np
 from ..kernels.compiler import implementation
 from ..kernels.pairwise import SUM_LEAF, runs
 from ..kernels.sums import WHOLE
-from ..losses.base import MarginLoss
 from .block import Block, Floats
 
 if TYPE_CHECKING:
@@ -95,9 +94,9 @@ def _parts(first: int, leaves: int, most: int) -> Iterator[tuple[int, int]]:
 def _most_leaves(query: Query) -> int:
     """Return how many leaves one thread sums at a time: the more, the narrower the rows.
 
-    Only queries of losses of a margin combine several leaves pairwise; others get one.
+    Only some queries combine several leaves pairwise; others get one.
     """
-    if not isinstance(getattr(query, "loss", None), MarginLoss):
+    if not query.pairwise:
         return 1
     room = AT_ONCE // (8 * SUM_LEAF * query.size)
     return 1 << min(max(room, 1).bit_length(), (WHOLE // SUM_LEAF).bit_length()) - 1
@@ -109,7 +108,7 @@ def _threads(query: Query, count: int, compiled: bool) -> int:
     Only losses of a margin, whose loops let others run and which sum several leaves pairwise, and
     only those of dpsco: code of a user's own may not bear to be called by two threads at once.
     """
-    own = isinstance(getattr(query, "loss", None), MarginLoss) and not query.trusted
+    own = query.pairwise and not query.trusted
     if not (compiled and own and count >= WORTHWHILE):
         return 1
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

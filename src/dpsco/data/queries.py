@@ -60,6 +60,14 @@ class Query(ABC):
     def size(self) -> int:
         """The length of the answer."""
 
+    @property
+    def pairwise(self) -> bool:
+        """Whether `sum` takes many leaves as well, and combines them pairwise.
+
+        `dpsco.kernels.pairwise.rounding_slack` covers no sum of more rows one after the other.
+        """
+        return False
+
     @abstractmethod
     def sum(self, block: Block) -> Floats:
         """Return the sum over a leaf of rows."""
@@ -107,19 +115,18 @@ class _Clipped(Query):
         return (f"a row's gradient has {norm} norm at most {self.clip:g}, by clipping",)
 
     @property
+    def pairwise(self) -> bool:
+        """True for losses of a margin, whose kernels see to it."""
+        return isinstance(self.loss, MarginLoss)
+
+    @property
     def trusted(self) -> tuple[str, ...]:
         """What the loss takes on trust."""
         return self.loss.trusted
 
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights, or for other labels."""
-        require_labels(self.loss, source.bounds.label)
-        weights = self.loss.dimension(source.d)
-        if self.size != weights:
-            raise ParameterError(
-                f"{self.loss.name} needs {weights} weights for rows of {source.d} columns (the "
-                f"intercept included), got {self.size}."
-            )
+        check_weights(self.loss, self.size, source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +293,11 @@ class InUnits(Query):
         """The number of weights."""
         return self.gradient.size
 
+    @property
+    def pairwise(self) -> bool:
+        """As the gradient."""
+        return self.gradient.pairwise
+
     def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf, not yet divided."""
         return self.gradient.sum(block)
@@ -365,6 +377,11 @@ class ClippedCoordinates(_Clipped):
     def bound(self) -> float:
         """The l2 norm of a row cut in every coordinate."""
         return coordinate_bound(self.clip, self.size)
+
+    @property
+    def pairwise(self) -> bool:
+        """False: cut gradients are added one after the other."""
+        return False
 
     @property
     def enforced(self) -> tuple[str, ...]:
@@ -525,6 +542,17 @@ def _check(query: Any, names: tuple[str, ...]) -> None:
     if query.norm.dimension not in (None, size):
         raise ParameterError(
             f"norm is for vectors of length {query.norm.dimension}, but there are {size} weights."
+        )
+
+
+def check_weights(loss: Loss, size: int, source: Source) -> None:
+    """Refuse a source whose rows ask for another number of weights, or for other labels."""
+    require_labels(loss, source.bounds.label)
+    weights = loss.dimension(source.d)
+    if size != weights:
+        raise ParameterError(
+            f"{loss.name} needs {weights} weights for rows of {source.d} columns (the intercept "
+            f"included), got {size}."
         )
 
 

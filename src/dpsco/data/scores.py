@@ -23,8 +23,7 @@ from ..losses.base import MarginLoss
 from ..losses.vector import ClassLoss
 from .block import Block, Floats
 from .bounds import describe_norm
-from .labels import require_labels
-from .queries import Loss, Query, weight_vector
+from .queries import Loss, Query, check_weights, weight_vector
 from .row_norms import cache_slices, check_limit, clip_rows
 
 if TYPE_CHECKING:
@@ -96,13 +95,7 @@ class ScoreGradient(Query):
 
     def check(self, source: Source) -> None:
         """Refuse a source whose rows ask for another number of weights, or for other labels."""
-        require_labels(self.loss, source.bounds.label)
-        weights = self.loss.dimension(source.d)
-        if len(self.weights) != weights:
-            raise ParameterError(
-                f"{self.loss.name} needs {weights} weights for rows of {source.d} columns (the "
-                f"intercept included), got {len(self.weights)}."
-            )
+        check_weights(self.loss, len(self.weights), source)
 
     def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf."""

@@ -402,9 +402,14 @@ class Engine:
         """Do the next round with a sum that was taken elsewhere, over its rows or its sample.
 
         Raises:
-            ParameterError: the sum has another length than the query. Nothing is drawn.
+            ParameterError: the sum has another length than the query, or each of its rows needs
+                noise of its own. Nothing is drawn.
         """
         size = self.query().size
+        if isinstance(self.next_round.release, ShuffledSequenceRelease):
+            raise ParameterError(
+                "reports in secret order need their rows in one place: no sum will do."
+            )
         if np.shape(total) != (size,):
             raise ParameterError(
                 f"a sum of length {size} was expected, got shape {np.shape(total)}."

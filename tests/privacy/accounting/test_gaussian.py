@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpsco.privacy.accounting import gaussian, pld
 
@@ -210,3 +210,11 @@ def test_pure_privacy_implies_a_gaussian_parameter(e0):
     assert np.all(lines >= ndtr(-ndtri(alpha) - mu) - tolerance)
     if e0 >= 1e-3:
         assert np.any(lines < ndtr(-ndtri(alpha) - 0.9999 * mu) - tolerance)
+
+
+@pytest.mark.parametrize("e0", [699.0, 701.0, 5e3, 1e9])
+def test_the_gaussian_parameter_of_an_epsilon_that_hides_nothing(e0):
+    """log Phi(-mu/2) is at most log 1/(1 + e^e0), also where e^e0 is no float."""
+    mu = gaussian.of_pure(e0)
+    assert log_ndtr(-mu / 2) <= -np.logaddexp(0.0, e0)
+    assert mu < 1.1 * 2.0 * math.sqrt(2.0 * e0)

@@ -1,6 +1,7 @@
 """The price of rows drawn with replacement: moments, known sums, safe calibration."""
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -26,6 +27,19 @@ def test_moments_of_the_hits(n):
     assert hits**2 @ chances == pytest.approx(2.0 - 1.0 / n, rel=1e-7)
 
 
+@pytest.mark.parametrize("n", [10**4, 10**7, 10**9])
+def test_chances_are_exact_where_rows_are_many(n):
+    """Delta is rounded up by 1e-8: what the chances lose must stay far below."""
+    with localcontext() as context:
+        context.prec = 50
+        rows = Decimal(n)
+        chance, known = ((1 - 1 / rows).ln() * rows).exp(), []
+        for k in range(1, 21):
+            chance *= (rows - k + 1) / (k * (rows - 1))
+            known.append(float(chance))
+    assert _hits(n)[1][:20] == pytest.approx(known, rel=1e-10)
+
+
 def test_one_row_is_always_drawn_once():
     assert resampled_delta(1.0, 0.3, 1) == pytest.approx(gaussian.delta(1.0, 0.3), rel=1e-6)
     assert resampled_mu(ApproxDP(1.0, 1e-6), 1) == pytest.approx(gaussian.mu(1.0, 1e-6), rel=1e-6)
@@ -47,10 +61,10 @@ def test_delta_is_the_mixture_over_hits(epsilon, mu, n):
         math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k) * gaussian.delta(epsilon, k * mu)
         for k in range(1, min(n, 40) + 1)
     )
-    found = resampled_delta(epsilon, mu, n)
-    assert by_hand <= found
-    assert found == pytest.approx(by_hand, rel=1e-6, abs=1e-18)
-    assert found <= resampled_delta(epsilon, 1.1 * mu, n)
+    value = resampled_delta(epsilon, mu, n)
+    assert by_hand <= value
+    assert value == pytest.approx(by_hand, rel=1e-6, abs=1e-18)
+    assert value <= resampled_delta(epsilon, 1.1 * mu, n)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-8), (8.0, 1e-5)])

@@ -28,23 +28,23 @@ FRESH = (0.4, 0.9, 0.7, 1.1)
 
 def releases(scale=9.0, noise="gumbel", keep=KEEP):
     """Four rounds whose older rows fade."""
-    found, bounds = [], []
+    records, bounds = [], []
     for t, fresh in enumerate(FRESH):
         bounds = [keep[t] * bound for bound in bounds] + [fresh]
         rows = (0, EDGES[t + 1])
         stops = EDGES[1 : t + 2]
-        found.append(FadingSelectionRelease(tuple(bounds), stops, scale, 6, noise, rows=rows))
-    return found
+        records.append(FadingSelectionRelease(tuple(bounds), stops, scale, 6, noise, rows=rows))
+    return records
 
 
 def on_row(row, noise="gumbel"):
     """The same as selections of one bound each, for one row, by hand."""
     batch = int(np.searchsorted(EDGES[1:], row, side="right"))
-    found, faded = [], FRESH[batch]
+    records, faded = [], FRESH[batch]
     for t in range(batch, len(FRESH)):
         faded = faded if t == batch else KEEP[t] * faded
-        found.append(SelectionRelease(faded, 9.0, 6, noise, rows=(row, row + 1)))
-    return found
+        records.append(SelectionRelease(faded, 9.0, 6, noise, rows=(row, row + 1)))
+    return records
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "laplace", "permute_and_flip"])
@@ -87,14 +87,14 @@ def test_bounded_range_is_for_gumbel_noise_only(noise):
 )
 @settings(max_examples=30, deadline=None)
 def test_fading_never_costs_more_than_no_fading(keep, scale):
-    bounds, found, whole = [1.0], [], []
+    bounds, records, whole = [1.0], [], []
     for t, share in enumerate(keep, start=1):
         bounds = [share * bound for bound in bounds] + [1.0]
         rows, stops = (0, 10 * (t + 1)), tuple(range(10, 10 * (t + 2), 10))
-        found.append(FadingSelectionRelease(tuple(bounds), stops, scale, 3, rows=rows))
+        records.append(FadingSelectionRelease(tuple(bounds), stops, scale, 3, rows=rows))
         whole.append(SelectionRelease(1.0, scale, 3, rows=rows))
-    assert cost(found).epsilon(1e-6) <= cost(whole).epsilon(1e-6) * (1 + 1e-6)
-    assert cost(found).epsilon(1e-6) >= cost(whole[:1]).epsilon(1e-6) * (1 - 1e-9)
+    assert cost(records).epsilon(1e-6) <= cost(whole).epsilon(1e-6) * (1 + 1e-6)
+    assert cost(records).epsilon(1e-6) >= cost(whole[:1]).epsilon(1e-6) * (1 - 1e-9)
 
 
 def test_other_releases_compose_with_it_row_by_row():

@@ -396,10 +396,10 @@ def test_a_run_goes_on_with_the_clip_that_it_has_found(tmp_path):
         if done == 3:
             raise _StopError
 
-    kept = tmp_path / "half"
+    checkpoint = tmp_path / "half"
     with pytest.raises(_StopError):
-        dp.run(plan, data, checkpoint=kept, randomness=Randomness.seeded(4), progress=stop)
-    resumed = dp.run(plan, data, checkpoint=kept)
+        dp.run(plan, data, checkpoint=checkpoint, randomness=Randomness.seeded(4), progress=stop)
+    resumed = dp.run(plan, data, checkpoint=checkpoint)
     whole = dp.run(plan, data, checkpoint=tmp_path / "whole", randomness=Randomness.seeded(4))
     assert resumed.weights.tobytes() == whole.weights.tobytes()
     assert resumed.certificate.epsilon(1e-6) <= 2.0

@@ -34,9 +34,9 @@ def test_sharp_constants():
 )
 def test_thresholds_of_moments(order, noise, clip, bias):
     """r = 3, s = 500, d = 10, mu = 1/2; noise 2/mu for replace-one, 1/mu for zero-out."""
-    found = moment_threshold(3.0, order, rows=500, noise=noise, size=10)
-    assert found == pytest.approx(clip, rel=1e-6)
-    assert tail_bias(found, 3.0, order) == pytest.approx(bias, rel=1e-6)
+    best = moment_threshold(3.0, order, rows=500, noise=noise, size=10)
+    assert best == pytest.approx(clip, rel=1e-6)
+    assert tail_bias(best, 3.0, order) == pytest.approx(bias, rel=1e-6)
 
 
 @pytest.mark.parametrize(("order", "clip"), [(2.0, 26.67419115), (4.0, 8.94553372)])

@@ -63,8 +63,8 @@ def test_a_run_that_finds_its_clip_keeps_the_contract(key):
 
 
 def test_numbers_moments_and_what_the_loss_says():
-    found = chosen_clip(task(), 7.0, Moments(0.0, 2.0), rows=N)
-    assert (found.clip, found.rows, found.length) == (7.0, (0, N), pytest.approx(7.0 / 3.0))
+    choice = chosen_clip(task(), 7.0, Moments(0.0, 2.0), rows=N)
+    assert (choice.clip, choice.rows, choice.length) == (7.0, (0, N), pytest.approx(7.0 / 3.0))
     by_moment = chosen_clip(task(), None, Moments(3.0, 2.0), rows=N)
     assert by_moment.clip == chosen_clip(task(), "moment", Moments(3.0, 2.0), rows=N).clip
     assert by_moment.length == 3.0

@@ -33,28 +33,28 @@ def plan(share, n=4000, d=4, budget=BUDGET, of=None, **options):
 )
 def test_both_parts_together_cost_the_budget(adjacency, budget):
     budget = dataclasses.replace(budget, adjacency=adjacency)
-    made, sensitivity = plan(0.1, budget=budget), budget.adjacency.sensitivity(1.0)
-    descent, refit = made.releases()
+    fit_plan, sensitivity = plan(0.1, budget=budget), budget.adjacency.sensitivity(1.0)
+    descent, refit = fit_plan.releases()
     squares = [r.count * (sensitivity * r.bound / r.sigma) ** 2 for r in (descent, refit)]
     whole = budget.mu_per_row() ** 2
     assert squares == pytest.approx([0.9 * whole, 0.1 * whole], rel=1e-5)
-    amount, allowed = made.cost.against(budget)
+    amount, allowed = fit_plan.cost.against(budget)
     assert 0.9999 * allowed < amount <= allowed
 
 
 def test_a_plan_says_which_clip_is_of_what():
-    made = plan(0.1)
-    first, second = made.enforced[-2:]
-    assert first == f"a row's gradient has l2 norm at most {made.clip:g}, by clipping"
+    fit_plan = plan(0.1)
+    first, second = fit_plan.enforced[-2:]
+    assert first == f"a row's gradient has l2 norm at most {fit_plan.clip:g}, by clipping"
     assert "scale of scores and the intercepts has l2 norm at most 1.41421" in second
     assert plan(0.0).enforced[-1].startswith("a row's gradient has l2 norm")
 
 
 def test_without_a_refit_nothing_changes():
-    made = plan(0.0)
-    assert (made.refit_rounds, made.total_rounds) == (0, made.rounds)
-    assert made == plan(0.0, refit=0.0)
-    assert len(made.releases()) == 1
+    fit_plan = plan(0.0)
+    assert (fit_plan.refit_rounds, fit_plan.total_rounds) == (0, fit_plan.rounds)
+    assert fit_plan == plan(0.0, refit=0.0)
+    assert len(fit_plan.releases()) == 1
 
 
 def test_refit_is_refused_where_scores_mean_something_else():
@@ -111,22 +111,22 @@ class Larger(noisy_gd.HeavyBallStepper):
     """Planted: a refit asks for the descent's clip times ten."""
 
     def _scores(self):
-        asked = super()._scores()
-        return ScoreGradient(asked.loss, asked.weights, asked.along, asked.offset, 10 * asked.clip)
+        query = super()._scores()
+        return ScoreGradient(query.loss, query.weights, query.along, query.offset, 10 * query.clip)
 
 
 def test_planted_bugs_are_caught(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 4)) / 3, rng.choice([-1.0, 1.0], size=300)
-    made = plan(0.2, n=300, rounds=3)
-    unpaid = Unpaid(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
+    fit_plan = plan(0.2, n=300, rounds=3)
+    unpaid = Unpaid(**{f.name: getattr(fit_plan, f.name) for f in dataclasses.fields(fit_plan)})
     assert unpaid.total_rounds == 3  # the engine's rounds are the releases: nothing runs unpaid
     solver = dp.solvers.get("noisy_gd")
     monkeypatch.setitem(
         dp.solvers.registry(), "noisy_gd", dataclasses.replace(solver, stepper=Larger)
     )
     with pytest.raises(LedgerError, match="its noise was planned for"):
-        dp.run(made, (X, y), randomness=dp.Randomness.seeded(1))
+        dp.run(fit_plan, (X, y), randomness=dp.Randomness.seeded(1))
 
 
 def test_units_of_scores_leave_the_intercepts_out():
@@ -160,8 +160,8 @@ def test_scores_get_the_length_that_rows_say(classes):
     of = problem(loss, labels)
 
     def lost(share):
-        made = plan(share, n=n, d=3, budget=dp.GDP(50.0), of=of, rounds=60, step=0.05, clip=0.5)
-        weights = dp.run(made, (X, y), randomness=dp.Randomness.seeded(1)).weights
+        fit_plan = plan(share, n=n, d=3, budget=dp.GDP(50.0), of=of, rounds=60, step=0.05, clip=0.5)
+        weights = dp.run(fit_plan, (X, y), randomness=dp.Randomness.seeded(1)).weights
         rows = np.hstack([X, np.full((n, 1), 0.3)])
         return float(np.mean(loss.value(weights, rows, y.astype(float))))
 

@@ -391,7 +391,7 @@ def test_rows_in_the_largest_norm_are_told_which_bounds_would_do():
     text = refusal("noisy_gd", problem, d=100)
     assert "Bounds(feature_norm=10, norm=L2)" in text
     assert "Solvers that apply: noisy_fw_gll, poly_sfw, noisy_sfw_lp" in text
-    assert dp.recommend(problem, 10_000, 100, BUDGET).best in KEYS
+    assert dp.recommend(problem, 10_000, 100, BUDGET).best in text.partition("apply: ")[2]
 
 
 def test_a_random_point_is_drawn_with_the_plan():
@@ -416,8 +416,8 @@ def test_plans_survive_json_and_refuse_other_numbers():
 @pytest.mark.parametrize("key", KEYS)
 def test_risks_fall_with_rows(key):
     problem = absolute() if key == "noisy_fw_gll" else sigmoid()
-    found = [get(key).risk(dp.Task(problem, n, 50, BUDGET)) for n in (1000, 10_000, 100_000)]
-    assert np.all(np.diff(found) < 0)
+    risks = [get(key).risk(dp.Task(problem, n, 50, BUDGET)) for n in (1000, 10_000, 100_000)]
+    assert np.all(np.diff(risks) < 0)
     assert get(key).gradients(dp.Task(problem, 1000, 50, BUDGET)) >= 1000
 
 

@@ -141,13 +141,13 @@ def spoilt(plan, rounds):
 
 def off_by_one(plan):
     """P_{k,t} with one factor too many: a batch has faded in its own round."""
-    found, bounds = [], []
+    changed, bounds = [], []
     for t, release in enumerate(plan.releases()):
         keep = plan.keep(t + 1) if t + 1 < len(plan.sizes) else 1.0
         bounds = [*release.bounds[:-1], release.bounds[-1]]
         bounds = [bound * min(1.0, keep) for bound in bounds[:-1]] + bounds[-1:]
-        found.append(dataclasses.replace(release, bounds=tuple(bounds)))
-    return found
+        changed.append(dataclasses.replace(release, bounds=tuple(bounds)))
+    return changed
 
 
 def test_a_fading_product_that_is_off_by_one_is_refused():
@@ -374,13 +374,13 @@ def test_exact_minimisers_are_reached_without_noise():
 
 def test_batches_of_explicit_vertices():
     corners = dp.domains.Polytope([[1.0, 0, 0, 0], [-1.0, 0, 0, 0], [0, 2.0, 0, 0]])
-    made = dp.plan(
+    plan = dp.plan(
         dp.Problem(loss=Sigmoid(), bounds=SIGN, domain=corners),
         n=N, d=D, budget=BUDGET, solver="poly_sfw", options={"rounds": 4},
     )  # fmt: skip
-    assert made.norm == L2
-    assert all(type(each) is FadingSelectionRelease for each in made.releases())
-    weights = dp.run(made, table()).weights
+    assert plan.norm == L2
+    assert all(type(each) is FadingSelectionRelease for each in plan.releases())
+    weights = dp.run(plan, table()).weights
     assert corners.contains(weights)
 
 

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsco as dp
-from dpsco.errors import AssumptionError, ParameterError
+from dpsco.errors import AssumptionError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LpBall, Simplex, WholeSpace
 from dpsco.geometry.norms import L2, LINF, Lp
 from dpsco.solvers.mirror_descent.maps import exponent_of, mirror, natural_map, natural_p
-from dpsco.solvers.mirror_descent.schedule import checked_p
 
 D = 6
 
@@ -147,9 +146,3 @@ def test_known_step_with_a_pull():
     assert moved[:4] == pytest.approx([0.376844533, -1.592369867, -0.058976442, 0.478391282])
     slopes = steps.map.gradient
     assert (0.25 + 0.05) * slopes(moved) == pytest.approx(0.25 * slopes(w) - g, abs=1e-12)
-
-
-@pytest.mark.parametrize("p", [0.99, 2.01, math.nan, math.inf, "one"])
-def test_p_out_of_range(p):
-    with pytest.raises(ParameterError, match="p must"):
-        checked_p(p)

@@ -150,7 +150,7 @@ def test_generalized_noise_has_no_exact_gaussian_privacy():
 
 
 @pytest.mark.parametrize(
-    ("given", "budget", "words"),
+    ("bad", "budget", "words"),
     [
         (problem(GroupNorm(((0, 1), (2, 3)))), BUDGET, "rows in an l_p norm"),
         (problem(loss=dp.losses.Hinge()), BUDGET, "smooth loss"),
@@ -160,9 +160,9 @@ def test_generalized_noise_has_no_exact_gaussian_privacy():
     ],
     ids=["norm", "nonsmooth", "penalty", "add_remove", "pure"],
 )
-def test_refusals(given, budget, words):
+def test_refusals(bad, budget, words):
     with pytest.raises(AssumptionError, match=words):
-        make(d=4, problem=given, budget=budget)
+        make(d=4, problem=bad, budget=budget)
 
 
 def test_a_vector_loss_is_measured_in_l2():

@@ -49,8 +49,8 @@ def test_without_noise_p_2_is_averaged_gradient_descent():
         slope = -y / (1.0 + np.exp(y * (rows @ w)))
         w = w - 2.0 * rows.T @ slope / N
         path.append(w)
-    found = dp.run(plan, (X, y), order="given", randomness=dp.Randomness.seeded(1)).weights
-    assert found == pytest.approx(np.mean(path, axis=0), abs=1e-6)
+    value = dp.run(plan, (X, y), order="given", randomness=dp.Randomness.seeded(1)).weights
+    assert value == pytest.approx(np.mean(path, axis=0), abs=1e-6)
 
 
 @given(st.integers(1, 1000), st.floats(0.0, 1.0), st.floats(0.01, 10.0))
@@ -132,13 +132,13 @@ def test_steps_that_are_too_long_are_survived_on_steep_rows():
 def test_known_accuracy():
     """n 4000, p 1.5: .089 of zero weights' excess; the published schedule keeps .983 of it."""
     by_name = {each.name: each for each in rates.EXPERIMENTS}
-    found = {
+    value = {
         name: np.mean(dataclasses.replace(by_name[f"p = 1.5, {name}"], repeats=2).runs(4000))
         for name in ("practical", "balanced", "paper")
     }
-    assert found["practical"] < 0.13
-    assert 0.45 < found["balanced"] < 0.7
-    assert 0.96 < found["paper"] < 1.0
+    assert value["practical"] < 0.13
+    assert 0.45 < value["balanced"] < 0.7
+    assert 0.96 < value["paper"] < 1.0
 
 
 def test_one_row_moves_a_sum_by_at_most_twice_the_clip():
@@ -162,7 +162,7 @@ def test_one_row_moves_a_sum_by_at_most_twice_the_clip():
 # -- noise that must be fresh ----------------------------------------------------------------------
 
 
-def kept(kind):
+def repeated_noise(kind):
     """Plant the bug: the first coordinate's noise is drawn once, and kept for all later rounds."""
     draw, memory = kind.draw_noisy, []
 
@@ -181,7 +181,7 @@ def kept(kind):
 def test_noise_of_a_coordinate_that_is_kept_is_seen(noise, kind):
     plan = make(logistic(dp.geometry.LINF), dp.ApproxDP(1.0, 1e-5), noise=noise, rounds=8)
     assert contract.check_noise(plan, table(), seeds=range(2)) == []
-    with kept(kind):
+    with repeated_noise(kind):
         findings = contract.check_noise(plan, table(), seeds=range(2))
     assert "a coordinate has the same noise in every round" in findings
 

@@ -17,22 +17,22 @@ def scales(n=10_000, smoothness=2.0, strong_convexity=0.5, **more):
 
 
 def test_published_rounds_and_clips():
-    found = published.acsa(scales(), Moments(3.0, 2.0))
-    assert (found.rounds, found.clip) == (6, pytest.approx(76.2199122, rel=1e-6))
-    found = published.acsa(scales(), Moments(3.0, 4.0))
-    assert (found.rounds, found.clip) == (12, pytest.approx(13.8664759, rel=1e-6))
-    found = published.acsa(scales(smoothness=0.0), Moments(3.0, 2.0))  # affine
-    assert (found.rounds, found.clip) == (1, pytest.approx(119.290609, rel=1e-6))
-    found = published.sgd(scales(), Moments(3.0, 2.0))
-    assert (found.rounds, found.clip) == (138, pytest.approx(34.867926, rel=1e-6))
+    result = published.acsa(scales(), Moments(3.0, 2.0))
+    assert (result.rounds, result.clip) == (6, pytest.approx(76.2199122, rel=1e-6))
+    result = published.acsa(scales(), Moments(3.0, 4.0))
+    assert (result.rounds, result.clip) == (12, pytest.approx(13.8664759, rel=1e-6))
+    result = published.acsa(scales(smoothness=0.0), Moments(3.0, 2.0))  # affine
+    assert (result.rounds, result.clip) == (1, pytest.approx(119.290609, rel=1e-6))
+    result = published.sgd(scales(), Moments(3.0, 2.0))
+    assert (result.rounds, result.clip) == (138, pytest.approx(34.867926, rel=1e-6))
 
 
 @pytest.mark.parametrize(
     ("n", "rounds", "clip"), [(10**5, 32, 66.6854779), (10**4, 18, 28.1170663)]
 )
 def test_published_fixed_points(n, rounds, clip):
-    found = published.prox(scales(n), Moments(3.0, 2.0), gap=10.0)
-    assert (found.rounds, found.clip) == (rounds, pytest.approx(clip, rel=1e-6))
+    result = published.prox(scales(n), Moments(3.0, 2.0), gap=10.0)
+    assert (result.rounds, result.clip) == (rounds, pytest.approx(clip, rel=1e-6))
 
 
 def test_bound_of_acsa():
@@ -77,9 +77,9 @@ def test_practical_rounds():
     ],
 )
 def test_averaging_schedule(arguments, steps, weights):
-    found = rates.averaging_schedule(*arguments)
-    assert found[0] == pytest.approx(steps, abs=1e-8)
-    assert found[1] == pytest.approx(weights, abs=1e-8)
+    result = rates.averaging_schedule(*arguments)
+    assert result[0] == pytest.approx(steps, abs=1e-8)
+    assert result[1] == pytest.approx(weights, abs=1e-8)
 
 
 def test_long_averaging_schedule():

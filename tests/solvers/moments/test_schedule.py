@@ -28,12 +28,12 @@ def problem(radius=2.0, loss=None, **more):
     )
 
 
-def make(key, n=10_000, d=10, budget=BUDGET, given=None, **options):
+def make(key, n=10_000, d=10, budget=BUDGET, instance=None, **options):
     if key != "clipped_acsa":
         options = {**SAID, **options}
     else:
         options = {"population_smoothness": 2.0, **options}
-    return dp.plan(given or problem(), n=n, d=d, budget=budget, solver=key, options=options)
+    return dp.plan(instance or problem(), n=n, d=d, budget=budget, solver=key, options=options)
 
 
 # -- known numbers ---------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_slice_that_is_trained_on_as_well_is_seen():
     [
         ({"order": 1.0, "moment": 3.0}, "order must be above 1.*clip='auto'"),
         ({"strong_convexity": 3.0}, "none is below 1"),
-        ({"rounds": 10_001, "clip": 1.0}, "at most the 10,000 rows"),
+        ({"rounds": 10_001, "clip": 1.0}, "at most n = 10000"),
         ({"clip": "moment"}, "needs a moment"),
         ({"clip": "median"}, "clip must be one of"),
         ({"schedule": "paper"}, "made of moments"),
@@ -257,7 +257,7 @@ def test_noise_above_half_of_the_clip_is_a_warning():
 
 def test_a_loss_without_a_bound_finds_its_clip_and_others_do_not():
     assert make("clipped_acsa", n=40_000).clip is None
-    assert make("clipped_acsa", given=problem(loss=dp.losses.Huber(1.0))).clip is not None
+    assert make("clipped_acsa", instance=problem(loss=dp.losses.Huber(1.0))).clip is not None
     by_moment = make("clipped_acsa", moment=3.0)
     assert by_moment.clip == make("clipped_acsa", moment=3.0, clip="moment").clip
     coordinates = make("clipped_acsa", coordinate_moment=1.0)

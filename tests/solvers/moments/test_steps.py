@@ -16,11 +16,11 @@ BALL = dp.domains.L2Ball(5.0)
 
 
 def fit(key, data=(X, Y), budget=SILENT, seed=0, problem=None, **options):
-    given = problem or dp.Problem(
+    instance = problem or dp.Problem(
         loss=dp.losses.Squared(), bounds=dp.Bounds(1e6, label=1e6), domain=BALL
     )
     plan = dp.plan(
-        given, n=len(data[0]), d=data[0].shape[1], budget=budget, solver=key, options=options
+        instance, n=len(data[0]), d=data[0].shape[1], budget=budget, solver=key, options=options
     )
     seeded = dp.Randomness.seeded(seed)
     return plan, dp.run(plan, data, order="given", randomness=seeded).weights
@@ -141,12 +141,12 @@ def test_a_found_clip_does_not_depend_on_units():
     """Gradients times 2^20: the clip follows, and the fit of the mean with it."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((4000, 3)) + 1.0
-    found = []
+    errors = []
     for unit in (1.0, 2.0**20):
         mean = dp.Problem(loss=dp.losses.SquaredDistance(), bounds=dp.Bounds(1e12))
         _, weights = fit(
             "l2_clip_mean_oracle", (rows * unit,), problem=mean, budget=dp.ApproxDP(1.0, 1e-6),
             clip="auto",
         )  # fmt: skip
-        found.append(np.linalg.norm(weights / unit - 1.0))
-    assert max(found) < 0.3
+        errors.append(np.linalg.norm(weights / unit - 1.0))
+    assert max(errors) < 0.3

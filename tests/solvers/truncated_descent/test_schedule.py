@@ -271,9 +271,9 @@ def test_a_plan_from_a_file_has_one_clip():
     for change in (*ranges, {"clip": None}, {"tail": 5}, {"step": -1.0}, {"p": 2.5}, {"rounds": 0}):
         with pytest.raises(ParameterError):
             dataclasses.replace(plan, **change)
-    found = planned(MIRROR, n=4000, problem=SQUARED, rounds=4)
+    searched = planned(MIRROR, n=4000, problem=SQUARED, rounds=4)
     with pytest.raises(ParameterError, match="a clip, or a search"):
-        dataclasses.replace(found, clip=1.0)
+        dataclasses.replace(searched, clip=1.0)
 
 
 def test_rows_of_the_search_that_are_read_again_cost_more_than_the_budget():

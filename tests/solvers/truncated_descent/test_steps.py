@@ -59,10 +59,10 @@ def test_a_fixed_step_is_taken_as_it_is(step):
     stepper = registry()[MIRROR].stepper(plan)
     stepper.update(np.full(5, 100.0))
     if step is not None:
-        wanted = PNormMap.regular(Regularity(1.5, 5)).step(
+        expected = PNormMap.regular(Regularity(1.5, 5)).step(
             np.zeros(5), np.ones(5), step, domain=BALL
         )
-        np.testing.assert_allclose(stepper.weights, wanted)
+        np.testing.assert_allclose(stepper.weights, expected)
 
 
 @pytest.mark.parametrize("domain", [BALL, dp.domains.L1Ball(2.0), dp.domains.WholeSpace()])
@@ -127,8 +127,8 @@ def spoilt(factor, n=8000):
 @pytest.mark.parametrize("solver", [MIRROR, COORDINATES])
 def test_outliers_of_any_size_cost_nothing(solver, clip, bound):
     """RMSE on clean rows, factors 1 to 1e300, whatever the bounds of rows: within 3 %."""
-    given = {"clip": clip or {MIRROR: 6.0, COORDINATES: 2.0}[solver]}
-    plan = planned(solver, n=8000, bound=bound, **given)
+    options = {"clip": clip or {MIRROR: 6.0, COORDINATES: 2.0}[solver]}
+    plan = planned(solver, n=8000, bound=bound, **options)
     X, y = heavy(20_000, 9)
     errors = []
     for factor in (1.0, 1e2, 1e4, 1e6, 1e300):
@@ -167,8 +167,8 @@ def test_a_run_goes_on_from_its_state(solver, clip):
     """All that later rounds build on is in the vectors, a clip that was found included."""
     plan = planned(solver, n=4000, clip=clip, rounds=6)
     rng = np.random.default_rng(2)
-    found = [3.0] if clip == "auto" else []
-    answers = [*found, *rng.normal(size=(6, 5)) * 1000.0]
+    clips = [3.0] if clip == "auto" else []
+    answers = [*clips, *rng.normal(size=(6, 5)) * 1000.0]
     through, stopped = (registry()[solver].stepper(plan) for _ in range(2))
     for number, answer in enumerate(answers):
         through.update(answer)

@@ -171,7 +171,9 @@ def test_known_accuracy_of_mcp_regression():
 def test_known_accuracy_of_strongly_convex_problems():
     """m 1024: .00042 direct, .00135 localized, .00575 by reduction; zero weights have .0623."""
     by_name = {each.name: each for each in rates.EXPERIMENTS}
-    found = {m: mean_excess(by_name[f"ridge, {m}"], 1024, seeds=3) for m in ("direct", "localized")}
+    excess = {
+        m: mean_excess(by_name[f"ridge, {m}"], 1024, seeds=3) for m in ("direct", "localized")
+    }
     assert rates.ridge_excess(np.zeros(5)) == pytest.approx(0.0623, abs=0.002)
-    assert found["direct"] < 0.0008
-    assert found["direct"] < found["localized"] < 0.0027
+    assert excess["direct"] < 0.0008
+    assert excess["direct"] < excess["localized"] < 0.0027

@@ -57,7 +57,9 @@ def of_pure(pure_epsilon: float) -> float:
     >>> round(of_pure(0.188983), 6)
     0.236704
     """
-    error = 1.0 / (1.0 + math.exp(min(pure_epsilon, 700.0)))
+    if pure_epsilon > 700.0:  # e^e0 overflows; Phi(-z) <= e^(-z^2/2)/2 at z = sqrt(2 e0)
+        return 2.0 * math.sqrt(2.0 * pure_epsilon) * (1 + 1e-12)
+    error = 1.0 / (1.0 + math.exp(pure_epsilon))
     return -2.0 * float(ndtri(error)) * (1 + 1e-12) + 1e-14  # near 1/2 errors round to 1e-16
 
 

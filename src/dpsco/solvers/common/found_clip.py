@@ -23,7 +23,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -166,8 +166,8 @@ def slice_rows(n: int, tail: float, epsilon: float, needed: float) -> int:
     (1600, 200)
     """
     least, most, _ = SLICE
-    wanted = min(max(RANK / (epsilon * tail), least * n), most * n)
-    return max(math.floor(wanted), math.ceil(needed / epsilon))
+    useful = min(max(RANK / (epsilon * tail), least * n), most * n)
+    return max(math.floor(useful), math.ceil(needed / epsilon))
 
 
 def _slice(task: Task, tail: float, grid: ClipGrid, needed: int) -> ClipSearch | int:
@@ -249,17 +249,10 @@ def _whole(n: int, sigma: float) -> GaussianRelease:
 # -- steppers --------------------------------------------------------------------------------------
 
 
-class ClippedPlan(Protocol):
-    """What a plan has whose clip is public, or found by a release of its own."""
-
-    task: Task
-    clip: float | None  # public; None if it is found
-    search: ClipQuantileRelease | None  # the first release; None if the clip is public
-
-
 class FoundClipStepper(Stepper):
     """A stepper whose clip is public, or found in the first round.
 
+    Its plan has a ``clip``, None if it is found, and a ``search``, the release that finds it.
     A subclass names "unit" among its ``vectors`` and writes two methods in place of `query` and
     `step`: `gradient`, clipped to ``self.clip``, and `move`, which gets the noisy sum in the loss's
     own units whatever the clip. ``self.turn`` counts the rounds without the search.

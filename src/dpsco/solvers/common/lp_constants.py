@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import _validate
 from ...data.row_norms import check_limit
 from ...geometry.norms import Lp, conjugate, equivalence
 from ...losses.base import Constants
@@ -42,6 +43,16 @@ def gradient_clip(task: Task, clip: float | None, norm: float = 2.0) -> float:
 def predicted_clip(task: Task) -> float:
     """Return an l2 bound for predictions, which never grows with the budget."""
     return cautious_clip(task) * (row_stretch(task, 2.0) if task.glm else 1.0)
+
+
+def likely_distance(task: Task, p: float, distance: float | None = None) -> float:
+    """Return how far from the centre good weights may lie, in l_p."""
+    if distance is not None:
+        size = _validate.positive("distance", distance)
+        return min(size, task.problem.domain.radius(task.n_weights, Lp(p)))
+    if task.problem.domain.bounded:
+        return task.problem.domain.radius(task.n_weights, Lp(p))
+    return task.initial_distance
 
 
 def _measurable(task: Task) -> str:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import _validate
-from ...data.queries import ClippedGradient, Loss, Query
-from ...data.truncated import TransformedGradient, TruncatedGradient, truncation_bound
+from ...data.queries import ClippedCoordinates, ClippedGradient, Loss, Query, coordinate_bound
+from ...data.transformed import TransformedGradient
 from ...errors import ParameterError
 from ..base import Floats
 
@@ -78,13 +78,13 @@ class CoordinateClip(MeanOracle):
     sqrt(d) times the noise at the same threshold.
     """
 
-    def query(self, loss: Loss, weights: Floats, threshold: float) -> TruncatedGradient:
-        """Ask for truncated gradients."""
-        return TruncatedGradient(loss, weights, threshold)
+    def query(self, loss: Loss, weights: Floats, threshold: float) -> ClippedCoordinates:
+        """Ask for gradients cut by coordinate."""
+        return ClippedCoordinates(loss, weights, threshold)
 
     def bound(self, threshold: float, size: int) -> float:
         """sqrt(size) times the threshold, rounded up."""
-        return truncation_bound(threshold, size)
+        return coordinate_bound(threshold, size)
 
     def bias(self, threshold: float, moment: float, order: float) -> float:
         """c_k r^k/t^(k-1): the coordinates' k-th moments add up to at most r^k for k >= 2."""

@@ -19,7 +19,7 @@ from ...losses.base import MarginLoss
 from ...losses.vector import SquaredDistance
 from ...privacy.mechanisms import ClipQuantileRelease, GaussianRelease
 from ...task import Task
-from ..engine import EnginePlan
+from ..engine import EnginePlan, Rows
 from .clips import Floats, descent_clip
 from .found_clip import (
     TrackedClipStepper,
@@ -38,8 +38,6 @@ from .mean_oracle import (
     coordinate_lemma,
     moment_threshold,
 )
-
-Rows = tuple[int, int]
 
 PROXY = 1.0 / 3.0  # of the clip: how long gradients are, where no moment says so
 TALL = 3.0  # of clip/sqrt(d): where coordinates are cut by default
@@ -169,7 +167,7 @@ def chosen_clip(
         elif not bounds_gradients(task) and isinstance(rule, L2Clip):
             clip = "auto"
     if clip == "auto":
-        return _found(task, rule, rows, averaged, way)
+        return _searched(task, rule, rows, averaged, way)
     everything = (0, task.n)
     if clip == "moment":
         limit = _moment_clip(task, moments, rule, rows, averaged)
@@ -184,7 +182,7 @@ def chosen_clip(
     return ClipChoice(limit, None, everything, guess)
 
 
-def _found(task: Task, oracle: MeanOracle, rows: float, averaged: float, way: str) -> ClipChoice:
+def _searched(task: Task, oracle: MeanOracle, rows: float, averaged: float, way: str) -> ClipChoice:
     """Return a search for the clip that the expected noise calls for."""
     if not isinstance(oracle, L2Clip):
         raise AssumptionError(

@@ -27,6 +27,7 @@ from ...privacy.mechanisms import (
 from ...privacy.randomness import Randomness
 from ...privacy.release import Release
 from ...task import Task
+from ..common.batches import check_rounds
 from ..common.smoothing import nonsmooth, smoothed
 from ..engine import EnginePlan
 from . import published, rates
@@ -556,11 +557,7 @@ def _layout(
     if paper:
         stages = published.stages(_validate.integer("rounds", rounds, at_most=10))
         return stages, published.sizes(published.largest_batch(task.n, stages), stages)
-    if rounds > task.n:
-        raise ParameterError(
-            f"rounds must be at most n = {task.n}, one row per batch; got {rounds}.",
-            parameter="rounds",
-        )
+    check_rounds(rounds, task.n)
     return (rounds,), (task.n // rounds,) * rounds
 
 

@@ -357,12 +357,9 @@ def plan_localized(
         moments = known_moments(task, moment, order, coordinate_moment, needed=True)
         return _paper_plan(task, schedule, moments, power, rule)
     moments = known_moments(task, moment, order, coordinate_moment)
-    first = max(1, task.n // 2)
-    choice = chosen_clip(task, clip, moments, rows=first, oracle=rule)
-    rows = choice.rows[1] - choice.rows[0]
+    choice, rows, by_moment = _first_clip(task, clip, moments, rule)
     cap = _cap(rounds, rates.most_rounds(rows, task.n_weights))
     layout = localized_layout(task, rows, cap)
-    by_moment = clip == "moment" or (clip is None and moments.known)
     return decoupled(LOCALIZED, task, choice, moments, rule, layout, clip_by_moment=by_moment)
 
 
@@ -379,10 +376,8 @@ def plan_minibatch(
     """Return a plan of `localized_clipped_minibatch`; arguments as in `plan_localized`."""
     rule = chosen_oracle(oracle)
     moments = known_moments(task, moment, order, coordinate_moment)
-    first = max(1, task.n // 2)
-    choice = chosen_clip(task, clip, moments, rows=first, oracle=rule, way="slice")
-    layout = localized_layout(task, choice.rows[1] - choice.rows[0], _cap(rounds, MINIBATCH_ROUNDS))
-    by_moment = clip == "moment" or (clip is None and moments.known)
+    choice, rows, by_moment = _first_clip(task, clip, moments, rule, way="slice")
+    layout = localized_layout(task, rows, _cap(rounds, MINIBATCH_ROUNDS))
     return decoupled(
         MINIBATCH, task, choice, moments, rule, layout, clip_by_moment=by_moment, samples=True
     )
@@ -401,12 +396,9 @@ def plan_staged(
     """Return a plan of `strongly_convex_localized`; arguments as in `plan_localized`."""
     rule = chosen_oracle(oracle)
     moments = known_moments(task, moment, order, coordinate_moment)
-    first = max(1, task.n // 2)
-    choice = chosen_clip(task, clip, moments, rows=first, oracle=rule)
-    rows = choice.rows[1] - choice.rows[0]
+    choice, rows, by_moment = _first_clip(task, clip, moments, rule)
     cap = _cap(rounds, rates.most_rounds(rows, task.n_weights))
     layout = staged_layout(task, rows, cap, choice.length, moments.order)
-    by_moment = clip == "moment" or (clip is None and moments.known)
     return decoupled(STAGED, task, choice, moments, rule, layout, clip_by_moment=by_moment)
 
 
@@ -535,6 +527,16 @@ def _paper_plan(
         stages=layout.stages,
         averaging="last",
     )
+
+
+def _first_clip(
+    task: Task, clip: float | str | None, moments: Moments, oracle: MeanOracle, *, way: str = "auto"
+) -> tuple[ClipChoice, int, bool]:
+    """Return the first phase's clip, the rows of all phases, and whether each has its own clip."""
+    rows = max(1, task.n // 2)
+    choice = chosen_clip(task, clip, moments, rows=rows, oracle=oracle, way=way)
+    by_moment = clip == "moment" or (clip is None and moments.known)
+    return choice, choice.rows[1] - choice.rows[0], by_moment
 
 
 def _cap(rounds: int | None, usual: int) -> int:

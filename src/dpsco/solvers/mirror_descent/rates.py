@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import AssumptionError
 from ...geometry.norms import conjugate
 from ...geometry.width import dual_norm_bound
-from ...privacy.budget import ApproxDP
 from ...task import Task
+from ..common.options import published_budget
 
 MOST = 1000  # rounds of every schedule
 PULLS = np.geomspace(1e-5, 1.0, 61)  # of `balanced`, in units of beta
@@ -65,12 +64,7 @@ def published(scales: Scales, task: Task) -> tuple[int, float]:
     Raises:
         AssumptionError: the budget has no epsilon and delta.
     """
-    budget = task.budget
-    if not isinstance(budget, ApproxDP):
-        raise AssumptionError(
-            f"schedule='paper' is written in epsilon and delta, and the budget is {budget}. Take "
-            "schedule='practical', or an ApproxDP budget."
-        )
+    budget = published_budget(task, otherwise="practical")
     price = math.sqrt(scales.d * -math.log(budget.delta))
     worth = scales.n * budget.epsilon * math.sqrt(scales.kappa) / price
     rounds = max(1, min(round(worth**0.4), MOST))

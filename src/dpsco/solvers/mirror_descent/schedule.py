@@ -15,7 +15,13 @@ from ...privacy.accounting.calibration import calibrate
 from ...privacy.budget import GDP
 from ...privacy.mechanisms import GaussianRelease, GeneralizedGaussianRelease, gaussian_sigma
 from ...task import Task
-from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
+from ..common.lp_constants import (
+    gradient_clip,
+    likely_distance,
+    lp_constants,
+    predicted_clip,
+)
+from ..common.options import checked_p
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -127,14 +133,7 @@ def plan(
     _validate.choice("schedule", schedule, SCHEDULES)
     _validate.choice("noise", noise, NOISES)
     p = natural_p(task) if p is None else checked_p(p)
-    name = natural_map(task.problem.domain) if mirror is None else mirror
-    _validate.choice("mirror", name, MAPS)
-    if schedule != "practical" and name != "p_norm":
-        raise ParameterError(
-            f"schedule={schedule!r} is that of the p-norm: pass mirror='p_norm' as well, or leave "
-            "the schedule out.",
-            parameter="schedule",
-        )
+    name = _chosen_map(task, mirror, schedule)
     bound = gradient_clip(task, clip, 2.0 if noise == "gaussian" else smooth_exponent(task, p))
     scales = public_scales(task, p, name, noise, bound, distance)
     fixed = None if rounds is None else _validate.integer("rounds", rounds)
@@ -155,6 +154,19 @@ def plan(
         pull=pull,
         tail=_tail(rounds, schedule, first < longest, tail),
     )
+
+
+def _chosen_map(task: Task, mirror: str | None, schedule: str) -> str:
+    """Return the name of the mirror map; refuse one that the schedule is not for."""
+    name = natural_map(task.problem.domain) if mirror is None else mirror
+    _validate.choice("mirror", name, MAPS)
+    if schedule != "practical" and name != "p_norm":
+        raise ParameterError(
+            f"schedule={schedule!r} is that of the p-norm: pass mirror='p_norm' as well, or leave "
+            "the schedule out.",
+            parameter="schedule",
+        )
+    return name
 
 
 def _lengths(
@@ -182,18 +194,6 @@ def _most(task: Task) -> int:
     """Return how many rounds a table gets at most."""
     entries = min(task.n_weights, WIDE_ENTRIES)
     return round(min(max(FLOPS / (task.n * entries), ROUNDS[0]), ROUNDS[1]))
-
-
-def checked_p(p: float) -> float:
-    """Return a p from 1 to 2."""
-    value = _validate.real("p", p)
-    if not 1.0 <= value <= 2.0:
-        raise ParameterError(
-            f"p must lie between 1 and 2, got {value!r}: for p above 2 work in l2, with "
-            "phased_dp_sgd_unconstrained or p=2.0.",
-            parameter="p",
-        )
-    return value
 
 
 # -- clip, noise, scales ---------------------------------------------------------------------------
@@ -245,16 +245,6 @@ def public_scales(
         spread=steps.spread(likely_distance(task, p, distance)),
         noise=sigma * length / task.n,
     )
-
-
-def likely_distance(task: Task, p: float, distance: float | None = None) -> float:
-    """Return how far from the centre good weights may lie, in l_p."""
-    if distance is not None:
-        size = _validate.positive("distance", distance)
-        return min(size, task.problem.domain.radius(task.n_weights, Lp(p)))
-    if task.problem.domain.bounded:
-        return task.problem.domain.radius(task.n_weights, Lp(p))
-    return task.initial_distance
 
 
 def risk(task: Task) -> float:

@@ -128,8 +128,8 @@ def sgd_bound(scales: Scales, rounds: int, square: float, bias: float) -> float:
 
 def sgd_rounds(scales: Scales) -> int:
     """Return T = kappa ln(n mu/sqrt(d)), at most K_max - 1."""
-    wanted = math.ceil(scales.condition * math.log(max(math.e, scales.snr)))
-    return max(1, min(wanted, scales.most_batches - 1))
+    needed = math.ceil(scales.condition * math.log(max(math.e, scales.snr)))
+    return max(1, min(needed, scales.most_batches - 1))
 
 
 def paper_sgd_rounds(scales: Scales, moment: float, order: float) -> int:
@@ -151,8 +151,8 @@ def prox_bound(scales: Scales, rounds: int, gap: float, square: float) -> float:
 
 def prox_rounds(scales: Scales, share: float) -> int:
     """Return T = share kappa ln(n mu/sqrt(d)), from 2 to K_max."""
-    wanted = math.ceil(share * scales.condition * math.log(max(math.e, scales.snr)))
-    return max(2, min(wanted, max(2, scales.most_batches)))
+    needed = math.ceil(share * scales.condition * math.log(max(math.e, scales.snr)))
+    return max(2, min(needed, max(2, scales.most_batches)))
 
 
 def paper_prox_rounds(

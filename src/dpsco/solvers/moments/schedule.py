@@ -15,6 +15,7 @@ from ...files.limits import MOST_RELEASES
 from ...privacy.mechanisms import GaussianRelease
 from ...privacy.release import Release
 from ...task import Task
+from ..common.batches import check_rounds
 from ..common.found_clip import FEW_TRACKED
 from ..common.mean_oracle import MeanOracle, chosen_oracle, tail_bias
 from ..common.moment_clips import (
@@ -59,7 +60,7 @@ class Plan(ClipPlan):
         hint = "Every round is a release of its own."
         _validate.integer("rounds", self.rounds, at_most=MOST_RELEASES, hint=hint)
         start, stop = self.training_rows
-        check_batches(self.rounds, stop - start)
+        check_rounds(self.rounds, stop - start)
         _validate.positive("step", self.step)
         if self.condition:
             check_condition(self.condition)
@@ -112,10 +113,10 @@ class Plan(ClipPlan):
         ratio = math.sqrt(self.task.n_weights) * self.sigma / (smallest * self.unit)
         lines = (*noise_warning(ratio, smallest), *self.tracking_warnings(self.rounds))
         scales = public_scales(self.task)
-        wanted = self.condition * math.log(max(math.e, scales.snr))
-        if self.solver == SGD and wanted > scales.most_batches:
+        needed = self.condition * math.log(max(math.e, scales.snr))
+        if self.solver == SGD and needed > scales.most_batches:
             lines += (
-                f"a condition number of {self.condition:.3g} asks for {wanted:,.0f} batches, and "
+                f"a condition number of {self.condition:.3g} asks for {needed:,.0f} batches, and "
                 f"noise allows {scales.most_batches:,}: solver='clipped_acsa' needs fewer",
             )
         return lines
@@ -156,17 +157,6 @@ def public_scales(task: Task, smoothness: float = 1.0, condition: float = 1.0) -
         noise=unit_noise(task),
         mu=task.budget.mu_per_row(),
     )
-
-
-def check_batches(rounds: int, rows: int) -> int:
-    """Return the number of batches; refuse more than rows."""
-    if _validate.integer("rounds", rounds) > rows:
-        raise ParameterError(
-            f"rounds must be at most the {rows:,} rows, one per batch; got {rounds:,}. Fewer "
-            "rounds, or a smaller condition number, would work.",
-            parameter="rounds",
-        )
-    return int(rounds)
 
 
 def check_condition(condition: float) -> float:
@@ -218,6 +208,15 @@ def chosen_condition(
     if smoothness == 0.0 or strong == 0.0:
         return CONDITION
     return min(max(1.0, smoothness / strong), CONDITION)
+
+
+def _curvature(
+    task: Task, population_smoothness: float | None, strong_convexity: float | None, *, paper: bool
+) -> tuple[float, float, Scales]:
+    """Return beta, kappa, and the numbers of schedules with them."""
+    beta = chosen_smoothness(task, population_smoothness, paper=paper)
+    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
+    return beta, kappa, public_scales(task, beta or 1.0, kappa)
 
 
 # -- the solvers -----------------------------------------------------------------------------------
@@ -297,16 +296,14 @@ def plan_sgd(
     """
     paper = _is_paper(schedule)
     moments = known_moments(task, moment, order, coordinate_moment, needed=paper)
-    beta = chosen_smoothness(task, population_smoothness, paper=paper)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=paper)
     if paper:
         theorem = published.sgd(scales, moments)
         batches, clip = theorem.rounds, theorem.clip if clip is None else clip
     else:
         fewest = FEW_TRACKED if clip == TRACKED else 1
         batches = min(max(rates.sgd_rounds(scales) + 1, fewest), task.n)
-    batches = batches if rounds is None else check_batches(rounds, task.n)
+    batches = batches if rounds is None else check_rounds(rounds, task.n)
     choice = chosen_clip(
         task, clip, moments, rows=task.n / batches, averaged=batches, oracle=oracle, rounds=batches
     )
@@ -334,15 +331,13 @@ def plan_prox(
     """
     paper = _is_paper(schedule)
     moments = known_moments(task, moment, order, coordinate_moment, needed=paper)
-    beta = chosen_smoothness(task, population_smoothness, paper=paper)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=paper)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=paper)
     if paper:
         theorem = published.prox(scales, moments)
         batches, clip = theorem.rounds, theorem.clip if clip is None else clip
     else:
         batches = min(rates.prox_rounds(scales, PROX_SHARE), task.n)
-    batches = batches if rounds is None else check_batches(rounds, task.n)
+    batches = batches if rounds is None else check_rounds(rounds, task.n)
     choice = chosen_clip(task, clip, moments, rows=task.n / batches, oracle=oracle)
     plan = _plan(PROX, task, choice, moments, oracle, batches, condition=kappa)
     return dataclasses.replace(plan, smoothness=beta, step=0.5 if paper else 1.0)
@@ -365,11 +360,9 @@ def plan_split(
     Arguments as in `plan_sgd`; ``clip`` is the threshold of the oracle, by default a coordinate's.
     """
     moments = known_moments(task, moment, order, coordinate_moment)
-    beta = chosen_smoothness(task, population_smoothness, paper=False)
-    kappa = chosen_condition(task, beta, strong_convexity, paper=False)
-    scales = public_scales(task, beta or 1.0, kappa)
+    beta, kappa, scales = _curvature(task, population_smoothness, strong_convexity, paper=False)
     batches = min(rates.split_rounds(scales), scales.most_split_batches, task.n)
-    batches = batches if rounds is None else check_batches(rounds, task.n)
+    batches = batches if rounds is None else check_rounds(rounds, task.n)
     if clip == "auto":
         raise AssumptionError(
             "noisy_gd_split_baseline splits its budget over all rounds, which a search for a clip "
@@ -417,7 +410,7 @@ def _plan(
 ) -> Plan:
     """Return a plan whose batches have the whole budget each."""
     rule, (start, stop) = chosen_oracle(oracle), choice.rows
-    batches = check_batches(rounds, stop - start)
+    batches = check_rounds(rounds, stop - start)
     bound = choice.bound(rule, task.n_weights)
     return Plan(
         solver=solver,

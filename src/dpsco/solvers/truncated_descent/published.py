@@ -16,6 +16,7 @@ from ...geometry.mirror import Regularity
 from ...geometry.norms import L2, Lp
 from ...privacy.budget import ApproxDP
 from ...task import Task
+from ..common.options import published_budget
 
 SCHEDULES = ("practical", "paper")
 
@@ -118,8 +119,7 @@ def _facts(task: Task, norm: Lp, smoothness: float | None) -> tuple[ApproxDP, fl
     beta = task.smoothness + task.ridge
     if smoothness is not None:
         beta = min(beta, _validate.positive("population_smoothness", smoothness))
-    if not isinstance(task.budget, ApproxDP):
-        raise AssumptionError("schedule='paper' needs an (epsilon, delta) budget.")
+    budget = published_budget(task, otherwise="practical")
     if not math.isfinite(task.radius):
         raise AssumptionError(
             "schedule='paper' needs a bounded domain, for example domains.LpBall(1.5, 2.0); "
@@ -130,7 +130,7 @@ def _facts(task: Task, norm: Lp, smoothness: float | None) -> tuple[ApproxDP, fl
             f"schedule='paper' needs a smooth loss: {task.problem.loss.name} has smoothness "
             f"{beta:g}; schedule='practical' takes any."
         )
-    return task.budget, task.problem.domain.diameter(task.n_weights, norm), beta
+    return budget, task.problem.domain.diameter(task.n_weights, norm), beta
 
 
 def _moment(moment: float | None) -> float:

@@ -23,6 +23,7 @@ from ..base import Floats
 from ..common.batches import check_rounds
 from ..common.clips import cautious_clip, descent_clip
 from ..common.found_clip import ClipGrid, beside_clip, clip_search, noise_tail
+from ..common.options import checked_p
 from ..engine import EnginePlan, Rows, part_of
 from ..needs import Need
 from . import published
@@ -401,12 +402,7 @@ def check_p(task: Task, p: float | None) -> float:
     own = exponent_of(task.problem.domain)
     if p is None:
         return WHOLE_P if own is None else own
-    p = _validate.real("p", p)
-    if not 1.0 <= p <= 2.0:
-        raise ParameterError(
-            f"p must lie between 1 and 2, got {p!r}. For p above 2 {COORDINATES} works in l_2.",
-            parameter="p",
-        )
+    p = checked_p(p, beyond=f"use {COORDINATES}, which works in l2")
     if not isinstance(task.problem.domain, WholeSpace) and p != own:
         raise ParameterError(
             f"p is that of the domain, {own!r}, got {p!r}: leave it out.", parameter="p"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...errors import AssumptionError
-from ...privacy.budget import ApproxDP
 from ...task import Task
+from ..common.options import published_budget
 
 MOST = 400  # rounds of a stage
 LEAST = 4
@@ -81,12 +80,7 @@ def published_rounds(task: Task, p: float, first: float, second: float) -> int:
     Raises:
         AssumptionError: the budget has no epsilon and delta.
     """
-    budget = task.budget
-    if not isinstance(budget, ApproxDP):
-        raise AssumptionError(
-            f"schedule='paper' is written in epsilon and delta, and the budget is {budget}. Take "
-            "schedule='tuned', or an ApproxDP budget."
-        )
+    budget = published_budget(task, otherwise="tuned")
     kappa = 1.0 / (p - 1.0)
     logs = (1.0 + math.log(task.n_weights)) if p < 2.0 else 1.0
     worth = second * (task.n * budget.epsilon) ** 2 / (logs * kappa**2 * -math.log(budget.delta))

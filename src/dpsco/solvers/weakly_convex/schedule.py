@@ -28,7 +28,13 @@ from ...geometry.norms import Lp
 from ...privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ...task import Task
 from ..base import Floats
-from ..common.lp_constants import gradient_clip, lp_constants, predicted_clip
+from ..common.lp_constants import (
+    gradient_clip,
+    likely_distance,
+    lp_constants,
+    predicted_clip,
+)
+from ..common.options import checked_p
 from ..engine import EnginePlan
 from ..needs import Need
 from . import rates
@@ -305,12 +311,7 @@ def chosen_p(task: Task, p: float | None) -> float:
         ParameterError: p is outside of [1, 2], or there are too few weights for one below 2.
     """
     d = task.n_weights
-    value = 2.0 if p is None else _validate.real("p", p)
-    if not 1.0 <= value <= 2.0:
-        raise ParameterError(
-            f"p must lie between 1 and 2, got {value!r}: for p above 2 work in l2 (p=2.0).",
-            parameter="p",
-        )
+    value = 2.0 if p is None else checked_p(p)
     if value == 2.0:
         return value
     if d <= 2:
@@ -336,13 +337,6 @@ def checked_centre(task: Task, centre: object) -> tuple[float, ...]:
             f"centre must have {task.n_weights} numbers, got {len(vector)}.", parameter="centre"
         )
     return tuple(vector.tolist())
-
-
-def likely_distance(task: Task, p: float) -> float:
-    """Return how far from the centre good weights may lie, in l_p."""
-    if task.problem.domain.bounded:
-        return task.problem.domain.radius(task.n_weights, Lp(p))
-    return task.initial_distance
 
 
 def risk(task: Task) -> float:

@@ -1,4 +1,4 @@
-"""Gradients bounded by coordinate or by a user's rule: no row adds more than stated."""
+"""Gradients bounded by a user's rule: no row adds more than stated."""
 
 import math
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsco as dp
-from dpsco.data.truncated import TransformedGradient, TruncatedGradient, each_gradient
+from dpsco.data.transformed import TransformedGradient, each_gradient
 from dpsco.errors import ParameterError
 
 D = 3
@@ -23,7 +23,6 @@ def block(X, y):
 
 def queries(loss, weights, size):
     return (
-        TruncatedGradient(loss, weights, size),
         TransformedGradient(loss, weights, size, lambda g: 3.0 * g),
         TransformedGradient(loss, weights, size, np.sign),
     )
@@ -44,20 +43,22 @@ def test_no_row_adds_more_than_the_bound(X, y, size):
             assert np.linalg.norm(total) <= query.bound * (1 + 1e-12)
 
 
-def test_the_bound_is_reached():
-    query = TruncatedGradient(dp.losses.Squared(), np.zeros(D), 2.0)
-    ends = [query.sum(block([[9.0, -9.0, 9.0]], [y])) for y in (1e3, -1e3)]
-    assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(4.0 * math.sqrt(D))
-    assert query.bound == pytest.approx(2.0 * math.sqrt(D))
-    assert query.bound >= 2.0 * math.sqrt(D)
+@pytest.mark.parametrize("width", [0, 1])
+def test_a_null_row_adds_nothing_whatever_the_rule_makes_of_zeros(width):
+    """An emptied row and another one would lie twice the bound apart, if it added that of zeros."""
+    loss, rule = dp.losses.Squared(), lambda g: g - 1.0
+    query = TransformedGradient(loss, np.zeros(D), 2.0, rule)
+    with_null = block([[math.nan, 0.0, 0.0], *[[9.0, 9.0, 9.0]] * width], [-1.0] * (1 + width))
+    assert not with_null.present[0]
+    alone = query.sum(with_null[1:])
+    assert query.sum(with_null).tolist() == alone.tolist()
+    assert np.linalg.norm(alone) == pytest.approx(2.0 * width)
 
 
 def test_sums_are_those_of_numpy():
     rng = np.random.default_rng(2)
     X, y, w = rng.standard_normal((700, D)), rng.standard_normal(700), rng.standard_normal(D)
     rows, gradients = block(X, y), ((X @ w - y)[:, None] * X)
-    total = TruncatedGradient(dp.losses.Squared(), w, 0.5).sum(rows)
-    assert np.allclose(total, np.clip(gradients, -0.5, 0.5).sum(axis=0))
     assert np.allclose(each_gradient(dp.losses.Squared(), w, rows), gradients)
     softer = TransformedGradient(dp.losses.Squared(), w, 1e9, lambda g: g / (1 + np.abs(g)))
     assert np.allclose(softer.sum(rows), (gradients / (1 + np.abs(gradients))).sum(axis=0))
@@ -67,8 +68,8 @@ def test_other_losses_have_gradients_as_well():
     rng = np.random.default_rng(2)
     X, w = rng.standard_normal((20, D)), np.ones(D)
     rows = dp.Bounds(1e9).apply(X)
-    total = TruncatedGradient(dp.losses.SquaredDistance(), w, 0.5).sum(rows)
-    assert np.allclose(total, np.clip(w - X, -0.5, 0.5).sum(axis=0))
+    halves = TransformedGradient(dp.losses.SquaredDistance(), w, 1e9, lambda g: 0.5 * g)
+    assert np.allclose(halves.sum(rows), 0.5 * (w - X).sum(axis=0))
 
 
 def test_a_function_that_fails_says_nothing_of_its_row():
@@ -85,7 +86,6 @@ def test_a_function_that_fails_says_nothing_of_its_row():
 def test_refusals():
     source = dp.data.from_arrays(np.ones((4, 2)), np.ones(4)).bounded(BOUNDS)
     with pytest.raises(ParameterError, match="2 weights"):
-        source.sum(TruncatedGradient(dp.losses.Squared(), np.zeros(D), 1.0))
-    with pytest.raises(ParameterError, match="threshold"):
-        TruncatedGradient(dp.losses.Squared(), np.zeros(D), -1.0)
-    assert "truncation" in TruncatedGradient(dp.losses.Squared(), np.zeros(D), 1.0).enforced[0]
+        source.sum(TransformedGradient(dp.losses.Squared(), np.zeros(D), 1.0, np.sign))
+    with pytest.raises(ParameterError, match="clip"):
+        TransformedGradient(dp.losses.Squared(), np.zeros(D), -1.0, np.sign)
