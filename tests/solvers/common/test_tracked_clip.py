@@ -199,7 +199,7 @@ class _StopError(Exception):
     """Ends a run half-way."""
 
 
-@pytest.mark.parametrize("n", [60, 20_000])
+@pytest.mark.parametrize("n", [pytest.param(60, marks=pytest.mark.thorough), 20_000])
 @pytest.mark.parametrize("key", KEYS)
 def test_a_run_goes_on_with_the_clip_where_it_was(key, n, tmp_path):
     plan, data = make(key, n, rounds=16), made_up(n)
