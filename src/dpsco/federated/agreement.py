@@ -9,8 +9,17 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import numpy as np
+
 from .. import _validate
-from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient, Query
+from ..data.gradient_norms import GradientNorms, TrackedGradient
+from ..data.queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    InUnits,
+    Query,
+)
 from ..errors import AssumptionError, ParameterError
 from ..fit.checkpoint.checkpoint import identity
 from ..privacy.budget import Unit
@@ -19,8 +28,8 @@ from ..solvers import get
 from ..solvers.base import check_cost
 from ..solvers.engine import EnginePlan, Stepper
 from .fixed_point import FixedPoint
-from .messages import GradientQuery
-from .protection import ROW, WORKER, protected, rounds_of
+from .messages import RowQuery
+from .protection import ROW, WORKER, check_public_clip, protected, rounds_of
 from .trust import COINS, Trust
 
 GRADIENTS = (
@@ -28,6 +37,7 @@ GRADIENTS = (
     ClippedDifference,
     ClippedCoordinates,
 )  # the queries that a message can carry
+FOUND = (GradientNorms, InUnits, TrackedGradient)  # and those of a plan that finds its clip
 
 
 def checked(plan: Any) -> EnginePlan:
@@ -49,16 +59,20 @@ def checked(plan: Any) -> EnginePlan:
     reasons = solver.refusals(engine_plan.task)
     if reasons:
         raise AssumptionError(f"{engine_plan.solver} does not apply: {'; '.join(reasons)}.")
+    answered = FOUND if engine_plan.finds_clip else GRADIENTS
     question = type(_query(engine_plan, 0))
-    if question not in GRADIENTS:
+    if question not in answered:
         raise ParameterError(
             f"workers answer with clipped gradients, and {engine_plan.solver} asks for "
-            f"{question.__name__}: clips that a run finds or tracks need all rows in one place. "
-            "Give clip=."
+            f"{question.__name__}. Give clip=."
         )
     check_cost(engine_plan)
-    protected(engine_plan)
-    if not isinstance(_query(engine_plan, engine_plan.total_rounds - 1), GRADIENTS):
+    if protected(engine_plan) == WORKER and engine_plan.finds_clip:
+        raise ParameterError(
+            f"{engine_plan.solver} finds its clip from the gradients of rows, and here a worker's "
+            "mean is clipped as one vector. Give clip=."
+        )
+    if not isinstance(_query(engine_plan, engine_plan.total_rounds - 1), answered):
         raise AssumptionError(
             "workers are asked for gradients alone, and the plan's last rounds ask for something "
             "else. Leave out refit."
@@ -82,6 +96,7 @@ def agreed_encoding(
             )
         return encoding.check(plan, helpers=helpers)
     if trust.masked:
+        check_public_clip(plan)
         raise ParameterError(
             f"{trust.value} adds integers: pass "
             f"encoding=FixedPoint.choose(plan, helpers={helpers})."
@@ -114,19 +129,39 @@ def stepper_of(plan: EnginePlan) -> Stepper:
     return make(plan)
 
 
-def query_of(plan: EnginePlan, round: int) -> GradientQuery:
-    """Return what a round asks for, but for its weights: the loss, and how a row is clipped.
+def query_of(plan: EnginePlan, round: int) -> RowQuery:
+    """Return what a round asks for, but for its weights and the unit of a clip that is found.
 
-    Both follow from the plan and the number of the round, so no message carries them.
+    The loss, how a row is clipped, and the grid of a search follow from the plan and the number of
+    the round, so no message carries them.
     """
     query = _query(plan, round)
-    assert isinstance(query, GRADIENTS)
+    assert isinstance(query, (*GRADIENTS, *FOUND))
     return query
 
 
-def _query(plan: EnginePlan, round: int) -> Query:
-    """Return what a round asks for, at the start's weights."""
+def follows_unit(plan: EnginePlan, round: int, unit: float) -> bool:
+    """Return whether a unit is what the round makes of some clip of the plan's grid.
+
+    Where the clip follows the gradients it may be any: noisy counts, which workers do not see,
+    decide it. A row adds at most what the noise covers whatever the unit is.
+    """
+    query, search = _query(plan, round), getattr(plan, "search", None)
+    if isinstance(query, TrackedGradient) or search is None:
+        return isinstance(query, TrackedGradient)
+    whole = _query(plan, round, clip=1.0)  # units are proportional to the clip
+    assert isinstance(whole, InUnits)
+    with np.errstate(all="ignore"):
+        near = np.argmin(np.abs(np.log(np.asarray(search.grid) / (unit / whole.unit))))
+    nearest = _query(plan, round, clip=float(search.grid[near]))
+    return isinstance(nearest, InUnits) and nearest.unit == unit
+
+
+def _query(plan: EnginePlan, round: int, *, clip: float | None = None) -> Query:
+    """Return what a round asks for, at the start's weights, after a clip was found."""
     stepper = stepper_of(plan)
+    if clip is not None:
+        stepper.step(clip)
     stepper.round = round
     return stepper.query()
 

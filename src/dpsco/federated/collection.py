@@ -123,11 +123,13 @@ def check_rounding(answers: int, request: Request) -> None:
     """Refuse floats whose sum could round by more than the ledger allows for."""
     if request.encoding is not None:
         return
-    if answers > MOST_FLOAT_ANSWERS and request.cohort > MOST_FLOAT_ROWS:
+    part = 1 if request.unit is None else 2  # sums in units are divided once more
+    most, rows = MOST_FLOAT_ANSWERS // part, MOST_FLOAT_ROWS // part
+    if answers > most and request.cohort > rows:
         raise ParameterError(
-            f"the rounding of float sums is bounded for {MOST_FLOAT_ANSWERS} answers, or for "
-            f"{MOST_FLOAT_ROWS} rows per round; got {answers} answers for {request.cohort} rows. "
-            "Run it with encoding=FixedPoint.choose(plan), whose sums are exact."
+            f"the rounding of float sums is bounded for {most} answers, or for {rows} rows per "
+            f"round; got {answers} answers for {request.cohort} rows. Run it with "
+            "encoding=FixedPoint.choose(plan), whose sums are exact; it takes a plan with clip=."
         )
 
 

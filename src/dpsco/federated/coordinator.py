@@ -14,7 +14,9 @@ b < 4096 rows adds them in b steps, which saves b (4096 - b)/B >= 4095/B. The le
 4096 + log2(B) + 4. That is enough for W up to 2^11. It is enough for B up to 2^22 as well: at most
 B/4096 workers save nothing, so W <= (1 + D) B/4095, and log2(1 + D) - D never exceeds 0.09. Both
 leave 2 u for the products. Fewer rows than 4096 take at most B + 2 steps, whoever holds them.
-Beyond both limits float sums are refused; fixed-point sums do not round.
+Beyond both limits float sums are refused; fixed-point sums do not round. Sums in units of a clip
+that a run finds are divided once more by each worker; half of either limit has room for that.
+Counts are whole numbers, and do not round.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from typing import Any
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedCoordinates, ClippedDifference, ClippedGradient
+from ..data.gradient_norms import GradientNorms, TrackedGradient
+from ..data.queries import (
+    ClippedCoordinates,
+    ClippedDifference,
+    ClippedGradient,
+    InUnits,
+    Query,
+)
 from ..errors import LedgerError, ParameterError
 from ..fit.checkpoint.checkpoint import Checkpoint, NoCheckpoint
 from ..fit.run import check_helpers
@@ -138,20 +147,14 @@ class Coordinator(NonCopyable):
                 raise LedgerError(f"all {self.plan.total_rounds} rounds of this run are over.")
             query, round = self._rounds.query(), self._rounds.next_round
             start, stop = round.rows
-            points: tuple[Floats, ...]
-            factors: tuple[float, ...]
-            if isinstance(query, (ClippedGradient, ClippedCoordinates)):
-                points, factors = (query.weights,), (1.0,)
-            else:
-                assert isinstance(query, ClippedDifference)
-                points = (query.first, query.second)
-                factors = (query.first_factor, query.second_factor)
+            unit = query.unit if isinstance(query, (InUnits, TrackedGradient)) else None
             return Request(
                 run=self.run,
                 plan=self._fingerprint,
                 round=self.round,
-                points=points,
-                factors=factors,
+                **_points(query),
+                unit=unit,
+                numbers=query.size if self.plan.finds_clip else None,
                 clip=query.bound,
                 cohort=stop - start,
                 protects=self._protects,
@@ -319,3 +322,14 @@ class Coordinator(NonCopyable):
         return (
             f"<Coordinator of {self.plan.solver}: round {self.round} of {self.plan.total_rounds}>"
         )
+
+
+def _points(query: Query) -> dict[str, Any]:
+    """Return at which weights a query asks for gradients, and their factors."""
+    if isinstance(query, (InUnits, TrackedGradient)):
+        return _points(query.gradient)
+    if isinstance(query, (ClippedGradient, ClippedCoordinates, GradientNorms)):
+        return {"points": (query.weights,), "factors": (1.0,)}
+    assert isinstance(query, ClippedDifference)
+    factors = (query.first_factor, query.second_factor)
+    return {"points": (query.first, query.second), "factors": factors}

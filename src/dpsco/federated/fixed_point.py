@@ -34,7 +34,7 @@ from ..errors import ParameterError
 from ..privacy.lattice import lattice_step
 from ..privacy.mechanisms import PrefixSumRelease
 from ..solvers.engine import EnginePlan
-from .protection import rounds_of
+from .protection import check_public_clip, rounds_of
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -215,7 +215,9 @@ class FixedPoint:
         Raises:
             ParameterError: rounding would use up the clip, or a sum would not come out exactly.
         """
-        bounds = [release.bound for release in rounds_of(plan).releases]
+        rounds = rounds_of(plan)
+        check_public_clip(plan)
+        bounds = [release.bound for release in rounds.releases]
         self.grid(min(bounds), plan.task.n_weights)
         finest = lattice_step(max(bounds), plan.task.n_weights)
         if helpers and self.step < finest:

@@ -1,8 +1,9 @@
 """The two messages of a round: a request goes down, an answer comes up. Nothing else travels.
 
-A request has one or two points of d numbers each, an answer has d numbers: no counts, no norms, no
-losses. As JSON, vectors are base64 of little-endian 64-bit numbers, which is exact (11 bytes a
-number), and other numbers have as many digits as they need to come back the same.
+A request has one or two points of d numbers each, an answer has d numbers: no norms, no losses, and
+counts only where a plan searches for its clip or lets it follow the gradients. As JSON, vectors are
+base64 of little-endian 64-bit numbers, which is exact (11 bytes a number), and other numbers have
+as many digits as they need to come back the same.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from ..data.gradient_norms import GradientNorms, TrackedGradient
 from ..data.queries import (
     ClippedCoordinates,
     ClippedDifference,
     ClippedGradient,
+    InUnits,
     Loss,
     weight_vector,
 )
+from ..data.row_norms import check_limit
 from ..errors import ParameterError
 from ..files import limits as _limits
 from ..files.reading import parse_json
@@ -35,6 +39,7 @@ Floats = NDArray[np.float64]
 Vector = NDArray[np.float64] | NDArray[np.uint64]
 
 GradientQuery = ClippedGradient | ClippedDifference | ClippedCoordinates
+RowQuery = GradientQuery | GradientNorms | InUnits | TrackedGradient
 
 _KINDS = {"float64": "<f8", "uint64": "<u8"}
 _LONGEST_NAME = 255
@@ -57,6 +62,9 @@ class Request:
         encoding: how contributions become integers; None: floats.
         rate: with which probability a row (or worker) takes part in this round, by a secret coin
             that its worker draws; None: all of them do.
+        unit: the clip that the run has found, which counts as 1 in the answers; None: the clip is
+            in the plan, or is still to be found.
+        numbers: how many an answer has; None: as many as a point.
 
     Raises:
         ParameterError: a field is out of range.
@@ -73,6 +81,8 @@ class Request:
     trust: Trust
     encoding: FixedPoint | None = None
     rate: float | None = None
+    unit: float | None = None
+    numbers: int | None = None
 
     def __post_init__(self) -> None:
         _check_identity("run", self.run)
@@ -101,6 +111,10 @@ class Request:
                 raise ParameterError(
                     f"rate must be at most 1, got {self.rate!r}.", parameter="rate"
                 )
+        if self.unit is not None:
+            _set(self, "unit", check_limit("unit", self.unit))
+        if self.numbers is not None:
+            _set(self, "numbers", _validate.integer("numbers", self.numbers))
         if self.encoding is not None and not isinstance(self.encoding, FixedPoint):
             raise ParameterError(
                 f"encoding must be a FixedPoint or None, got {self.encoding!r}.",
@@ -110,7 +124,7 @@ class Request:
     @property
     def size(self) -> int:
         """Numbers in an answer."""
-        return len(self.points[0])
+        return len(self.points[0]) if self.numbers is None else self.numbers
 
     def query(self, loss: Loss, *, clip: float | None = None) -> GradientQuery:
         """Return what a row is asked for, clipped to ``clip``, by default the request's."""

@@ -19,9 +19,11 @@ from ..privacy.mechanisms import (
     PrefixSumRelease,
 )
 from ..solvers import registry
+from ..solvers.common.found_clip import FoundClipStepper
 from ..solvers.engine import EnginePlan, Schedule
 
 ROW, WORKER = "row", "worker"
+_ANSWERED = (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease, ClipQuantileRelease)
 
 
 def rounds_of(plan: Any) -> Schedule:
@@ -38,11 +40,10 @@ def rounds_of(plan: Any) -> Schedule:
             f"a federated run needs a plan that asks for noisy sums round by round, got {name}. "
             f"Solvers that do: {able}."
         )
-    if plan.finds_clip:
+    if plan.finds_clip and not _asks_for_clip(plan):
         raise ParameterError(
-            f"{plan.solver} clips here as the run goes on, and workers clip as the plan says. Make "
-            "the plan with a clip of its own: options={'clip': ...}, or for noisy_sfw_lp "
-            "options={'follow_steps': False}."
+            f"{plan.solver} clips here as the run goes on, and workers clip as the plan says. Give "
+            "clip=, or for noisy_sfw_lp follow_steps=False."
         )
     rounds = Schedule(plan.releases())
     once = rounds.single_epoch
@@ -52,21 +53,37 @@ def rounds_of(plan: Any) -> Schedule:
                 f"{plan.solver} draws samples of fixed size here, which workers cannot do "
                 "without knowing of each other. Use solver='dp_sgd_poisson': each row has its coin."
             )
-        if isinstance(release, ClipQuantileRelease):
-            raise ParameterError(
-                f"{plan.solver} finds its clip here, which workers do not help with yet. Give "
-                "clip=, and they answer with clipped gradients."
-            )
-        if not isinstance(release, (GaussianRelease, PoissonGaussianRelease, PrefixSumRelease)):
+        if not isinstance(release, _ANSWERED):
             raise ParameterError(f"workers answer with sums, and a {release.kind} is none.")
         # A prefix sum takes each row in one of its rounds, and workers would answer all of them.
         whole = release.rows == (0, plan.n) and not isinstance(release, PrefixSumRelease)
         if not once and not whole:
             raise ParameterError(
                 "workers answer once in a run, or in every round; this plan has rounds on parts of "
-                "the rows that come again."
+                "the rows that come again. Where that is for a clip that is found, give clip=."
             )
     return rounds
+
+
+def _asks_for_clip(plan: EnginePlan) -> bool:
+    """Return whether the clip of a plan is found by counts, or follows them, as workers can."""
+    solver = registry().get(plan.solver)
+    stepper = None if solver is None else solver.stepper
+    return isinstance(stepper, type) and issubclass(stepper, FoundClipStepper)
+
+
+def check_public_clip(plan: EnginePlan) -> None:
+    """Refuse integers, and whatever adds them, where the run finds the clip.
+
+    Raises:
+        ParameterError: it does.
+    """
+    if plan.finds_clip:
+        raise ParameterError(
+            f"{plan.solver} finds its clip here, and integers count multiples of a step that is "
+            "agreed on before. Give clip=, or let a trusted coordinator add floats: "
+            "trust='trusted_coordinator' without an encoding."
+        )
 
 
 def protected(plan: EnginePlan) -> str:

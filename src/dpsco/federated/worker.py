@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 
 from .. import _validate
 from ..data.contributions import contribution_pieces, contributions
-from ..data.queries import ClippedCoordinates
+from ..data.gradient_norms import GradientNorms, TrackedGradient
+from ..data.queries import ClippedCoordinates, InUnits
 from ..data.row_norms import LARGEST_LIMIT, cache_slices, clip_rows
 from ..data.source import Source
 from ..data.tables.table import Table
@@ -44,9 +45,9 @@ from ..geometry.norms import L2
 from ..privacy.randomness import Randomness
 from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
-from .agreement import agreed_encoding, checked, fingerprint, query_of
+from .agreement import FOUND, agreed_encoding, checked, fingerprint, follows_unit, query_of
 from .fixed_point import FixedPoint
-from .messages import Answer, Floats, GradientQuery, Request, Vector, check_name
+from .messages import Answer, Floats, GradientQuery, Request, RowQuery, Vector, check_name
 from .protection import WORKER, protected, rounds_of
 from .trust import Trust
 
@@ -165,8 +166,9 @@ class Worker(NonCopyable):
             self._refuse(f"its rate is {request.rate}, the plan's {rate}")
         if request.encoding != self._encoding:
             self._refuse(f"its encoding is {request.encoding}, agreed was {self._encoding}")
-        if request.size != plan.task.n_weights:
-            self._refuse(f"its points have {request.size} numbers, the plan {plan.task.n_weights}")
+        if (size := len(request.points[0])) != plan.task.n_weights:
+            self._refuse(f"its points have {size} numbers, the plan {plan.task.n_weights}")
+        self._check_unit(request)
         start, stop = round.rows
         if request.cohort != stop - start:
             self._refuse(f"its cohort is {request.cohort}, the plan's {stop - start}")
@@ -176,6 +178,23 @@ class Worker(NonCopyable):
                 "one part per round, and make a Worker with a name of its own for each: "
                 "rows=(start, stop)"
             )
+
+    def _check_unit(self, request: Request) -> None:
+        """Refuse counts, units and lengths of answers that are not those of the plan."""
+        query, unit = query_of(self.plan, request.round), request.unit
+        if request.size != query.size:
+            self._refuse(f"its answers have {request.size} numbers, the plan's {query.size}")
+        in_units = isinstance(query, (InUnits, TrackedGradient))
+        if in_units != (unit is not None):
+            self._refuse(f"its unit is {unit}, which is not what round {request.round} asks for")
+        if isinstance(query, FOUND) and request.clip != query.bound:
+            self._refuse(f"its clip is {request.clip!r}, the plan's {query.bound!r}")
+        if unit is not None and not follows_unit(self.plan, request.round, unit):
+            self._refuse(f"its unit is {unit!r}, and no clip of the plan's grid makes that")
+        if isinstance(query, GradientNorms):
+            points = request.points
+            if len(points) != 1 or points[0].tobytes() != query.weights.tobytes():
+                self._refuse("the plan measures gradients at the start, and its points are others")
 
     def _refuse(self, reason: str) -> None:
         raise AssumptionError(f"worker {self.name!r} does not answer this request: {reason}.")
@@ -210,6 +229,7 @@ class Worker(NonCopyable):
             if chosen is None:
                 return source.sum(query, *self._range)
             return source.sum_at(query, chosen)
+        assert not isinstance(query, (GradientNorms, TrackedGradient))  # they have no encoding
         encoding, grid = request.encoding, request.encoding.grid(request.clip, request.size)
         pieces = contribution_pieces(query, source, *self._range)
         if chosen is not None:
@@ -219,9 +239,14 @@ class Worker(NonCopyable):
             )
         return encoding.add((encoding.wrap(grid.encode(piece)) for piece in pieces), request.size)
 
-    def _query(self, request: Request) -> GradientQuery:
+    def _query(self, request: Request) -> RowQuery:
         """Return what a row is asked for: the plan's kind of query at the request's points."""
         query = query_of(self.plan, request.round)
+        if isinstance(query, GradientNorms):
+            return query
+        if isinstance(query, (InUnits, TrackedGradient)):
+            gradient: Any = _in_unit(query.gradient, request)
+            return dataclasses.replace(query, gradient=gradient)
         if not isinstance(query, ClippedCoordinates):
             return request.query(query.loss)
         if request.clip != query.bound:
@@ -252,6 +277,14 @@ class Worker(NonCopyable):
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"
+
+
+def _in_unit(gradient: GradientQuery, request: Request) -> GradientQuery:
+    """Return the gradient that is clipped to the request's unit, at its points."""
+    assert request.unit is not None
+    if isinstance(gradient, ClippedCoordinates):
+        return dataclasses.replace(gradient, weights=request.points[0], clip=request.unit)
+    return request.query(gradient.loss, clip=request.unit)
 
 
 def _fitting(data: Any, plan: EnginePlan) -> Table | Source:
