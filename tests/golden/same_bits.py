@@ -87,6 +87,8 @@ def table(name):
     X = rng.normal(size=(N, D)) / 2
     score = X @ [1.0, -2.0, 0.5, 0.0] + 0.3 * rng.normal(size=N)
     kind = PROBLEMS[name].loss.labels
+    if kind == "none":
+        return (X,)
     if kind == "sign":
         return X, np.where(score > 0, 1.0, -1.0)
     if kind not in ("real", "count"):
@@ -111,7 +113,7 @@ def cases():
 
 def outcome(key, problem, budget, calibration, options):
     """Return what a fit leaves behind, or the kind of its refusal."""
-    X, y = table(problem)
+    rows = table(problem)
     try:
         plan = dp.plan(
             PROBLEMS[problem],
@@ -124,7 +126,7 @@ def outcome(key, problem, budget, calibration, options):
         )
     except (AssumptionError, ParameterError) as refusal:
         return {"refused": type(refusal).__name__}
-    result = dp.run(plan, (X, y), randomness=dp.Randomness.seeded(7))
+    result = dp.run(plan, rows, randomness=dp.Randomness.seeded(7))
     certificate = result.certificate
     return {
         "weights": [float(value).hex() for value in result.weights],
