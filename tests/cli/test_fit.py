@@ -513,6 +513,33 @@ def test_quantiles_are_measured_as_such(home, dpsco, tmp_path):
         assert value == pytest.approx(record["values"][name], rel=0.1)
 
 
+@pytest.mark.parametrize("planned", [False, True], ids=["fit", "plan and fit"])
+@pytest.mark.parametrize(
+    ("name", "model"), [("people.csv", "sparse_logistic"), ("costs.csv", "lasso")]
+)
+def test_sparse_models_keep_so_many_weights(home, dpsco, tmp_path, name, model, planned):
+    """The weights are those of the whole model with the same noise, and so is what is spent."""
+    schema = home / ("schema.json" if name == "people.csv" else "costs.json")
+    start = ["--schema", schema, "--model", model, "--radius", 5000, "--epsilon", 2, *QUICK]
+    models = []
+    for sparsify in ([], ["--setting", "sparsify=2"]):
+        out = ["-o", tmp_path / f"{len(models)}.json", "--seed", 1]
+        asked = [*start, *sparsify]
+        if planned:
+            plan = tmp_path / f"plan{len(models)}.json"
+            assert dpsco("plan", "--n", 800, *asked, "-o", plan)[0] == 0
+            asked = ["--schema", schema, "--plan", plan]
+        code, _, err = dpsco("fit", home / name, *asked, *out)
+        assert code == 0, err
+        models.append(SavedModel.load(out[1]))
+    whole, kept = models
+    assert np.count_nonzero(whole.model.coef) > 2
+    assert np.count_nonzero(kept.model.coef) == 2
+    np.testing.assert_array_equal(kept.model.coef, whole.model.sparsified(2).coef)
+    np.testing.assert_array_equal(kept.model.intercept, whole.model.intercept)
+    assert kept.certificate.epsilon(delta=1e-6) == whole.certificate.epsilon(delta=1e-6)
+
+
 def test_progress_goes_to_the_terminal(command, dpsco, monkeypatch):
     """The bar is called with the plan's rounds."""
     from dpsco.cli import progress

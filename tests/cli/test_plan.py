@@ -61,6 +61,7 @@ def test_unknown_solver(capsys):
 # -- plan, recommend -----------------------------------------------------------------------------
 
 FACTS = ["--d", 5, "--feature-norm", 1, "--n", 20_000, "--epsilon", 1]
+SPARSE = ["--classes", 2, "--model", "sparse_logistic", "--radius", 3]
 
 
 def test_plan_says_what_will_happen(dpsco):
@@ -211,6 +212,9 @@ def test_pure_privacy_is_delta_zero(dpsco):
         ([*FACTS, "--classes", 1], "at least two classes"),
         ([*FACTS, "--classes", 2, "--model", "nonsense"], "--model must be one of"),
         ([*FACTS, "--classes", 2, "--setting", "q=1"], "no setting 'q'"),
+        ([*FACTS, *SPARSE, "--setting", "sparsify=0"], "sparsify must be at least 1, got 0"),
+        ([*FACTS, *SPARSE, "--setting", "sparsify=1.5"], "sparsify must be an integer"),
+        ([*FACTS, "--classes", 2, "--setting", "sparsify=1"], "no setting 'sparsify'"),
         ([*FACTS, "--classes", 2, "--delta", 2], "--delta must lie strictly between 0 and"),
         ([*FACTS[:-1], -1, "--classes", 2], "--epsilon must be positive"),
         (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "no protection with n = 1 row"),
@@ -219,6 +223,7 @@ def test_pure_privacy_is_delta_zero(dpsco):
     ],
     ids=[
         "columns", "classes", "norm", "range", "other", "both", "one class", "model", "setting",
+        "no weight", "part of a weight", "weights of a dense model",
         "delta", "epsilon", "one row", "no row", "rows per person",
     ],
 )  # fmt: skip

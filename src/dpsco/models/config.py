@@ -27,7 +27,7 @@ from ..problem import Problem
 from ..solvers.base import BasePlan
 from ..solvers.serialization import decode, encode
 from .linear import LinearModel
-from .spec import MODELS, ModelSpec
+from .spec import MODELS, SPARSIFY, ModelSpec
 from .unit_rules import UnitSearch
 
 INTERCEPT = 0.3  # the constant column of the intercept, as a part of feature_norm
@@ -112,7 +112,7 @@ class ModelConfig:
             units = None  # only the labels' range was found: rows have their declared length
         # Of rows in declared units nothing was found: they are predicted as they are.
         mapped = self.units is not None and self.units.features != "declared"
-        return LinearModel(
+        model = LinearModel(
             self.name,
             np.array(coef),
             np.array(intercept),
@@ -120,6 +120,10 @@ class ModelConfig:
             ends,
             units if mapped else None,
         )
+        sparsity = self.settings.get(SPARSIFY)
+        if sparsity is None:
+            return model
+        return model.sparsified(int(sparsity))  # of public numbers: it costs nothing
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, as a plan holds them."""

@@ -31,6 +31,8 @@ _SIMPLEX_HELP = (
     "for weighted means of columns in units of the label."
 )
 
+SPARSIFY = "sparsify"  # a setting of the fitted model, which its loss does not see
+
 Settings = Mapping[str, float]
 Maker = Callable[[Settings, int], Loss]
 
@@ -51,6 +53,9 @@ class ModelSpec:
 
     lengths: tuple[str, ...] = ()
     """The settings that are in units of the label."""
+
+    sparsifies: bool = False
+    """Whether the setting `sparsify` says how many weights the fitted model keeps."""
 
     shape: str = "l2"
     """Of the set of weights that a radius bounds: "l2" or "l1" for balls, or "simplex"."""
@@ -86,16 +91,19 @@ class ModelSpec:
         Raises:
             ParameterError: the model has no such setting, or it is out of range.
         """
-        unknown = sorted(set(settings) - set(self.settings))
+        own = (*self.settings, SPARSIFY) if self.sparsifies else tuple(self.settings)
+        unknown = sorted(set(settings) - set(own))
         if unknown:
-            known = ", ".join(self.settings) or "none"
+            known = ", ".join(own) or "none"
             raise ParameterError(
                 f"a {self.name} model has no setting {unknown[0]!r}; its settings are: {known}."
             )
+        if settings.get(SPARSIFY) is not None:
+            _validate.integer(SPARSIFY, settings[SPARSIFY])
         scaled = {
             name: _validate.positive(name, value) / (unit if name in self.lengths else 1.0)
             for name, value in settings.items()
-            if value is not None
+            if value is not None and name in self.settings
         }
         return self.make({**self.settings, **scaled}, classes)
 
@@ -138,6 +146,7 @@ _ALL = (
         "logistic regression with a bound on the sum of the weights' sizes",
         _logistic,
         classifies=True,
+        sparsifies=True,
         shape="l1",
         odds=True,
     ),
@@ -156,6 +165,7 @@ _ALL = (
         "least squares with a bound on the sum of the weights' sizes",
         lambda s, _: losses.Squared(),
         degree=2,
+        sparsifies=True,
         shape="l1",
     ),
     ModelSpec(
