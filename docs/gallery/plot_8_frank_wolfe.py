@@ -133,10 +133,10 @@ points = {
 # The figure
 # ----------
 # On dense rows gradient descent is ahead at thirty columns, and its loss grows with them; that of
-# Frank-Wolfe hardly changes, and the two cross. On sparse rows gradient descent is ahead at all
-# sizes: there is no crossing. Right, the last point is ahead of the random one, which may be one of
-# the first and then is worse than zero weights. For the last point, variance reduction makes little
-# difference at 18,000 rows. The noise is new each time this page is made, so numbers differ.
+# Frank-Wolfe changes far less, and the two cross. On sparse rows gradient descent is ahead at all
+# sizes: there is no crossing. Right, the last point is ahead of the random one, which with few rows
+# is worse than zero weights. For the last point, variance reduction makes little difference at
+# 18,000 rows. The noise is new each time this page is made, so numbers differ.
 
 
 def crossing(sizes, one, other):
