@@ -6,13 +6,13 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse
-from dpsco.data.truncated import TransformedGradient, TruncatedGradient
 
 from dpsco.data import Bounds, ClippedDifference, ClippedGradient, from_arrays, from_batches
 from dpsco.data import parallel_sum as leaves
 from dpsco.data.gradient_norms import GradientNorms, TrackedGradient
 from dpsco.data.queries import ClippedCoordinates, InUnits
 from dpsco.data.scores import ScoreGradient
+from dpsco.data.transformed import TransformedGradient
 from dpsco.errors import DataError
 from dpsco.kernels.pairwise import SUM_LEAF, PairwiseSum
 from dpsco.kernels.sums import WHOLE
@@ -44,7 +44,6 @@ OTHERS = [
     TrackedGradient(GRADIENT),
     GradientNorms(Logistic(), WEIGHTS, [0.1, 0.4]),
     ScoreGradient(Logistic(), WEIGHTS, WEIGHTS, 0.0, 0.3),
-    TruncatedGradient(Logistic(), WEIGHTS, 0.3),
     TransformedGradient(Logistic(), WEIGHTS, 0.3, np.sign),
 ]
 

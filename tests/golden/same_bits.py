@@ -78,6 +78,7 @@ VARIANTS = {
     "noisy_regularized_mirror_descent": {"noise": "generalized", "p": 1.5, "rounds": 12},
     "strongly_convex_lp": {"mode": "localized", "rounds": 4},
     "prox_guided_weakly_convex": {"blocks": 5, "prox_multiplier": 0.5, "answer": 3},
+    "l2_clip_mean_oracle": {"clip": 0.5},
 }
 
 
@@ -106,7 +107,7 @@ def cases():
             name = f"{key} logistic-ball replace {calibration}"
             yield name, key, "logistic-ball", "replace", calibration, {}
         if key in VARIANTS:
-            for problem in ("logistic-ball", "absolute-ball", "huber-free"):
+            for problem in ("logistic-ball", "absolute-ball", "huber-free", "mean"):
                 name = f"{key} {problem} replace variant"
                 yield name, key, problem, "replace", "tight", VARIANTS[key]
 
