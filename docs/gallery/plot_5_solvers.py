@@ -61,7 +61,7 @@ predicted = [candidate.risk for candidate in ranked][::-1]
 places = np.arange(len(keys))
 nothing = np.log(2.0) - best  # what the zero weights lose, which cost no privacy at all
 
-figure, axes = plt.subplots(figsize=(7.2, 5.6))
+figure, axes = plt.subplots(figsize=(7.2, 1.6 + 0.24 * len(keys)))
 axes.hlines(places, predicted, [measured[key] for key in keys], color="0.8", zorder=1)
 axes.scatter(predicted, places, marker="D", label="predicted, before any row is read", zorder=2)
 axes.scatter([measured[key] for key in keys], places, label="measured, mean of 2 runs", zorder=2)
@@ -70,7 +70,7 @@ axes.set_xscale("log")
 axes.set_yticks(places, labels=keys)
 axes.set_xlabel("excess risk (smaller is better)")
 axes.set_title(f"{len(keys)} solvers at epsilon 2 ({n:,} rows, {d} features)")
-axes.legend(loc="upper center", bbox_to_anchor=(0.35, -0.12), ncols=3, columnspacing=1.0)
+axes.legend(loc="upper center", bbox_to_anchor=(0.35, -0.09), ncols=3, columnspacing=1.0)
 plt.show()
 
 # %%
