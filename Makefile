@@ -27,7 +27,7 @@ demo: $(USE)  ## fit a private model end to end and verify its certificate
 
 # Each solver on one problem, known answers, rules of the house, a sample of the golden results; one
 # thread for each worker: two that spin for each other take ten times as long.
-quick: $(DEV)  ## the tests for daily work, about a minute: all but those marked slow or thorough
+quick: $(DEV)  ## the tests for daily work, two minutes: all but those marked slow or thorough
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --no-header -m 'not slow and not thorough'
 
 test: lint types layers unit oldest docs  ## set up, then lint, types, layers, tests, oldest versions, docs
