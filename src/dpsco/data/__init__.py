@@ -4,11 +4,12 @@ Read in this order, which is that of a row on its way into a sum:
 
 | room           | holds                                                                      |
 |----------------|----------------------------------------------------------------------------|
-| tables/        | where rows come from: arrays, frames, files, streams. Rows cannot be read  |
+| tables/        | where rows come from: arrays, files, streams, a cluster. Rows stay unread  |
 | schema/        | what columns mean, declared before they are read; columns to numbers       |
 | labels         | what a label may be, and what is made of those that may not                |
 | bounds         | `Bounds`: the one place where rows and labels are clipped                  |
 | row_norms      | norms of many rows with their rounding error; rescaling that is exact      |
+| records        | public records as JSON and back, for files and messages                    |
 | block          | `Block`: a few clipped rows, the only form in which rows reach a query     |
 | source         | `Source`: clipped rows in a fixed order, and their sums                    |
 | parallel_sum   | how leaves of rows are summed, by one thread or several: the same bits     |
@@ -37,6 +38,7 @@ from .schema.encoder import TableEncoder
 from .schema.schema import (
     Category,
     ClassLabel,
+    Date,
     Flag,
     Hashed,
     Ignore,
@@ -44,13 +46,16 @@ from .schema.schema import (
     NumberLabel,
     Schema,
     SignLabel,
+    Text,
 )
 from .scores import ScoreGradient
 from .source import MemorySource, Source
 from .tables.batches import from_batches
+from .tables.cluster.table import from_cluster
 from .tables.csvfile import from_csv
 from .tables.frames import from_frame
 from .tables.parquet import from_parquet
+from .tables.shuffled_files import shuffle_files
 from .tables.table import Table, from_arrays
 from .vertices import VertexScores, VertexSet
 
@@ -66,12 +71,16 @@ __all__ = [
     "from_parquet",
     "from_csv",
     "from_batches",
+    "shuffle_files",
+    "from_cluster",
     # columns to numbers
     "TableEncoder",
     "Schema",
     "Number",
+    "Date",
     "Category",
     "Hashed",
+    "Text",
     "Flag",
     "Ignore",
     "NumberLabel",

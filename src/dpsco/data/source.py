@@ -138,7 +138,7 @@ class Source(ABC):
         self._check(query)
         if start == stop:
             return np.zeros(query.size)
-        return self._total(query, self._groups(start, stop), (start, stop))
+        return query.finish(self._range_total(query, start, stop))
 
     def sum_at(self, query: Query, indices: ArrayLike) -> Floats:
         """Return the sum of a bounded query over the rows at ``indices``, each at most once.
@@ -154,9 +154,24 @@ class Source(ABC):
         self._check(query)
         if not len(chosen):
             return np.zeros(query.size)
-        parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
-        groups = (Group(len(part), self._take(part).__getitem__) for part in parts)
-        return self._total(query, groups, (0, len(chosen)))
+        return query.finish(self._sample_total(query, chosen))
+
+    def partial(self, query: Query, indices: Indices | None = None, *, compiled: bool) -> Floats:
+        """Return the sum over all rows, or some, which whoever asked will finish.
+
+        For workers that hold a part of the rows: sums of whole leaves, combined in their order, are
+        those of one process.
+
+        Args:
+            query: as in `sum`.
+            indices: of rows, each once; None: all.
+            compiled: whether compiled loops sum.
+        """
+        self._check(query)
+        self._compiled = compiled
+        if indices is None:
+            return self._range_total(query, 0, self._n)
+        return self._sample_total(query, self._indices(indices))
 
     def objective(
         self, loss: Any, start: int = 0, stop: int | None = None, **terms: Any
@@ -191,12 +206,29 @@ class Source(ABC):
         for block in self._blocks(start, stop):
             yield Group(len(block), block.__getitem__)
 
+    def _range_total(self, query: Query, start: int, stop: int) -> Floats:
+        """Return the sum over the leaves of a range of rows, before the query finishes it.
+
+        A subclass whose rows are summed elsewhere overrides it, and `_sample_total`.
+        """
+        return self._total(query, self._groups(start, stop), (start, stop))
+
+    def _sample_total(self, query: Query, chosen: Indices) -> Floats:
+        """Return the sum over the leaves of some rows, before the query finishes it."""
+        parts = (chosen[k : k + SUM_LEAF] for k in range(0, len(chosen), SUM_LEAF))
+        groups = (Group(len(part), self._take(part).__getitem__) for part in parts)
+        return self._total(query, groups, (0, len(chosen)))
+
+    def _decides(self, rows: int) -> bool:
+        """Return whether compiled loops sum so many rows."""
+        if self._compiled is not None:
+            return self._compiled
+        return use_compiled(rows, self._entries(), dense=self._dense)
+
     def _total(self, query: Query, groups: Iterator[Group], rows: tuple[int, int]) -> Floats:
-        """Return the query's sum over the leaves of a range of rows."""
+        """Return the query's sum over the leaves of a range of rows, not yet finished."""
         start, stop = rows
-        compiled = self._compiled
-        if compiled is None:
-            compiled = use_compiled(stop - start, self._entries(), dense=self._dense)
+        compiled = self._decides(stop - start)
         total, reached = PairwiseSum(), start
         for run in leaf_sums(query, groups, stop - start, compiled):
             if run.count != min(run.leaves * SUM_LEAF, stop - reached):
@@ -204,7 +236,7 @@ class Source(ABC):
             total.add(run.total, run.leaves)
             reached += run.count
         self._check_reached(start, reached, stop)
-        return query.finish(total.result())
+        return total.result()
 
     def _leaves(self, start: int, stop: int) -> Iterator[Block]:
         """Yield the blocks of a subclass, having counted their rows."""

@@ -576,7 +576,7 @@ def test_wrong_use(tmp_path, file):
         from_parquet(file, features=[])
     with pytest.raises(ParameterError, match="features must be a list"):
         from_parquet(file, features=5)
-    with pytest.raises(ParameterError, match="encoder must be a TableEncoder"):
+    with pytest.raises(ParameterError, match=r"encoder must be a dpsco\.data\.TableEncoder"):
         from_parquet(file, encoder=encoder.schema)
     for path in (None, 3, [file], ""):  # the empty name would be the folder one is in
         with pytest.raises(ParameterError, match="path must be"):

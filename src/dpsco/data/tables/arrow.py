@@ -16,17 +16,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._validate import reason, shown
+from ..._validate import closest, reason, shown
 from ...errors import DataError, MissingExtraError
 from ..schema.schema import (
     Category,
     ClassLabel,
     Column,
+    Date,
     Hashed,
     Ignore,
     Label,
     Labels,
     Schema,
+    Text,
     Value,
 )
 from .arrays import number_of
@@ -37,6 +39,7 @@ _LARGEST_KEY = 2**64  # no column of integers holds a larger one
 
 _NUMBERS = ("boolean", "integer", "real", "nothing")
 _TEXT = ("text", "nothing")
+_DATES = ("date", "text", "nothing")
 _HASHABLE = ("text", "integer", "real", "nothing")
 
 
@@ -53,7 +56,7 @@ def pyarrow() -> Any:
 
 
 def family(kind: Any) -> str:
-    """Return "boolean", "integer", "real", "text", "nothing" or "other" for an Arrow type."""
+    """Return "boolean", "integer", "real", "text", "date", "nothing" or "other" for a type."""
     types = pyarrow().types
     if types.is_dictionary(kind):
         return family(kind.value_type)
@@ -63,6 +66,7 @@ def family(kind: Any) -> str:
         "integer": types.is_integer(kind),
         "real": types.is_floating(kind) or types.is_decimal(kind),
         "text": types.is_string(kind) or types.is_large_string(kind) or view(kind),
+        "date": types.is_date(kind) or types.is_timestamp(kind),
         "nothing": types.is_null(kind),
     }
     return next((name for name, result in tests.items() if result), "other")
@@ -91,6 +95,10 @@ def accepted(column: Column | Label, decimal: str | None = None) -> tuple[str, .
             return _TEXT
     elif isinstance(column, Hashed):
         return _HASHABLE
+    elif isinstance(column, Date):
+        return _DATES
+    elif isinstance(column, Text):
+        return _TEXT
     return _NUMBERS if decimal is None else (*_NUMBERS, "text")
 
 
@@ -98,7 +106,7 @@ def reads_numbers(column: Column | Label) -> bool:
     """Return whether the entries of a declared column are read as numbers."""
     if isinstance(column, (Category, ClassLabel)):
         return not (column.labels or isinstance(column.values[0], str))
-    return not isinstance(column, (Hashed, Ignore))
+    return not isinstance(column, (Hashed, Ignore, Date, Text))
 
 
 def _pairs(column: Category | ClassLabel) -> Labels:
@@ -130,9 +138,13 @@ def mismatches(
     wanted: list[Column | Label] = list(schema.encoded)
     if schema.label is not None and (label or schema.label.name in kinds):
         wanted.append(schema.label)
+    others = [name for name in kinds if name not in schema.names]
     for column in wanted:
         if column.name not in kinds:
-            problems.append(f"column {shown(column.name)} is missing; expected {_words(column)}")
+            meant = closest(column.name, others).rstrip("?").replace(" Did you mean", ", perhaps")
+            problems.append(
+                f"column {shown(column.name)} is missing; expected {_words(column)}{meant}"
+            )
         elif family(kinds[column.name]) not in accepted(column, schema.decimal):
             found_type = type_name(kinds[column.name])
             hint = _hint(column, family(kinds[column.name]))
@@ -175,7 +187,8 @@ def _words(column: Column | Label) -> str:
     names = accepted(column)
     if isinstance(column, (Category, ClassLabel)) and column.labels:
         return "text" if names == _TEXT else "text or numbers"
-    return {_TEXT: "text", _HASHABLE: "text or numbers"}.get(names, "numbers")
+    words = {_TEXT: "text", _HASHABLE: "text or numbers", _DATES: "dates, or dates as text"}
+    return words.get(names, "numbers")
 
 
 def numbers(array: Any) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ...errors import DataError
 from ..schema.encoder import TableEncoder, check_encoder
 from ..schema.schema import Schema
 from .arrow import mismatches, pyarrow, reads_numbers
+from .csvform import UNDECODED, CsvForm
 from .origin import Stamped, stamp
 from .stream import EncodedColumns, StreamTable
 from .written import numbers_in
@@ -26,8 +28,10 @@ _BLOCK = 1 << 20  # bytes parsed at a time
 def from_csv(
     path: str | Path, *, encoder: TableEncoder, spill: str | Path | None = None
 ) -> StreamTable:
-    """Return a table of the rows of a CSV file with a header line, UTF-8, comma-separated.
+    """Return a table of the rows of a CSV file with a header line.
 
+    It is UTF-8 and comma-separated, unless the schema has an ``encoding`` or a ``separator`` or the
+    name ends in ``.tsv``; with ``.gz`` at the end it is compressed.
     The file is read once here, to count its rows. An empty entry is missing; so is, where a number
     is declared, whatever is not one (true, false, yes and no count as 1 and 0; the schema's
     ``decimal`` and ``thousands`` say how numbers are written, quoted or not). Empty lines are
@@ -66,9 +70,11 @@ def header_problems(schema: Schema, header: Sequence[str]) -> list[str]:
         what += f"the first line, which has {len(header)} entries"
     else:
         what = f"none of the {len(header)} entries of the first line is a declared name"
+    separator = schema.separator
+    how = "comma-separated" if separator is None else f"separated by {separator!r}"
     return [
-        f"{what}; is there a header line, is it comma-separated? (The line is not shown: it may "
-        "be a row)"
+        f"{what}; is there a header line, is it {how}? Say what stands between entries with "
+        "separator=';' (--sep ';'). (The line is not shown: it may be a row)"
     ]
 
 
@@ -77,7 +83,8 @@ class CsvFile:
 
     def __init__(self, path: Path, schema: Schema) -> None:
         pyarrow()
-        self._path, self._header = path, csv_header(path)
+        self._form = CsvForm.of(path, schema)
+        self._path, self._header = path, csv_header(path, self._form)
         self._numbers = {item.name for item in schema.items if reads_numbers(item)}
         self._writing = schema.decimal, schema.thousands
         problems = header_problems(schema, self._header)
@@ -117,25 +124,40 @@ class CsvFile:
             strings_can_be_null=True,
         )
         # The line of a missing entry in a file of one column is empty: it is a row all the same.
-        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self._header) > 1)
+        parse = csv.ParseOptions(
+            delimiter=self._form.separator,
+            newlines_in_values=True,
+            ignore_empty_lines=len(self._header) > 1,
+        )
         try:
-            with csv.open_csv(
-                str(self._path),
-                read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
-                parse_options=parse,
-                convert_options=convert,
-            ) as reader:
+            with (
+                self._form.stream(self._path) as file,
+                csv.open_csv(
+                    file,
+                    read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+                    parse_options=parse,
+                    convert_options=convert,
+                ) as reader,
+            ):
                 for batch in reader:
                     self._check_same()  # somebody may go on long after the last batch
                     yield batch
             return
         except DataError:
             raise
-        except (OSError, ValueError, KeyError, NotImplementedError, pa.ArrowException):
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            ValueError,
+            KeyError,
+            NotImplementedError,
+            pa.ArrowException,
+        ):
             pass  # Arrow's message quotes the line: no error made here may hold on to it
         raise DataError(
             f"cannot read {self._path}: a line has more or fewer entries than the header, or an "
-            "entry is larger than a mebibyte."
+            "entry is larger than a mebibyte, or the file is damaged."
         )
 
     def _check_same(self) -> None:
@@ -147,11 +169,20 @@ class CsvFile:
         """Return a batch with numbers where numbers are declared, text elsewhere."""
         pa = pyarrow()
         names = batch.schema.names
+        entries = [_decoded(e) for e in batch.columns] if self._form.transcoded else batch.columns
         columns = [
             numbers_in(column, *self._writing) if name in self._numbers else _text(column)
-            for name, column in zip(names, batch.columns, strict=True)
+            for name, column in zip(names, entries, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _decoded(entries: Any) -> Any:
+    """Return entries without those whose bytes could not be decoded, which are missing."""
+    import pyarrow.compute as pc
+
+    undecoded = pc.match_substring(entries, UNDECODED)
+    return pc.if_else(undecoded, pyarrow().scalar(None, entries.type), entries)
 
 
 def _text(entries: Any) -> Any:
@@ -160,11 +191,6 @@ def _text(entries: Any) -> Any:
     return pa.Array.from_buffers(
         pa.string(), len(entries), entries.buffers(), entries.null_count, entries.offset
     )
-
-
-def is_csv(path: str | Path) -> bool:
-    """Return whether a path is that of a CSV file, by its name."""
-    return Path(path).suffix.lower() == ".csv"
 
 
 def require_file(path: str | Path) -> None:
@@ -184,20 +210,23 @@ def require_file(path: str | Path) -> None:
         raise DataError(f"cannot read {path}: it is no regular file.")
 
 
-def csv_header(path: str | Path) -> list[str]:
+def csv_header(path: str | Path, form: CsvForm | None = None) -> list[str]:
     """Return the names in the first line of a CSV file; what follows is not looked at.
 
     Raises:
-        DataError: there is no such file, or it begins with no line of UTF-8 text.
+        DataError: there is no such file, or it begins with no line of text in its encoding.
     """
     require_file(path)
+    form = CsvForm.of(path) if form is None else form
     try:
-        with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            names = next(csv.reader(file))
-        "".join(names).encode()  # fails if the names themselves are no UTF-8
-        return names
-    except (OSError, UnicodeError, csv.Error, StopIteration):
+        with form.text(path) as file:
+            names = next(csv.reader(file, delimiter=form.separator))
+        header = "".join(names).encode()  # fails if the names themselves are no UTF-8
+        if not (form.transcoded and UNDECODED in header):
+            return names
+    except (OSError, EOFError, zlib.error, UnicodeError, csv.Error, StopIteration):
         pass  # it may quote the line, which may be a row: no error made here may hold on to it
     raise DataError(
-        f"cannot read a header of column names from {path}: its first line must be UTF-8 text."
+        f"cannot read a header of column names from {path}: its first line must be "
+        f"{form.encoding.upper()} text."
     )

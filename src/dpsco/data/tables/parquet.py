@@ -103,6 +103,23 @@ def from_parquet(
             f"path must be that of a file or folder, got {shown(path)}.", parameter="path"
         )
     footers = read_footers(path)
+    decoder = decoder_of(footers, features, label, encoder)
+    files = ParquetFiles(footers)
+    if files.rows == 0:
+        raise DataError(f"{path} has no rows.")
+    return StreamTable(str(path), files, decoder, spill)
+
+
+def decoder_of(
+    footers: Sequence[Footer],
+    features: Sequence[str] | None,
+    label: str | None,
+    encoder: TableEncoder | None,
+) -> Decoder:
+    """Return what reads the rows of some files; refuse columns that are missing or do not fit.
+
+    Arguments otherwise, and errors, as in `from_parquet`.
+    """
     if encoder is None:
         decoder: Decoder = _plain(footers, features, label)
     else:
@@ -110,11 +127,8 @@ def from_parquet(
         for footer in footers:
             require(encoder.schema, footer.columns, f"the file {footer.path}", label=True)
         decoder = EncodedColumns(encoder)
-    _same_types(footers, decoder.columns)
-    files = ParquetFiles(footers)
-    if files.rows == 0:
-        raise DataError(f"{path} has no rows.")
-    return StreamTable(str(path), files, decoder, spill)
+    same_types(footers, decoder.columns)
+    return decoder
 
 
 def _plain(
@@ -177,7 +191,7 @@ def _one_column(footer: Footer, name: str) -> None:
         raise DataError(f"the file {footer.path} has {state} {name!r}. Its columns: {known}.")
 
 
-def _same_types(footers: Sequence[Footer], columns: Sequence[str]) -> None:
+def same_types(footers: Sequence[Footer], columns: Sequence[str]) -> None:
     """Refuse files whose columns differ in type, however each text or category is stored."""
     first = dict(footers[0].columns)
     for footer in footers[1:]:

@@ -7,18 +7,13 @@ the rows by their strings: by symmetry each order has probability 1/n!. The firs
 bucket; and given the first digits, the rows of a bucket are in the order of their further digits,
 which is uniform and independent of the other buckets.
 
-Rows are written after clipping, to files without a name in the folder that the caller chose: only
-this process can open them, and the system frees them when they are closed, even if the process is
-killed. The bytes are not overwritten; keep the folder on an encrypted disk if that matters.
+Rows are written after clipping, to files without a name (`dpsco.data.tables.spill`) in the folder
+that the caller chose. `dpsco.data.tables.shuffled_files` shuffles whole files in the same way.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +28,7 @@ from ...privacy.randomness import Stream
 from ..block import Block, Indices
 from ..bounds import Bounds
 from ..source import Source
+from .spill import Buckets, NamelessFile
 
 _BUCKET_BYTES = 1 << 26  # of a bucket, which is put in order in memory
 _BUFFER_BYTES = 1 << 14  # least that is written at a time for a bucket
@@ -176,58 +172,40 @@ class _Store:
     """A file without a name that holds records one after the other."""
 
     def __init__(self, folder: str | Path, layout: np.dtype[Any]) -> None:
-        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
-        self._file, self._layout, self._lock = file, layout, threading.Lock()
-        self._end = 0  # in records
-        self.close = weakref.finalize(self, file.close)
+        self._file, self._layout = NamelessFile(folder), layout
+        self.close = self._file.close
 
     @property
     def entries(self) -> int:
         """How many numbers of a row are stored, at most."""
         return int(self._layout[0].shape[0])
 
-    def append(self, records: Records) -> int:
-        """Write records at the end; return where they begin."""
-        begin, left = self._end, np.ascontiguousarray(records).view(np.uint8).data
-        self._file.seek(begin * self._layout.itemsize)
-        while len(left):
-            left = left[self._file.write(left) :]
-        self._end += len(records)
-        return begin
+    def append(self, records: Records) -> None:
+        """Write records at the end."""
+        self._file.append(_bytes(records))
 
     def read(self, begin: int, count: int) -> Records:
         """Return ``count`` records."""
-        if self._file.closed:
-            raise DataError("the shuffled rows were deleted when their source was closed.")
         records = np.empty(count, dtype=self._layout)
-        left, offset = records.view(np.uint8).data, begin * self._layout.itemsize
-        while len(left):
-            done = self._read_at(left, offset)
-            if not done:
-                raise DataError("the file of shuffled rows is shorter than it was written.")
-            left, offset = left[done:], offset + done
+        self._file.read_into(_bytes(records), begin * self._layout.itemsize)
         return records
 
-    def _read_at(self, target: memoryview, offset: int) -> int:
-        """Read from a place; threads do not disturb each other."""
-        if hasattr(os, "preadv"):
-            return os.preadv(self._file.fileno(), [target], offset)
-        with self._lock:
-            self._file.seek(offset)
-            return int(self._file.readinto(target) or 0)
+
+def _bytes(records: Records) -> memoryview:
+    """Return the bytes of records."""
+    return np.ascontiguousarray(records).view(np.uint8).data
 
 
 class _Spill:
-    """Buckets that grow side by side in one file, each in extents."""
+    """Buckets of records, each of which waits in memory until it is worth writing."""
 
     def __init__(self, folder: str | Path, layout: np.dtype[Any], buckets: int, total: int) -> None:
-        self._store = _Store(folder, layout)
+        self._written = Buckets(folder, buckets)
         room = max(_BUFFER_BYTES, total // buckets) // layout.itemsize
         self._room = max(1, room)  # records that a bucket keeps in memory
         self._layout = layout
         self._kept: list[list[Records]] = [[] for _ in range(buckets)]
         self._count = np.zeros(buckets, dtype=np.int64)  # of records in `_kept`
-        self._extents: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]
 
     def distribute(self, records: Records, buckets: Indices) -> None:
         """Append each record to its bucket."""
@@ -242,13 +220,12 @@ class _Spill:
 
     def _flush(self, k: int) -> None:
         """Write what a bucket keeps in memory."""
-        begin = self._store.append(np.concatenate(self._kept[k]))
-        self._extents[k].append((begin, int(self._count[k])))
+        self._written.append(k, _bytes(np.concatenate(self._kept[k])))
         self._kept[k], self._count[k] = [], 0
 
     def bucket(self, k: int) -> Records:
         """Return a bucket's records, in the order in which they came."""
-        parts = [self._store.read(begin, count) for begin, count in self._extents[k]]
+        parts = [np.frombuffer(part, dtype=self._layout) for part in self._written.read(k)]
         parts, self._kept[k] = [*parts, *self._kept[k]], []
         return np.concatenate([np.empty(0, dtype=self._layout), *parts])
 
@@ -256,7 +233,7 @@ class _Spill:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._store.close()
+        self._written.close()
 
 
 def _check_folder(folder: str | Path, needed: int) -> None:

@@ -106,7 +106,7 @@ class EncodedColumns:
         self.columns = schema.names_read
         self.width, self.dtype = encoder.width, encoder.dtype
         self.labels: LabelKind = "none" if schema.label is None else "number"
-        self.most = encoder.slots if encoder.sparse else None
+        self.most = encoder.entries if encoder.sparse else None
         digest = hashlib.blake2b(schema.to_json().encode(), digest_size=16)
         form = "sparse" if encoder.sparse else "dense"
         self.reading = f"schema {digest.hexdigest()}, {form} {self.dtype}"
@@ -152,7 +152,12 @@ class StreamTable(Table):
         super().check(bounds, order=order)
         if isinstance(self._decoder, PlainColumns) and self._decoder.boolean:
             check_type(bounds.label, np.dtype(np.bool_))
-        if order == "shuffled" and self._spill is None:
+        if order == "shuffled":
+            self._check_shuffle()
+
+    def _check_shuffle(self) -> None:
+        """Refuse a shuffle for which there is no folder."""
+        if self._spill is None:
             raise ParameterError(
                 f"order='shuffled' for {self._name} needs a folder for the shuffled rows: the "
                 "clipped rows, which are private, are written there, and vanish when the source "

@@ -87,6 +87,11 @@ class Table(ABC):
         return False
 
     @property
+    def sums_only(self) -> bool:
+        """Whether rows lie elsewhere and only their sums come here."""
+        return False
+
+    @property
     def sparse(self) -> bool:
         """Whether rows are stored sparse, which is public."""
         return False
@@ -176,6 +181,13 @@ class Table(ABC):
         named = self._encoded is not None and self._encoded.named_by(bounds.label)
         check_kind(bounds.label, listed if named or self._labels == "list" else self._labels)
         bounds.width(self._d)
+
+    def check_loss(self, loss: Any) -> None:  # noqa: B027 - most tables know every loss
+        """Refuse a loss that whoever sums these rows does not know; no row is read.
+
+        Raises:
+            ParameterError: names what else would work.
+        """
 
     @abstractmethod
     def _source(self, bounds: Bounds, shuffle: Randomness | None) -> Source:

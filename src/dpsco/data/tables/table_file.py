@@ -26,7 +26,8 @@ from ..bounds import Bounds
 from ..schema.encoder import TableEncoder
 from ..schema.schema import Category, Ignore, Schema
 from ..source import Source
-from .csvfile import CsvFile, csv_header, is_csv
+from .csvfile import CsvFile, csv_header
+from .csvform import CsvForm, is_csv
 from .origin import origin_of, stamp
 from .parquet import ParquetFiles, from_parquet, parquet_files, read_footers
 from .stream import EncodedColumns, Files, StreamTable
@@ -34,7 +35,7 @@ from .table import Order, Table, labelled_rows
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
-_ENDINGS = (".csv", ".parquet", ".pq")
+_ENDINGS = (".parquet", ".pq")
 _BATCH = 1 << 16  # rows at a time
 IN_MEMORY = 1 << 30
 """Bytes of encoded rows up to which a table is loaded; a public number decides."""
@@ -59,6 +60,11 @@ class TableFile:
     def columns(self) -> list[str]:
         """The names of the columns that are read."""
         return list(self.schema.names_read)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns of the file, also of those that are not read."""
+        return _names(self.path, self.schema)
 
     def batches(self, progress: Progress | None = None) -> Iterator[Any]:
         """Yield all rows as record batches; ``progress`` hears how many were read."""
@@ -88,7 +94,11 @@ class TableFile:
             item if isinstance(item, Ignore) else Category(item.name, ("",))
             for item in self.schema.items
         )
-        return CsvFile(self.path, Schema(tuple(columns)))
+        form = CsvForm.of(self.path, self.schema)
+        return CsvFile(
+            self.path,
+            Schema(tuple(columns), separator=form.separator, encoding=form.encoding),
+        )
 
 
 def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
@@ -103,7 +113,7 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
         DataError: the file cannot be read, does not fit, or has no rows.
     """
     check_kind(path)
-    names = _names(path)
+    names = _names(path, schema)
     if schema.label is not None and not label and schema.label.name not in names:
         schema = replace(schema, label=None)
     if is_csv(path):
@@ -126,9 +136,9 @@ def check_kind(path: Path) -> None:
     if path.is_dir():
         return
     ending = path.suffix.lower()
-    if ending not in _ENDINGS:
+    if ending not in _ENDINGS and not is_csv(path):
         what = f"unknown ending {ending}" if ending else "a name without an ending"
-        raise DataError(f"{path}: {what}: use .csv or .parquet.")
+        raise DataError(f"{path}: {what}: use .csv, .tsv (or these with .gz) or .parquet.")
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path} is empty.")
 
@@ -172,7 +182,7 @@ def private_table(
 
 def _numbers(encoder: TableEncoder) -> int:
     """Return how many numbers an encoded row takes."""
-    return 2 * encoder.slots if encoder.sparse else encoder.width
+    return 2 * encoder.entries if encoder.sparse else encoder.width
 
 
 def _is_large(rows: int, encoder: TableEncoder) -> bool:
@@ -225,8 +235,8 @@ def _check_room(folder: Path, needed: int) -> None:
         raise _validate.refusal("spill", text, "Name another folder.")
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path, schema: Schema) -> list[str]:
     """Return the names of a file's columns."""
     if is_csv(path):
-        return csv_header(path)
+        return csv_header(path, CsvForm.of(path, schema))
     return [name for name, _ in read_footers(path)[0].columns]
