@@ -88,7 +88,8 @@ def check_round(round: int, request: Request) -> None:
     if round != request.round:
         state = "closed" if round < request.round else "not open yet"
         raise LedgerError(
-            f"round {round} is {state}: the run is at round {request.round}. A round leaves once."
+            f"round {round} is {state}: the run is at round {request.round}. "
+            "Each round is released exactly once."
         )
 
 

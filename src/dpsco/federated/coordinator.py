@@ -198,6 +198,20 @@ class Coordinator(NonCopyable):
             collection.check_rounding(len(vectors), request)
             self._commit(collection.added(vectors, request.size, self.encoding), names)
 
+    def check(self, answer: Answer) -> None:
+        """Refuse an answer as `receive` would, before the others of its round are there.
+
+        Raises:
+            LedgerError: it belongs to another run or round, or its worker to an earlier one.
+            ParameterError: it is no answer, has another length or type, or holds larger floats
+                than clipped rows can add up to.
+        """
+        with self._lock:
+            request = self.request()
+            collection.check_once(collection.names_of([answer], request), request, self._rounds)
+            collection.fitting(answer.vector, request)
+            collection.check_lengths([answer], request)
+
     def receive_sum(
         self,
         total: Vector,

@@ -30,6 +30,7 @@ from ..solvers.engine import EnginePlan
 from .agreement import agreed_encoding, checked, enforced, fingerprint, trusted
 from .fixed_point import FixedPoint
 from .messages import Answer, Floats, Request, check_name
+from .pairwise_masks import PairwiseMasks
 from .protection import rounds_of
 from .trust import Trust
 
@@ -45,6 +46,7 @@ class NoiseHelper(NonCopyable):
         name: public, and no worker's.
         encoding: the one that was agreed on, with room for the helpers' noise.
         randomness: the helper's own secret; secure by default.
+        masks: hide its noise from whoever adds it; None: that is the engine's business.
 
     Raises:
         AssumptionError, ParameterError: the plan is not one of a federated run; see `Coordinator`.
@@ -57,6 +59,7 @@ class NoiseHelper(NonCopyable):
         name: str,
         encoding: FixedPoint,
         randomness: Randomness | None = None,
+        masks: PairwiseMasks | None = None,
     ) -> None:
         trust = Trust.NOISE_HELPERS
         self.plan, self.name = checked(plan), check_name(name)
@@ -68,6 +71,7 @@ class NoiseHelper(NonCopyable):
             enforced=enforced(plan, encoding),
             trusted=(*plan.trusted, *trusted(plan, trust, encoding)),
         )
+        self._masks = masks
         self._size, self._rounds = plan.task.n_weights, rounds_of(plan)
         self._fingerprint = fingerprint(plan)
         self._stream: PrefixNoise | None = None
@@ -91,6 +95,8 @@ class NoiseHelper(NonCopyable):
             self._run = request.run
             self._round += 1  # first: whatever happens below, this noise is used up
             vector = self.encoding.noise(self._noise(self._round - 1))
+            if self._masks is not None:
+                vector = self._masks.hide(vector, request)
             return Answer(run=request.run, round=request.round, worker=self.name, vector=vector)
 
     def certificate(self) -> Certificate:
@@ -123,6 +129,13 @@ class NoiseHelper(NonCopyable):
             raise AssumptionError(
                 f"helper {self.name!r} does not answer this request: its plan, trust model, "
                 "encoding, clip or size is not the one agreed on."
+            )
+        masks = self._masks
+        reason = masks.objection(request) if masks is not None else ""
+        if reason or (masks is None and request.members is not None):
+            raise AssumptionError(
+                f"helper {self.name!r} does not answer this request: "
+                f"{reason or 'it adds answers behind masks, and the helper has none'}."
             )
         if request.run != (self._run or request.run):
             raise LedgerError(f"helper {self.name!r} belongs to another run: make a new one.")

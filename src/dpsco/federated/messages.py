@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,8 @@ class Request:
         unit: the clip that the run has found, which counts as 1 in the answers; None: the clip is
             in the plan, or is still to be found.
         numbers: how many an answer has; None: as many as a point.
+        members: whose answers are added behind `PairwiseMasks`, in alphabetical order; None: there
+            are no such masks.
 
     Raises:
         ParameterError: a field is out of range.
@@ -83,6 +86,7 @@ class Request:
     rate: float | None = None
     unit: float | None = None
     numbers: int | None = None
+    members: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_identity("run", self.run)
@@ -120,6 +124,8 @@ class Request:
                 f"encoding must be a FixedPoint or None, got {self.encoding!r}.",
                 parameter="encoding",
             )
+        if self.members is not None:
+            _set(self, "members", _members(self.members))
 
     @property
     def size(self) -> int:
@@ -133,6 +139,11 @@ class Request:
             return ClippedGradient(loss, self.points[0], bound)
         (first, second), (one, two) = self.points, self.factors
         return ClippedDifference(loss, first, second, one, two, bound)
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits that tell this request from every other one."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the request as JSON text; `from_json` gives back the same bits."""
@@ -207,6 +218,11 @@ class Answer:
         return f"<Answer of {self.worker!r} to round {self.round}: {kind}>"
 
 
+def most_bytes(numbers: int, vectors: int) -> int:
+    """Return how long a message with so many vectors of so many numbers can be."""
+    return vectors * 4 * (-(-8 * numbers // 3)) + _limits.MESSAGE_HEAD
+
+
 def check_name(name: Any) -> str:
     """Return a worker's name; refuse what is no short printable text."""
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
@@ -226,6 +242,18 @@ def checked_vector(vector: Any) -> Vector:
     copy = np.array(vector)
     copy.flags.writeable = False
     return copy
+
+
+def _members(members: Any) -> tuple[str, ...]:
+    """Return the names of a masked sum; refuse what no sum is made of."""
+    if not isinstance(members, (tuple, list)) or not 2 <= len(members) <= _limits.MOST_MEMBERS:
+        raise ParameterError(
+            f"a masked sum has 2 to {_limits.MOST_MEMBERS} members, got {_validate.shown(members)}."
+        )
+    names = tuple(check_name(name) for name in members)
+    if list(names) != sorted(set(names)):
+        raise ParameterError("the members of a masked sum are in alphabetical order, each once.")
+    return names
 
 
 def _check_identity(name: str, value: Any) -> None:

@@ -25,9 +25,10 @@ do not depend on them. The certificate lists all this as trusted.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,24 +47,33 @@ from ..privacy.randomness import Randomness
 from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
 from .agreement import FOUND, agreed_encoding, checked, fingerprint, follows_unit, query_of
-from .fixed_point import FixedPoint
+from .fixed_point import FixedPoint, Words
+from .journal import Journal
 from .messages import Answer, Floats, GradientQuery, Request, RowQuery, Vector, check_name
+from .pairwise_masks import PairwiseMasks
 from .protection import WORKER, protected, rounds_of
 from .trust import Trust
+
+
+class AnsweredError(LedgerError):
+    """A worker has answered the round already, and does not do so twice."""
 
 
 class _Attendance(NamedTuple):
     """What a worker remembers of a run."""
 
     round: int  # the last one that it has answered
-    sent: tuple[Request, Answer] | None  # to be sent again
+    request: str  # the digest of that round's request
+    sent: Answer | None = None  # to be sent again
+    masked: str = ""  # the digest of what has left behind masks
 
 
 class Worker(NonCopyable):
     """Rows that stay here, and the answers they give.
 
-    It remembers in memory alone which runs it has answered: keep it for as long as runs may ask, in
-    the process that made it. A forked process would forget that it has answered, so it refuses.
+    It remembers which runs it has answered, in memory, or with a ``journal`` on a disk as well.
+    Without one, keep it for as long as runs may ask, in the process that made it. A forked process
+    would forget that it has answered, so it refuses.
 
     Args:
         data: the worker's own rows: a table of `dpsco.data`, a pair (X, y), or a source. In a plan
@@ -80,6 +90,11 @@ class Worker(NonCopyable):
         resend: whether it gives the same answer again to the very same request, for messages
             that get lost. Never under noise helpers: two sums with the same noise give their
             difference.
+        masks: hide its answers from everybody who does not see a whole sum, with integers alone;
+            None: they leave as they are, and hiding them is the engine's business.
+        journal: where it writes down what it has answered, before the answer leaves. A worker of
+            the same name and rows that is made from it later goes on, and answers nothing twice:
+            with ``resend`` it gives the same bits again, but for samples, whose coins were lost.
 
     Raises:
         AssumptionError, ParameterError: the plan is not one of a federated run, or the encoding
@@ -99,6 +114,8 @@ class Worker(NonCopyable):
         rows: tuple[int, int] | None = None,
         runs: int = 1,
         resend: bool = False,
+        masks: PairwiseMasks | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.plan, self.name = checked(plan), check_name(name)
         self._trust = Trust.parse(trust)
@@ -109,7 +126,8 @@ class Worker(NonCopyable):
         self._range = _range(rows, self._rows)
         self._rounds, self._coins = rounds_of(plan), Randomness.secure()
         self._fingerprint, self._protects = fingerprint(plan), protected(plan)
-        self._answered: dict[str, _Attendance] = {}  # by run
+        self._masks, self._journal = _masks_for(masks, self._trust), journal
+        self._answered = self._remembered()  # by run
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def answer(self, request: Request) -> Answer:
@@ -137,11 +155,12 @@ class Worker(NonCopyable):
                     f"worker {self.name!r} takes part in {self._runs} runs of this plan, and has "
                     "done so. Each one more costs its budget again: runs=..."
                 )
-            with np.errstate(all="ignore"):  # a warning could tell something of the rows
-                vector = self._vector(request)
-            answer = Answer(run=request.run, round=request.round, worker=self.name, vector=vector)
-            sent = (request, answer) if self._resend else None
-            self._answered[request.run] = _Attendance(request.round, sent)
+            answer = self._contribution(request)
+            sent = answer if self._resend else None
+            masked = "" if self._masks is None else _digest(answer)
+            attendance = _Attendance(request.round, request.digest, sent, masked)
+            self._note(request, attendance)
+            self._answered[request.run] = attendance
             return answer
 
     # -- consent -----------------------------------------------------------------------------------
@@ -169,6 +188,7 @@ class Worker(NonCopyable):
         if (size := len(request.points[0])) != plan.task.n_weights:
             self._refuse(f"its points have {size} numbers, the plan {plan.task.n_weights}")
         self._check_unit(request)
+        self._check_members(request)
         start, stop = round.rows
         if request.cohort != stop - start:
             self._refuse(f"its cohort is {request.cohort}, the plan's {stop - start}")
@@ -196,23 +216,85 @@ class Worker(NonCopyable):
             if len(points) != 1 or points[0].tobytes() != query.weights.tobytes():
                 self._refuse("the plan measures gradients at the start, and its points are others")
 
+    def _check_members(self, request: Request) -> None:
+        """Refuse a sum of others than those agreed on, and one that is not hidden as agreed."""
+        if self._masks is None:
+            if request.members is not None:
+                self._refuse("it adds answers behind masks, and the worker has none")
+        elif reason := self._masks.objection(request):
+            self._refuse(reason)
+
     def _refuse(self, reason: str) -> None:
         raise AssumptionError(f"worker {self.name!r} does not answer this request: {reason}.")
 
     def _again(self, request: Request, before: _Attendance) -> Answer:
         """Return the answer that was given to the very same request; refuse any other."""
-        if before.sent is not None and request.trust is not Trust.NOISE_HELPERS:
-            known, answer = before.sent
-            if known.to_json() == request.to_json():
+        repeats = self._resend and request.trust is not Trust.NOISE_HELPERS
+        if repeats and request.digest == before.request:
+            if before.sent is not None:
+                return before.sent
+            if request.rate is None:  # another process has answered: the same rows, the same bits
+                answer = self._contribution(request)
+                self._check_masked(answer, before)
                 return answer
         what = "this run" if self._rounds.single_epoch else f"round {before.round} of this run"
-        raise LedgerError(
+        raise AnsweredError(
             f"worker {self.name!r} has answered {what} already: a "
             "row takes part once. A worker made with resend=True repeats a lost answer, outside of "
-            "noise helpers."
+            "noise helpers and of samples that another process has drawn."
         )
 
+    def _check_masked(self, answer: Answer, before: _Attendance) -> None:
+        """Refuse to hide other numbers behind masks that were used.
+
+        The difference of the two would be that of the rows, and behind no mask.
+        """
+        if self._masks is not None and _digest(answer) != before.masked:
+            raise LedgerError(
+                f"worker {self.name!r} has answered round {before.round} of this run with other "
+                "numbers: its rows have changed, or are added in another way. Put back the table "
+                "and the environment that it began with, or begin a new run."
+            )
+
+    def _remembered(self) -> dict[str, _Attendance]:
+        """Return what a journal knows of this worker and its plan."""
+        if self._journal is None:
+            return {}
+        try:
+            return {
+                entry["run"]: _Attendance(
+                    int(entry["round"]), str(entry["request"]), masked=str(entry.get("masked", ""))
+                )
+                for entry in self._journal.entries
+                if (entry["worker"], entry["plan"]) == (self.name, self._fingerprint)
+            }
+        except (LookupError, TypeError, ValueError):
+            raise DataError(
+                f"{self._journal.path} is no journal of a worker. Pass the one that it began with."
+            ) from None
+
+    def _note(self, request: Request, attendance: _Attendance) -> None:
+        """Write down that a request is answered, before the answer leaves.
+
+        The digest of an answer is written where masks hide it: without them it would be one of an
+        exact sum, against which guesses could be tried.
+        """
+        if self._journal is not None:
+            head = {"worker": self.name, "plan": self._fingerprint, "run": request.run}
+            entry = {**head, "round": request.round, "request": attendance.request}
+            if self._masks is not None:
+                entry["masked"] = attendance.masked
+            self._journal.append(entry)
+
     # -- rows --------------------------------------------------------------------------------------
+
+    def _contribution(self, request: Request) -> Answer:
+        """Return what leaves: the vector, behind masks where there are some."""
+        with np.errstate(all="ignore"):  # a warning could tell something of the rows
+            vector = self._vector(request)
+        if self._masks is not None:
+            vector = self._masks.hide(cast(Words, vector), request)
+        return Answer(run=request.run, round=request.round, worker=self.name, vector=vector)
 
     def _vector(self, request: Request) -> Vector:
         """Return the contribution: a sum over rows, or their mean clipped as one vector."""
@@ -279,6 +361,11 @@ class Worker(NonCopyable):
         return f"<Worker {self.name!r}: {self._n} rows, {len(self._answered)} runs answered>"
 
 
+def _digest(answer: Answer) -> str:
+    """Return 64 hexadecimal digits that tell this answer from every other one."""
+    return hashlib.sha256(answer.to_json().encode()).hexdigest()
+
+
 def _in_unit(gradient: GradientQuery, request: Request) -> GradientQuery:
     """Return the gradient that is clipped to the request's unit, at its points."""
     assert request.unit is not None
@@ -307,6 +394,20 @@ def _fitting(data: Any, plan: EnginePlan) -> Table | Source:
     elif data.bounds != bounds:
         raise DataError(f"the plan is for {bounds}, the worker's rows are within {data.bounds}.")
     return data
+
+
+def _masks_for(masks: Any, trust: Trust) -> PairwiseMasks | None:
+    """Return the masks; refuse what is none, and masks where single answers are read."""
+    if masks is not None and not isinstance(masks, PairwiseMasks):
+        raise ParameterError(
+            f"masks must be PairwiseMasks or None, got {type(masks).__name__}.", parameter="masks"
+        )
+    if masks is not None and not trust.masked:
+        raise ParameterError(
+            f"under {trust.value} the coordinator reads single answers, and masks hide them. Pass "
+            "trust='secure_aggregation', or leave masks out."
+        )
+    return masks
 
 
 def _range(rows: Any, data: Table | Source) -> tuple[int, int]:
