@@ -18,6 +18,7 @@ from dpsco.data.schema.draft import (
     describe,
     draft,
     draft_schema,
+    read_for_draft,
     read_public,
     round_outward,
 )
@@ -25,6 +26,7 @@ from dpsco.data.schema.encoder import TableEncoder
 from dpsco.data.schema.schema import (
     Category,
     ClassLabel,
+    Date,
     Flag,
     Hashed,
     Ignore,
@@ -63,7 +65,8 @@ def test_public_must_be_said(public):
         ([f"{k}" for k in range(65)], None, Hashed("a", 256)),
         ([f"{k}" for k in range(9999)], None, Hashed("a", 4096)),
         ([None], pa.string(), Ignore("a")),
-        ([datetime.date(2020, 1, 1)], None, Ignore("a")),
+        ([datetime.date(2020, 1, 1)], None, Date("a", "2020-01-01", "2020-12-31")),
+        ([datetime.time(2)], None, Ignore("a")),
         ([[1]], None, Ignore("a")),
         ([None], None, Ignore("a")),
     ],
@@ -225,10 +228,10 @@ def test_objects_that_are_no_text_are_ignored_with_a_note(values):
 
 
 def test_notes_say_why_a_column_is_ignored():
-    day = datetime.date(2020, 1, 1)
+    day = datetime.time(2)
     table = pa.table({"d": [day], "n": pa.nulls(1), "b": [True]})
     notes = draft(table, label=None, public=True).notes
-    assert "column 'd' is ignored: its type date32[day]" in notes[0]
+    assert "column 'd' is ignored: its type time64[us]" in notes[0]
     assert "column 'n' is ignored: all its entries are missing" in notes[1]
     assert len(notes) == 2
     with pytest.raises(DataError, match="no column can be used as a feature: column 'd' is ign"):
@@ -331,3 +334,10 @@ def test_check_quotes_no_first_line_that_is_a_row(tmp_path):
         for read in (lambda file: check_file(schema, file), read_public):
             with pytest.raises(DataError, match=words):
                 read(missing)
+
+
+def test_another_separator_is_asked_for(tmp_path):
+    """Public rows between semicolons, with decimal commas: the refusal says what to pass."""
+    (tmp_path / "rows.csv").write_text("age;weight\n1;2,5\n")
+    with pytest.raises(DataError, match="--sep ';'"):
+        read_for_draft(tmp_path / "rows.csv")

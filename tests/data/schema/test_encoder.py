@@ -663,7 +663,7 @@ def test_bounds_must_read_labels_as_the_schema_made_them():
 
 @pytest.mark.parametrize("encoder", [Schema((Flag("a"),)), "schema.json", 3])
 def test_what_is_no_encoder_is_refused(encoder):
-    with pytest.raises(ParameterError, match=r"encoder must be a TableEncoder"):
+    with pytest.raises(ParameterError, match=r"encoder must be a dpsco\.data\.TableEncoder"):
         from_frame(pd.DataFrame({"a": [True]}), encoder=encoder)
 
 

@@ -203,3 +203,23 @@ def test_an_ignored_column_alone_may_have_no_name():
             make("")
     with pytest.raises(ParameterError, match="more than once"):
         Schema((Flag("a"), Ignore(""), Ignore("")))
+
+
+def test_sources_of_bounds_are_read_written_and_change_nothing():
+    """Older files have none, and a schema encodes alike with and without."""
+    record = json.loads(WHOLE.to_json())
+    for item in (*record["columns"], record["label"]):
+        item["source"] = f"where {item['name']} is public"
+    sourced = Schema.from_json(json.dumps(record))
+    assert json.loads(sourced.to_json()) == record
+    assert [item.source for item in WHOLE.items] == [None] * len(WHOLE.items)
+    assert "source" not in WHOLE.to_json()
+    assert sourced == WHOLE
+    assert hash(sourced) == hash(WHOLE)
+
+
+@pytest.mark.parametrize("wrong", [3, "", " ", "x" * 501, ["form"]])
+def test_a_source_is_a_short_text(wrong):
+    column = {"name": "age", "kind": "number", "range": [0, 9], "source": wrong}
+    with pytest.raises(ParameterError, match=r"column 'age', field 'source' must"):
+        Schema.from_json(json.dumps({"version": 1, "columns": [column]}))

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError, MissingExtraError
 from ..block import Mask
-from ..tables.arrays import numbers_of, words_of
+from ..tables.arrays import as_array, is_sparse, numbers_of, words_of
 from ..tables.arrow import (
     distinct,
     family,
@@ -27,10 +28,11 @@ from ..tables.arrow import (
     numbers,
     pyarrow,
     reads_numbers,
+    require,
     type_name,
     written_numbers,
 )
-from .schema import Category, ClassLabel, Column, Hashed, Ignore, Label, Schema
+from .schema import Category, ClassLabel, Column, Date, Hashed, Ignore, Label, Schema
 
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _NUMBERS = ("boolean", "integer", "real")
@@ -131,8 +133,8 @@ def _library(data: Any) -> str | None:
 
 Kind = Literal["number", "text", "objects", "categories", "other"]
 Labels = NDArray[Any] | tuple[Any, ...]
-Wanted = Literal["number", "text", "key"]
-"""How objects are read: as numbers, as text, or (to be hashed) as text and numbers."""
+Wanted = Literal["number", "text", "key", "date"]
+"""How objects are read: as numbers, as text, as dates, or (to be hashed) as text and numbers."""
 
 
 def column_kind(series: Any) -> Kind:
@@ -358,6 +360,10 @@ def _arrow_objects(entries: Sequence[Any], wanted: Wanted) -> Any:
     """Return what was declared among Python objects, and nothing where there is something else."""
     if wanted == "number":
         return pyarrow().array(numbers_of(entries), type=pyarrow().float64())
+    if wanted == "date":  # of Python or NumPy, beside those in text
+        entries = [
+            str(entry) if isinstance(entry, (date, np.datetime64)) else entry for entry in entries
+        ]
     if wanted == "key":
         entries = [entry if isinstance(entry, str) else key_of(entry) for entry in entries]
     return pyarrow().array([_encodable(entry) for entry in entries], type=pyarrow().string())
@@ -473,4 +479,45 @@ def _wanted(item: Column | Label) -> Wanted:
     """Return how Python objects in a declared column are read."""
     if isinstance(item, Hashed) or (isinstance(item, (Category, ClassLabel)) and item.labels):
         return "key"
+    if isinstance(item, Date):
+        return "date"
     return "number" if reads_numbers(item) else "text"
+
+
+def named_table(X: Any, schema: Schema) -> Any:
+    """Return an array whose columns stand in a schema's order, as an Arrow table.
+
+    Raises:
+        DataError: it has another shape, or a type that cannot be read; no entry is quoted.
+    """
+    pa = pyarrow()
+    if is_sparse(X):
+        raise DataError("a table of columns is dense, got sparse data: pass a data frame.")
+    values = as_array("X", X)
+    columns, objects = schema.encoded, values.dtype.kind in "OUS"
+    if values.ndim != 2:
+        raise DataError(
+            f"X must have two axes, got shape {values.shape}. Reshape your data: X.reshape(-1, 1) "
+            "for a single column, X.reshape(1, -1) for a single row."
+        )
+    if values.shape[1] == 0:
+        raise DataError(f"0 feature(s) (shape={values.shape}) while a minimum of 1 is required.")
+    if values.dtype.kind == "c":
+        raise DataError("Complex data not supported: pass numbers, text or a data frame.")
+    if values.shape[1] != len(columns):
+        names = ", ".join(column.name for column in columns[:20])
+        raise DataError(
+            f"X has {values.shape[1]} features, but TableEncoder is expecting {len(columns)} "
+            f"features as input, the columns of its schema: {names}. Pass a data frame, whose "
+            "columns have names, or the columns in this order."
+        )
+    if not objects and values.dtype.kind not in "biuf":
+        raise DataError(f"X has the type {values.dtype}, which cannot be read. Pass a data frame.")
+    arrays = [
+        _arrow_objects(list(part), _wanted(column)) if objects else pa.array(part)
+        for column, part in zip(columns, values.T, strict=True)
+    ]
+    table = pa.table(arrays, names=[column.name for column in columns])
+    pairs = zip(table.schema.names, table.schema.types, strict=True)
+    require(schema, pairs, "X", label=False)
+    return table

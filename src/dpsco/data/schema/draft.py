@@ -8,6 +8,7 @@ and is meant to be read and corrected by somebody who knows the domain.
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._validate import choice, integer
+from ..._validate import choice, closest, integer
 from ...errors import DataError, ParameterError
 from ..tables.arrow import family, mismatches, numbers, pyarrow
-from ..tables.csvfile import csv_header, header_problems, is_csv, require_file
+from ..tables.csvfile import csv_header, header_problems, require_file
+from ..tables.csvform import CsvForm, is_csv
+from ..tables.dates import dates_in
 from ..tables.parquet import parquet_files, read_footers, read_whole
 from .columns import to_arrow
 from .guess import as_written, guess_writing
@@ -26,6 +29,7 @@ from .schema import (
     Category,
     ClassLabel,
     Column,
+    Date,
     Flag,
     Hashed,
     Ignore,
@@ -34,12 +38,16 @@ from .schema import (
     NumberLabel,
     Schema,
     SignLabel,
+    Text,
 )
 
 MOST_CATEGORIES = 64
 _MOST_CLASSES = 32  # different whole numbers that still look like classes
 _MOST_BUCKETS = 1 << 12
 _NEARLY_ALL = 0.9  # share of different texts above which text may be an identifier
+_WORDS = 4  # of a usual entry, from which text is more than a name
+_MOST_CODES = 24  # different whole numbers that may be codes
+_REPEATED = 0.2  # if each stands there this often: so many a row, at most
 _MOST_SHOWN = 6  # values of a category that a summary lists
 
 
@@ -116,7 +124,9 @@ def draft(
     names = table.schema.names
     _require_distinct(names, "the table")
     if label is not None and label not in names:
-        raise ParameterError(f"label {label!r} is not among the columns: {', '.join(names)}.")
+        raise ParameterError(
+            f"label {label!r} is not among the columns: {', '.join(names)}.{closest(label, names)}"
+        )
     if table.num_rows == 0:
         raise DataError("a schema is drafted from rows, and there is none below the column names.")
     guess = guess_writing(table)
@@ -164,7 +174,20 @@ def _column(name: str, data: Any, rounded: bool, most: int) -> Column:
             return Flag(name)
         low, high, missing = _range(data, rounded)
         return Number(name, low, high, "indicator" if missing else None)
-    return Ignore(name)
+    return _date(name, data) if kind == "date" else Ignore(name)
+
+
+def _date(name: str, data: Any) -> Column:
+    """Guess a range of dates, in whole years."""
+    years = np.concatenate([np.empty(0), *(dates_in(part, "year") for part in data.chunks)])
+    there = years[np.isfinite(years)]
+    if not there.size:
+        return Ignore(name)
+    low, high = int(there.min()) + 1970, int(there.max()) + 1970
+    if not 1 <= low <= high <= 9999:
+        return Ignore(name)
+    missing = "indicator" if there.size < years.size else None
+    return Date(name, f"{low:04}-01-01", f"{high:04}-12-31", missing=missing)
 
 
 def _note(column: Column, data: Any) -> str:
@@ -172,11 +195,18 @@ def _note(column: Column, data: Any) -> str:
     name = f"column {column.name!r}"
     if isinstance(column, Hashed):
         different, there = len(_distinct(data)), len(data) - data.null_count
+        if _wordy(data):
+            return f'{name} looks like sentences: "kind": "text" reads their words'
         if different <= _NEARLY_ALL * there:
             return ""
         return (
             f"{name} has {different} different texts in {there} rows: a name or an identifier, "
             'which says nothing about other rows? Then make its kind "ignore"'
+        )
+    if isinstance(column, Number) and (codes := _codes(data)):
+        return (
+            f"{name} has {len(codes)} different whole numbers: are these codes? Then make it "
+            f'"kind": "category", "values": {codes}'
         )
     if not isinstance(column, Ignore):
         return ""
@@ -189,7 +219,23 @@ def _note(column: Column, data: Any) -> str:
         )
     if family(data.type) == "nothing":
         return f"{name} is ignored: all its entries are missing"
-    return f"{name} is ignored: its type {data.type} is none of numbers, text and booleans"
+    return f"{name} is ignored: its type {data.type} is none of numbers, dates, text and booleans"
+
+
+def _wordy(data: Any) -> bool:
+    """Return whether most entries of a column of text have several words."""
+    words = [len(str(value).split()) for value in _distinct(data, most=999)]
+    return bool(words) and sorted(words)[len(words) // 2] >= _WORDS
+
+
+def _codes(data: Any) -> list[int]:
+    """Return the few whole numbers of a column that may stand for something else, or none."""
+    if family(data.type) != "integer":
+        return []
+    values = _distinct(data, most=_MOST_CODES)
+    there = len(data) - data.null_count
+    few = 2 < len(values) <= _MOST_CODES and len(values) <= _REPEATED * there
+    return sorted(values) if few else []
 
 
 def _label(name: str, data: Any, rounded: bool, wanted: str) -> Label:
@@ -287,12 +333,18 @@ def _words(item: Column | Label) -> str:
         written = ", ".join(f"{key} for {value}" for key, value in dict(item.labels).items())
         tail += f", written {written}" if written else ""
         return f"{label}{item.kind}: {len(item.values)} values ({shown}{more}){tail}"
+    if isinstance(item, Date):
+        tail = "" if item.missing is None else f", missing: {item.missing}"
+        return f"date: {item.low} to {item.high}, in {item.unit}s{tail}"
+    if isinstance(item, Text):
+        low, high = item.ngrams
+        return f"text: {low} to {high} {item.of} at a time, {item.buckets} buckets"
     if isinstance(item, Hashed):
         return f"hashed: {item.buckets} buckets"
     return {"flag": "flag", "ignore": "ignore", "sign": "label, sign: -1 or 1"}[item.kind]
 
 
-def read_public(path: str | Path) -> Any:
+def read_public(path: str | Path, form: CsvForm | None = None) -> Any:
     """Return a whole CSV or Parquet file, or folder of Parquet files, of public rows.
 
     An empty entry of a CSV file is missing, as it is for `from_csv`.
@@ -303,32 +355,46 @@ def read_public(path: str | Path) -> Any:
     pyarrow()  # says what to install, if it is not there
     if not is_csv(path):
         return _concatenated([(file, read_whole(file)) for file in parquet_files(path)])
-    return _without_empty(_public_csv(path))
+    return _without_empty(_public_csv(path, form=form))
 
 
-def read_for_draft(path: str | Path) -> Any:
+def read_for_draft(path: str | Path, form: CsvForm | None = None) -> Any:
     """Return a file as `read_public` does, with numbers as text where some are written with commas.
 
     A schema has one way to write numbers, and what the reader of CSV files takes for a decimal
     point may be a separator of thousands.
     """
-    table = read_public(path)
+    table = read_public(path, form)
     if not is_csv(path) or guess_writing(table).writing is None:
         return table
     text = pyarrow().string()
     numeric = [f.name for f in table.schema if family(f.type) in ("integer", "real")]
-    return _without_empty(_public_csv(path, dict.fromkeys(numeric, text)))
+    return _without_empty(_public_csv(path, dict.fromkeys(numeric, text), form))
 
 
-def _public_csv(path: str | Path, types: dict[str, Any] | None = None) -> Any:
+def _public_csv(
+    path: str | Path, types: dict[str, Any] | None = None, form: CsvForm | None = None
+) -> Any:
     """Return a CSV file of public rows, with the types that its reader guesses, or those given."""
     from pyarrow import csv
 
     require_file(path)
+    form = CsvForm.of(path) if form is None else form
     try:
-        return csv.read_csv(str(path), convert_options=csv.ConvertOptions(column_types=types))
-    except (OSError, ValueError) as problem:  # the rows are public: the reason may be told
-        raise DataError(f"cannot read {path}: {problem}") from None
+        with form.stream(path) as file:
+            return csv.read_csv(
+                file,
+                parse_options=csv.ParseOptions(delimiter=form.separator),
+                convert_options=csv.ConvertOptions(column_types=types),
+            )
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+    ) as problem:  # the rows are public: the reason may be told
+        hint = "If its entries are not separated by commas, say so: separator=';' (--sep ';')."
+        raise DataError(f"cannot read {path}: {problem}. {hint}") from None
 
 
 def _without_empty(table: Any) -> Any:
@@ -401,7 +467,7 @@ def check_file(schema: Schema, path: str | Path) -> FileCheck:
         DataError: the file cannot be read.
     """
     if is_csv(path):
-        result = header_problems(schema, csv_header(path))
+        result = header_problems(schema, csv_header(path, CsvForm.of(path, schema)))
         return FileCheck(1, None, tuple(f"{path}: {problem}" for problem in result))
     footers = read_footers(path)
     problems = tuple(

@@ -1,8 +1,9 @@
 """Tables of mixed columns as numbers, by public facts alone: no fitting, nothing remembered.
 
 Each declared column owns one slot of a row. Whatever the entry, at most one number of the slot
-differs from zero and lies in [-1, 1]. So a row of k slots has Euclidean norm at most sqrt(k), which
-is the bound that clipping needs, and it is known before any row is read.
+differs from zero and lies in [-1, 1]; of text several may, and together have norm 1 at most. So a
+row of k slots has Euclidean norm at most sqrt(k), which is the bound that clipping needs, and it is
+known before any row is read.
 """
 
 from __future__ import annotations
@@ -26,8 +27,21 @@ from ..block import join_rows, matrix
 from ..bounds import Bounds
 from ..labels import Classes, LabelRule
 from ..tables.arrow import distinct, places, require, written_numbers
+from ..tables.dates import dates_in
 from .columns import to_arrow
-from .schema import Category, ClassLabel, Column, Flag, Hashed, Number, NumberLabel, Schema
+from .schema import (
+    Category,
+    ClassLabel,
+    Column,
+    Date,
+    Flag,
+    Hashed,
+    Number,
+    NumberLabel,
+    Schema,
+    Text,
+)
+from .text import text_entries
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +96,7 @@ class TableEncoder:
         widths = [_width(column) for column in self.schema.encoded]
         integer("the number of encoded columns", sum(widths), at_most=MOST_WEIGHTS)
         self._offsets = np.concatenate(([0], np.cumsum(widths)))
-        wide = self.width > _DENSE_WIDTH and self.width > _SPARSE_GAIN * self.slots
+        wide = self.width > _DENSE_WIDTH and self.width > _SPARSE_GAIN * self.entries
         self.sparse = wide if sparse is None else bool(sparse)
 
     @cached_property
@@ -113,19 +127,26 @@ class TableEncoder:
 
     @property
     def slots(self) -> int:
-        """The most numbers of a row that can differ from zero."""
+        """The number of encoded columns, each of which has norm 1 at most."""
         return len(self.schema.encoded)
+
+    @property
+    def entries(self) -> int:
+        """The most numbers of a row that can differ from zero."""
+        return sum(map(_entries, self.schema.encoded))
 
     @property
     def readable(self) -> tuple[int, tuple[int, ...]]:
         """How many columns show whether an entry was read as declared, and the places that do not.
 
         Such a column has a number other than 0 at one of its places just if an entry was read.
-        Not so numbers with a rule for missing entries; a value that is not declared is not read.
+        Not so text, and numbers with a rule for missing entries; a value that is not declared is
+        not read.
         """
         count, hidden = 0, list[int]()
         for base, column in zip(self._offsets, self.schema.encoded, strict=False):
-            if isinstance(column, Number) and column.missing is not None:
+            ruled = isinstance(column, (Number, Date)) and column.missing is not None
+            if ruled or isinstance(column, Text):
                 hidden += range(int(base), int(base) + _width(column))
                 continue
             count += 1
@@ -137,6 +158,19 @@ class TableEncoder:
     def feature_norm(self) -> float:
         """The largest Euclidean norm that any encoded row can have: sqrt(slots), rounded up."""
         return _root_up(self.slots)
+
+    @property
+    def units(self) -> tuple[Floats, Floats]:
+        """For each encoded column the entry that becomes 0, and by how much 1 is more."""
+        centre, scale = np.zeros(self.width), np.ones(self.width)
+        for base, column in zip(self._offsets, self.schema.encoded, strict=False):
+            if isinstance(column, (Number, Date)):
+                number = column.as_number if isinstance(column, Date) else column
+                centre[base] = 0.5 * number.low + 0.5 * number.high
+                scale[base] = 0.5 * number.high - 0.5 * number.low
+            elif isinstance(column, Flag):
+                centre[base], scale[base] = 0.5, 0.5
+        return centre, scale
 
     def bounds(
         self,
@@ -218,11 +252,15 @@ class TableEncoder:
         for base, (place, values) in zip(self._offsets, slots, strict=False):
             if isinstance(place, int):
                 rows[:, base + place] = values
+            elif isinstance(place, tuple):
+                rows[place[0], base + place[1]] = values
             else:
                 rows[every, base + place] = values
 
     def _sparse_rows(self, slots: list[_Slot], count: int) -> SparseRows:
         """Return the rows in compressed form; slots come in order, so columns are sorted."""
+        if any(isinstance(place, tuple) for place, _ in slots):
+            return self._several(slots, count)
         columns = np.empty((count, len(slots)), dtype=np.int32)
         values = np.empty((count, len(slots)), dtype=self.dtype)
         for k, (place, entries) in enumerate(slots):
@@ -232,6 +270,22 @@ class TableEncoder:
         stored = values != 0.0
         offsets = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1))))
         return SparseRows(values[stored], columns[stored], offsets.astype(np.int64), self.width)
+
+    def _several(self, slots: list[_Slot], count: int) -> SparseRows:
+        """Return rows of which some slot has several numbers, in compressed form."""
+        every = np.arange(count)
+        rows, columns, values = [], [], []
+        for base, (place, entries) in zip(self._offsets, slots, strict=False):
+            here, inside = place if isinstance(place, tuple) else (every, place)
+            rows.append(here)
+            columns.append(np.broadcast_to(base + inside, here.shape))
+            values.append(entries)
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        value = np.concatenate(values).astype(self.dtype)
+        order = np.lexsort((column, row))
+        order = order[value[order] != 0.0]
+        offsets = np.searchsorted(row[order], np.arange(count + 1)).astype(np.int64)
+        return SparseRows(value[order], column[order].astype(np.int32), offsets, self.width)
 
     def _labels(self, batch: Any) -> Floats:
         """Return the labels as float64, NaN where there is none."""
@@ -247,15 +301,22 @@ class TableEncoder:
         """Return a bound on the norm of an encoded row."""
         if norm == L2:
             return self.feature_norm
-        if isinstance(norm, Lp):  # k numbers of size at most 1
-            return 1.0 if norm.p == math.inf else self.slots ** (1.0 / norm.p) * (1.0 + 1e-15)
+        counts = np.array(list(map(_entries, self.schema.encoded)), dtype=float)
+        if isinstance(norm, Lp):  # k numbers of size at most 1, and of text of norm at most 1
+            if norm.p == math.inf:
+                return 1.0
+            if norm.p >= 2.0 or self.entries == self.slots:
+                return float(self.slots ** (1.0 / norm.p) * (1.0 + 1e-15))
+            # Hoelder: m numbers of Euclidean norm 1 have p-norm at most m^(1/p - 1/2).
+            powers = counts ** (1.0 - norm.p / 2.0)
+            return float(np.sum(powers) ** (1.0 / norm.p) * (1.0 + 1e-12))
         if self.width > _MOST_UNITS:
             raise ParameterError(
                 f"bounds needs feature_norm for {norm!r} and {self.width} columns: pass it."
             )
         # Any other norm: the triangle inequality over the slots.
         units = norm(np.eye(self.width))
-        largest = np.maximum.reduceat(units, self._offsets[:-1])
+        largest = np.maximum.reduceat(units, self._offsets[:-1]) * np.sqrt(counts)
         return float(np.sum(largest)) * (1.0 + 1e-12)
 
     def __repr__(self) -> str:
@@ -267,13 +328,16 @@ def check_encoder(encoder: Any) -> None:
     """Refuse what is no encoder, such as the schema itself."""
     if not isinstance(encoder, TableEncoder):
         raise ParameterError(
-            f"encoder must be a TableEncoder, got {type(encoder).__name__}. Make one from a schema "
-            "or its file: TableEncoder(schema).",
+            f"encoder must be a dpsco.data.TableEncoder, got {type(encoder).__name__}. Make one "
+            "from a schema or its file: data.TableEncoder(schema); a transformer has one inside, "
+            "transformer.table_encoder.",
             parameter="encoder",
         )
 
 
-_Slot = tuple[int | NDArray[np.int64], NDArray[Any]]  # place within the slot, and the number there
+Places = tuple[NDArray[np.int64], NDArray[np.int64]]  # row and place of each number
+_Slot = tuple[int | NDArray[np.int64] | Places, NDArray[Any]]
+"""The place within the slot and the number there, of each row; or of several numbers of a row."""
 
 
 _MIDDLE = 2.0**-60  # for 0, which says that nothing was read; no weight makes it matter
@@ -281,7 +345,22 @@ _MIDDLE = 2.0**-60  # for 0, which says that nothing was read; no weight makes i
 
 def _number(column: Number, array: Any, schema: Schema) -> _Slot:
     """Scale to [-1, 1]; what is missing or not finite follows the public rule, and is 0 without."""
-    raw = written_numbers(array, schema).astype(np.float64)
+    return _scaled(column, written_numbers(array, schema).astype(np.float64))
+
+
+def _date(column: Date, array: Any, schema: Schema) -> _Slot:
+    """Scale whole units as numbers are."""
+    return _scaled(column.as_number, dates_in(array, column.unit, column.order))
+
+
+def _text(column: Text, array: Any, schema: Schema) -> _Slot:
+    """Return the n-grams of each row, of norm 1 at most."""
+    rows, places, values = text_entries(column, array)
+    return (rows, places), values
+
+
+def _scaled(column: Number, raw: Floats) -> _Slot:
+    """Scale numbers to [-1, 1] by the range of a column, with its rule for missing ones."""
     middle = 0.5 * column.low + 0.5 * column.high
     half = 0.5 * column.high - 0.5 * column.low
     absent = ~np.isfinite(raw)
@@ -321,6 +400,8 @@ def _hashed(column: Hashed, array: Any, schema: Schema) -> _Slot:
 
 _SLOTS: dict[type, Callable[[Any, Any, Schema], _Slot]] = {
     Number: _number,
+    Date: _date,
+    Text: _text,
     Flag: _flag,
     Category: _category,
     Hashed: _hashed,
@@ -331,9 +412,14 @@ def _width(column: Column) -> int:
     """Return the number of a column's places."""
     if isinstance(column, Category):
         return len(column.values) + column.other
-    if isinstance(column, Hashed):
+    if isinstance(column, (Hashed, Text)):
         return column.buckets
-    return 1 + (isinstance(column, Number) and column.missing == "indicator")
+    return 1 + (isinstance(column, (Number, Date)) and column.missing == "indicator")
+
+
+def _entries(column: Column) -> int:
+    """Return how many numbers of a column's slot can differ from zero."""
+    return min(column.most, column.buckets) if isinstance(column, Text) else 1
 
 
 def _names(column: Column) -> list[str]:
@@ -341,9 +427,9 @@ def _names(column: Column) -> list[str]:
     if isinstance(column, Category):
         names = [f"{column.name}={value}" for value in column.values]
         return [*names, f"{column.name}=(other)"] if column.other else names
-    if isinstance(column, Hashed):
+    if isinstance(column, (Hashed, Text)):
         return [f"{column.name}#{k}" for k in range(column.buckets)]
-    indicator = isinstance(column, Number) and column.missing == "indicator"
+    indicator = isinstance(column, (Number, Date)) and column.missing == "indicator"
     return [column.name, f"{column.name} missing"] if indicator else [column.name]
 
 

@@ -1,31 +1,35 @@
 """Schemas: what is publicly known of a table's columns, written down in a JSON file.
 
-A schema names every column in order and says what the column may hold: a range of numbers, a list
-of categories, text of any kind that is hashed, a flag, or something to leave alone. It holds public
-facts only. Nothing here reads a table; `dpsco.data.schema.draft` does, and only public or
-synthetic rows.
+A schema names every column in order and says what the column may hold: a range of numbers or dates,
+a list of categories, values or text of any kind that are hashed, a flag, or something to leave
+alone. It holds public facts only. Nothing here reads a table; `dpsco.data.schema.draft` does, and
+only public or synthetic rows.
 
     {"version": 1,
      "columns": [
        {"name": "age",   "kind": "number",   "range": [0, 100], "missing": "indicator"},
        {"name": "work",  "kind": "category", "values": ["private", "state"], "other": true},
+       {"name": "since", "kind": "date",     "range": ["1990-01-01", "2030-12-31"], "unit": "day"},
        {"name": "town",  "kind": "hashed",   "buckets": 256},
+       {"name": "note",  "kind": "text",     "buckets": 4096, "ngrams": [1, 2]},
        {"name": "owner", "kind": "flag"},
        {"name": "id",    "kind": "ignore"}],
      "label": {"name": "income", "kind": "classes", "values": ["<=50K", ">50K"],
                "labels": {"0": "<=50K", "1": ">50K"}}}
 
 How entries are written is declared, too: ``labels`` of a label or category, ``"decimal": ","`` and
-``"thousands": "."`` of the whole schema.
+``"thousands": "."`` of the whole schema. ``"source"`` of a column or label says where its bounds
+are public, for whoever signs: "the form has room for two digits". It changes nothing else.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +38,7 @@ from ...errors import DataError, ParameterError
 from ...files import limits as _limits
 from ...files.reading import parse_json, read_json
 from ...files.writing import write_text
+from ..tables.dates import ORDERS, UNITS, count, date_in
 from ..tables.written import number_in
 
 Value = str | int | float | bool
@@ -45,13 +50,32 @@ DECIMALS = (".", ",")
 THOUSANDS = (",", ".", " ", "'", "_", "\u00a0", "\u202f")
 """What may stand between groups of three digits."""
 
+SEPARATORS = (",", ";", "\t", "|", ":", "~", "^")
+"""What may stand between the entries of a line."""
+
+UTF8 = "utf-8"
+ENCODINGS = (
+    *(UTF8, "utf-16", "utf-16-le", "utf-16-be", "ascii"),
+    *(f"iso8859-{k}" for k in range(1, 17) if k != 12),
+    *(f"cp125{k}" for k in range(9)),
+    *("cp437", "cp850", "cp852", "cp866", "mac-roman", "koi8-r", "koi8-u"),
+    *("shift_jis", "cp932", "euc_jp", "gb18030", "gbk", "big5", "euc_kr", "cp949"),
+)
+"""In what a CSV file may be written, as Python calls it; other names of these are understood."""
+
+_HALVES = ("shift_jis", "cp932", "gb18030", "gbk", "big5")
+_IN_HALVES = ("|", "~", "^")  # whose bytes are the second half of some of their letters, too
+
 _LARGEST = 1.7976931348623157e308  # an integer beyond it is no float64
 
 VERSION = 1
 """The version of the file format that this module reads and writes."""
 
 MOST_BUCKETS = 1 << 24
-_WRITING = ("decimal", "thousands")  # how numbers are written as text
+MOST_TEXT_BUCKETS = 1 << 18
+MOST_NGRAMS, LONGEST_NGRAM = 1 << 14, 8
+LONGEST_SOURCE = 500  # letters
+_WRITING = ("decimal", "thousands", "separator", "encoding")  # how text is written
 
 
 @dataclass(frozen=True)
@@ -60,8 +84,11 @@ class _Named:
 
     name: str
     kind: ClassVar[str] = ""
+    # Where the bounds are public, in words. Two schemas that differ in it encode alike.
+    source: str | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
+        _check_source(self.name, self.source)
         if not isinstance(self.name, str) or not _encodable(self.name):
             raise ParameterError(f"a column's field 'name' must be text, got {shown(self.name)}.")
         if not (self.name or self.kind == "ignore"):
@@ -137,6 +164,89 @@ class Hashed(_Named):
 
 
 @dataclass(frozen=True)
+class Date(_Named):
+    """A date in the public range from ``low`` to ``high``: whole units, clipped, as a `Number`.
+
+    Columns hold dates, times or text, whose parts stand in the ``order`` "ymd", "dmy" or "mdy". It
+    is counted in whole years, months, days, hours, minutes or seconds; what is smaller is cut off.
+    ``missing`` is as of a `Number`: the middle, a date in the range, or an "indicator".
+    """
+
+    kind: ClassVar[str] = "date"
+    low: str
+    high: str
+    unit: str = "day"
+    missing: str | None = None
+    order: str = "ymd"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {shown(self.name)}, field"
+        choice(f"{where} 'unit'", self.unit, tuple(UNITS))
+        choice(f"{where} 'order'", self.order, ORDERS)
+        low, high = (self._count("range", end) for end in (self.low, self.high))
+        if low >= high:
+            text = f"must span a whole {self.unit} or more, got {self.low!r} to {self.high!r}."
+            raise refusal(f"{where} 'range'", text)
+        ruled = self.missing in (None, "indicator")
+        if not (ruled or low <= self._count("missing", self.missing) <= high):
+            raise refusal(f"{where} 'missing'", "must lie in the range.")
+
+    @property
+    def as_number(self) -> Number:
+        """The same in whole units since 1970."""
+        rule: float | str | None = self.missing
+        if rule is not None and rule != "indicator":
+            rule = self._count("missing", rule)
+        low, high = (self._count("range", end) for end in (self.low, self.high))
+        return Number(self.name, low, high, rule)
+
+    def _count(self, field: str, text: Any) -> float:
+        """Return a declared date in whole units since 1970."""
+        moment = date_in(text) if isinstance(text, str) else None
+        if moment is None:
+            where = f"column {shown(self.name)}, field {field!r}"
+            raise refusal(where, f'must be dates such as "2024-12-31", got {shown(text)}.')
+        return float(count(moment, self.unit))
+
+
+@dataclass(frozen=True)
+class Text(_Named):
+    """Free text as counts of hashed n-grams, divided by their length: norm 1 at most.
+
+    Args:
+        name: of the column.
+        buckets: the public number of columns that they are hashed into.
+        ngrams: the shortest and longest run of words, or of letters.
+        of: "words", or "letters" within words.
+        most: how many different n-grams of a text count, the first ones.
+    """
+
+    kind: ClassVar[str] = "text"
+    buckets: int
+    ngrams: tuple[int, int] = (1, 2)
+    of: str = "words"
+    most: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {shown(self.name)}, field"
+        for name, limit in (("buckets", MOST_TEXT_BUCKETS), ("most", MOST_NGRAMS)):
+            value = integer(f"{where} {name!r}", getattr(self, name))
+            if value > limit:
+                raise refusal(f"{where} {name!r}", f"must be at most {limit}, got {value}.")
+            object.__setattr__(self, name, value)
+        choice(f"{where} 'of'", self.of, ("words", "letters"))
+        ends = self.ngrams
+        if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+            raise refusal(f"{where} 'ngrams'", "must be a list [shortest, longest].")
+        low, high = (integer(f"{where} 'ngrams'", end) for end in ends)
+        if not low <= high <= LONGEST_NGRAM:
+            raise refusal(f"{where} 'ngrams'", f"must rise, to {LONGEST_NGRAM} at most.")
+        object.__setattr__(self, "ngrams", (low, high))
+
+
+@dataclass(frozen=True)
 class Flag(_Named):
     """Yes or no: 1 and -1, and 0 where missing. In a column of numbers, all but 0 is yes."""
 
@@ -188,7 +298,7 @@ class SignLabel(_Named):
     kind: ClassVar[str] = "sign"
 
 
-Column = Number | Category | Hashed | Flag | Ignore
+Column = Number | Date | Category | Hashed | Text | Flag | Ignore
 Label = NumberLabel | ClassLabel | SignLabel
 
 
@@ -202,6 +312,9 @@ class Schema:
         decimal: "," or ".", how numbers are written as text. Where it is given, columns of text
             are read as numbers, too, if numbers are declared; in a CSV file it is "." by default.
         thousands: what stands between groups of three digits, such as "."; needs ``decimal``.
+        separator: what stands between the entries of a CSV file; by default a comma, and a tab in
+            files named ``.tsv``.
+        encoding: in what a CSV file is written, such as "cp1252"; UTF-8 by default.
 
     Raises:
         ParameterError: a name appears twice, or nothing is left to encode.
@@ -216,10 +329,23 @@ class Schema:
     label: Label | None = None
     decimal: str | None = None
     thousands: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         _check_writing(self.decimal, self.thousands)
+        if self.separator is not None:
+            choice("the schema's field 'separator'", self.separator, SEPARATORS)
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", _encoding(self.encoding))
+        if self.encoding in _HALVES and self.separator in _IN_HALVES:
+            raise refusal(
+                "the schema's field 'separator'",
+                f"cannot be {self.separator!r} in a file in {self.encoding}: half a letter at the "
+                "end of an entry would swallow it, so that a row could stop the fit.",
+                "Write the file with another separator, or in UTF-8.",
+            )
         for item in self.columns:
             if not isinstance(item, Column):
                 raise ParameterError(
@@ -260,7 +386,7 @@ class Schema:
         """Return the text of the schema file, one column a line."""
         columns = ",\n".join(f"    {_dump(_record(column))}" for column in self.columns)
         label = "null" if self.label is None else _dump(_record(self.label))
-        separators = {"decimal": self.decimal, "thousands": self.thousands}
+        separators = {name: getattr(self, name) for name in _WRITING}
         lines = "".join(
             f'  "{k}": {json.dumps(v)},\n' for k, v in separators.items() if v is not None
         )
@@ -317,17 +443,21 @@ class Schema:
 def _record(item: Column | Label) -> dict[str, Any]:
     """Return a column or label as it stands in the file, without what is left at its default."""
     record: dict[str, Any] = {"name": item.name, "kind": item.kind}
-    for field in fields(item)[1:]:
-        value = getattr(item, field.name)
-        if field.name in ("low", "high"):
+    for part in fields(item):
+        value = getattr(item, part.name)
+        if part.name in ("name", "source"):
+            continue
+        if part.name in ("low", "high"):
             record.setdefault("range", []).append(_plain(value))
-        elif field.name == "labels":
+        elif part.name == "labels":
             record |= {"labels": dict(value)} if value else {}
+        elif value == part.default:
+            continue
         elif isinstance(value, tuple):
-            record[field.name] = list(value)
-        elif value != field.default:
-            record[field.name] = _plain(value)
-    return record
+            record[part.name] = list(value)
+        else:
+            record[part.name] = _plain(value)
+    return record if item.source is None else {**record, "source": item.source}
 
 
 def _plain(value: Any) -> Any:
@@ -352,12 +482,15 @@ def _pair(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reader(make: Callable[..., Any], required: str = "", optional: str = "") -> _Reader:
     """Return how one kind of column is read: its constructor and its fields."""
-    return make, frozenset({"name", "kind", *required.split()}), frozenset(optional.split())
+    fields_of_all = {"name", "kind", *required.split()}
+    return make, frozenset(fields_of_all), frozenset({"source", *optional.split()})
 
 
 _COLUMNS: dict[str, _Reader] = {
     "number": _reader(_pair(Number), "range", "missing"),
+    "date": _reader(_pair(Date), "range", "unit missing order"),
     "category": _reader(Category, "values", "other labels"),
+    "text": _reader(Text, "buckets", "ngrams of most"),
     "hashed": _reader(Hashed, "buckets", "signed"),
     "flag": _reader(Flag),
     "ignore": _reader(Ignore),
@@ -401,6 +534,17 @@ def _check_keys(where: str, record: Any, required: Any, optional: Any) -> None:
 
 def _dump(record: Mapping[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+
+def _check_source(name: Any, source: Any) -> None:
+    """Refuse a source that is no short text."""
+    where = f"column {shown(name)}, field 'source'"
+    if source is None:
+        return
+    if not isinstance(source, str) or not source.strip() or not _encodable(source):
+        raise refusal(where, "must be text that says where the bounds are public.")
+    if len(source) > LONGEST_SOURCE:
+        raise refusal(where, f"must have at most {LONGEST_SOURCE} letters, got {len(source)}.")
 
 
 def _check_bool(name: str, field: str, value: Any) -> None:
@@ -455,6 +599,16 @@ def _check_writing(decimal: Any, thousands: Any) -> None:
         raise ParameterError("a schema with 'thousands' says what 'decimal' is, too.")
     if decimal == thousands:
         raise ParameterError(f"'decimal' and 'thousands' must differ, both are {decimal!r}.")
+
+
+def _encoding(name: Any) -> str:
+    """Return an encoding by its own name; refuse what is none of those that are known."""
+    field = "the schema's field 'encoding'"
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, TypeError, ValueError):
+        known = None
+    return choice(field, name if known is None else known, ENCODINGS)
 
 
 def _check_labels(name: str, values: tuple[Value, ...], labels: Any) -> Labels:
