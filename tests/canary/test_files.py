@@ -206,6 +206,7 @@ def test_a_checkpoint_holds_no_row(tmp_path):
         assert silent(content.decode("latin-1"))
         assert np.float64(SECRET).tobytes() not in content
     assert silent(repr(result) + json.dumps(result.certificate.to_json()))
+    assert silent(result._repr_html_() + result.certificate._repr_html_())
 
 
 def test_messages_of_workers_hold_no_row():
@@ -233,6 +234,7 @@ def test_a_search_says_nothing_of_odd_rows():
     for rows in (X, X.tolist(), frame, frame.to_numpy(dtype=object)):
         search.fit(rows, Y)
         assert silent(repr(search) + repr(search.best_estimator_) + repr(search.certificate_))
+        assert silent(search._repr_html_() + str(search.named_weights()))
     for rows in (X[:, 0], X[:, :, None], frame["a"], {"a": X[:, 0]}, X * 1j, X.astype(str), [X]):
         with pytest.raises(dp.errors.DpscoError) as caught:
             search.fit(rows, Y)

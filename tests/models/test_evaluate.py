@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import dpsco as dp
-from dpsco.data.schema.schema import ClassLabel, NumberLabel, SignLabel
-from dpsco.errors import ParameterError
+from dpsco import data
+from dpsco.data.schema.schema import ClassLabel, Number, NumberLabel, Schema, SignLabel
+from dpsco.errors import DataError, ParameterError
 from dpsco.models import LinearModel, evaluate
 
 BINARY = LinearModel("logistic", np.array([[1.0]]), np.array([0.0]), ("a", "b"))
@@ -118,10 +119,10 @@ def test_no_row_exceeds_the_bound(model, entries):
     X, label = np.array([entries[: model.d]]), np.array([entries[3]])
     with np.errstate(all="ignore"):
         level = 0.9 if model is QUANTILE else None
-        names, parts = evaluate._parts(model, X, label, level)
+        names, parts = evaluate.parts(model, X, label, level)
     evaluate.measure_privately(model, X, label, BUDGET, quantile=level)  # no warning
     assert np.isfinite(parts).all()
-    bound = math.nextafter(math.sqrt(evaluate._most(model, names)), math.inf)
+    bound = math.nextafter(math.sqrt(evaluate.most(model, names)), math.inf)
     assert sum(Fraction(float(part)) ** 2 for part in parts[0]) <= Fraction(bound) ** 2
 
 
@@ -136,7 +137,7 @@ def test_no_entry_decides_an_error(model, kind):
         changed = np.where(np.arange(5) == 2, bad, labels)
         evaluate.measure_privately(model, kind(X), changed, BUDGET)
         with np.errstate(all="ignore"):
-            _, parts = evaluate._parts(model, kind(X), changed)
+            _, parts = evaluate.parts(model, kind(X), changed)
         assert not parts[2].any()
         assert parts[[0, 1, 3, 4]].any(axis=1).all() or model is NUMBER
         assert evaluate.measure(model, kind(X), changed).rows == 4
@@ -145,7 +146,7 @@ def test_no_entry_decides_an_error(model, kind):
         rows[2, 0] = bad
         evaluate.measure_privately(model, kind(rows), labels, BUDGET)
         with np.errstate(all="ignore"):
-            assert not evaluate._parts(model, kind(rows), labels)[1][2].any()
+            assert not evaluate.parts(model, kind(rows), labels)[1][2].any()
     for short in (labels[:4], labels[:, None]):
         with pytest.raises(ParameterError, match="5 rows need as many labels"):
             evaluate.measure_privately(model, kind(X), short, BUDGET)
@@ -153,11 +154,11 @@ def test_no_entry_decides_an_error(model, kind):
 
 def test_the_bound_is_attained():
     for model, X, label in ((BINARY, [[-9.0]], 1.0), (NUMBER, [[10.0]], 0.0)):
-        names, parts = evaluate._parts(model, np.array(X), np.array([label]))
+        names, parts = evaluate.parts(model, np.array(X), np.array([label]))
         wrong = parts[0].copy()
         if model.classes is not None:
             wrong[0] = 1.0  # a row cannot be right and have the largest loss; the bound allows it
-        assert np.sum(wrong**2) == pytest.approx(evaluate._most(model, names))
+        assert np.sum(wrong**2) == pytest.approx(evaluate.most(model, names))
 
 
 def test_the_noise_is_the_ledgers():
@@ -238,3 +239,20 @@ def test_a_model_of_numbers_without_a_range_is_refused():
     free = LinearModel("linear", np.array([[1.0]]), np.array([0.0]))
     with pytest.raises(dp.errors.ParameterError, match="label range"):
         evaluate.measure_privately(free, np.zeros((2, 1)), np.zeros(2), BUDGET)
+
+
+@pytest.mark.parametrize("declared", [("no", "yes", "maybe", "none"), ("yes", "no"), None])
+def test_a_table_of_other_classes_is_refused_whatever_its_rows_say(tmp_path, declared):
+    """Places among other classes are no places among the model's: a row could decide an error."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    label = NumberLabel("y", 0.0, 1.0) if declared is None else ClassLabel("y", declared)
+    encoder = data.TableEncoder(Schema((Number("x", 0.0, 1.0),), label))
+    model = LinearModel("logistic", np.ones((1, 1)), np.zeros(1), ("no", "yes"))
+    texts = []
+    for y in ([0.0, 1.0],) if declared is None else (["no", "yes"], [declared[-1], "no"]):
+        pq.write_table(pa.table({"x": [0.1, 0.9], "y": y}), tmp_path / "rows.parquet")
+        table = data.from_parquet(tmp_path / "rows.parquet", encoder=encoder)
+        with pytest.raises(DataError, match="the table's labels are") as refusal:
+            evaluate.measure_table(model, table, dp.ApproxDP(1.0, 1e-6))
+        texts.append(str(refusal.value))
+    assert len(set(texts)) == 1

@@ -30,7 +30,10 @@ PLAN = JsonLimits(32 * _MIB)  # an ellipsoid of 1,000 weights takes 20 MiB
 CERTIFICATE = JsonLimits(32 * _MIB)  # 100,000 releases take 20 MiB
 SCHEMA = JsonLimits(32 * _MIB, any_number=True)  # two million categories of 14 letters
 MODEL = JsonLimits(512 * _MIB, values=30_000_000)  # 20 million coefficients
-MESSAGE = JsonLimits(512 * _MIB, values=100, containers=20)  # two points of 24 million numbers
+MESSAGE = JsonLimits(512 * _MIB, values=400, containers=20)  # two points of 24 million numbers
+TASK = JsonLimits(64 * _MIB, any_number=True)  # the head of a cluster's message: a schema is in it
+AGREEMENT = JsonLimits(_MIB, values=10_000, containers=100)  # names, keys and terms of a run
+JOURNAL = JsonLimits(64 * _MIB, values=4_000, containers=20)  # a line of it is a message's head
 STORED = JsonLimits(32 * _MIB)  # a text in an odometer or a checkpoint
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -58,6 +61,12 @@ MOST_TERMS = 1_000_000
 
 MOST_PRODUCTS = 10**9
 """Products of such coefficients, where its norm or its error takes more than one each."""
+
+MOST_MEMBERS = 256
+"""Parties of a masked sum: each draws a mask with every other one."""
+
+MESSAGE_HEAD = 32 * 2**10
+"""Bytes of a message besides its vectors: names of 256 parties take most of them."""
 
 MOST_RELEASES = 50_000
 """Different releases of a plan, a certificate or a spend: each takes 20 microseconds and 1 kB."""

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,6 +54,18 @@ def read_bytes(path: str | Path, *, what: str, most: int, error: type[DpscoError
     if len(content) > result.st_size:
         raise error(f"cannot read {what} {path}: it is being written.")
     return content
+
+
+def check_private(path: str | Path, *, what: str, error: type[DpscoError]) -> None:
+    """Refuse a file that other users of the machine may read or write; arguments as above."""
+    if sys.platform == "win32" or not os.path.exists(path):
+        return
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        raise error(
+            f"{what} {path} can be read or written by other users (mode {mode:o}). Run: chmod 600 "
+            f"{path}."
+        )
 
 
 def read_json(

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import DataError
@@ -34,10 +34,12 @@ class Draft:
 
     Args:
         place: where the file goes.
+        mode: who may read and write it, less the process's umask.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, mode: int = 0o666) -> None:
         self.place, self.path, self._handle = place, place, -1
+        self._mode = mode
 
     def create(self) -> None:
         """Make the file.
@@ -57,7 +59,7 @@ class Draft:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | flag("O_CLOEXEC") | flag("O_BINARY")
         self.path = self.place.parent / name
         try:
-            self._handle = os.open(self.path, flags, 0o666)
+            self._handle = os.open(self.path, flags, self._mode)
         except FileExistsError:
             return False
         lock(self._handle, wait=True)
@@ -97,6 +99,15 @@ class Draft:
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
             os.close(handle)
+
+
+def mode_of_copy(sources: Iterable[Path]) -> int:
+    """Return the mode of a file with rows of other files: nobody else reads it than reads these."""
+    mode = 0o666
+    for source in sources:
+        with explained(source):
+            mode &= os.stat(source).st_mode
+    return mode | 0o600
 
 
 def commit(drafts: Sequence[Draft]) -> None:

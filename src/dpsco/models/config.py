@@ -68,6 +68,11 @@ class ModelConfig:
         """What one unit of a scaled label is worth."""
         return self.bounds.label.unit if isinstance(self.bounds.label, Scaled) else 1.0
 
+    @property
+    def centre(self) -> float:
+        """Which label a scaled label of 0 stands for."""
+        return self.bounds.label.centre if isinstance(self.bounds.label, Scaled) else 0.0
+
     def problem(self) -> Problem:
         """Return what is minimised, in scaled labels."""
         spec = MODELS[self.name]
@@ -124,6 +129,16 @@ class ModelConfig:
         if sparsity is None:
             return model
         return model.sparsified(int(sparsity))  # of public numbers: it costs nothing
+
+    def weights(self, model: LinearModel, column: float) -> NDArray[np.float64]:
+        """Return the weights of `problem` that stand for a model of raw rows, as `model` undone.
+
+        Args:
+            model: fitted in whatever units.
+            column: the constant of the intercept's column, in declared units.
+        """
+        constant = (model.intercept - self.centre) / self.unit / column
+        return np.asarray(np.column_stack([model.coef / self.unit, constant]).T.ravel())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, as a plan holds them."""

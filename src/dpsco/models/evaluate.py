@@ -10,16 +10,19 @@ number of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import shown
 from ..data.schema.schema import Label, SignLabel
+from ..data.source import UNCHOSEN
 from ..data.tables.arrays import raw_rows
-from ..errors import AssumptionError, ParameterError
+from ..data.tables.table import Table
+from ..errors import AssumptionError, DataError, ParameterError
 from ..kernels.pairwise import sum_rows
 from ..kernels.rows import SparseRows
 from ..losses.quantile import Pinball
@@ -30,6 +33,7 @@ from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..privacy.randomness import Randomness
 from ..solvers.base import BasePlan
 from .linear import LinearModel
+from .scoring import ModelScores
 
 Floats = NDArray[np.float64]
 Values = dict[str, float]
@@ -93,7 +97,7 @@ def measure(
         quantile: that a quantile model estimates; where it is not known, it is measured as a model
             of the middle.
     """
-    X, labels = _usable(model, X, labels)
+    X, labels = usable(model, X, labels)
     known = np.isfinite(labels)
     count = int(known.sum())
     if count == 0:
@@ -129,40 +133,118 @@ def measure_privately(
         BudgetError: the odometer has not enough left; nothing is released.
         ParameterError: the model is of numbers, and knows no range.
     """
+    _check_adjacency(budget)
+    query = ModelScores(model, quantile)
+    with np.errstate(all="ignore"):  # a warning could tell something of the rows
+        rows = parts(model, X, labels, quantile)[1]
+    return _measured(
+        query,
+        lambda: sum_rows(rows),
+        len(labels),
+        budget,
+        odometer=odometer,
+        randomness=randomness,
+    )
+
+
+def measure_table(
+    model: LinearModel,
+    table: Table,
+    budget: Budget,
+    *,
+    quantile: float | None = None,
+    odometer: BudgetSpender | None = None,
+    randomness: Randomness | None = None,
+) -> Metrics:
+    """Return noisy metrics of a table's rows, wherever they lie; otherwise as `measure_privately`.
+
+    Args:
+        model, budget, quantile, odometer, randomness: as in `measure_privately`.
+        table: of rows that an encoder makes, with labels.
+
+    Raises:
+        DataError: the table has other columns or labels than the model.
+    """
+    _check_adjacency(budget)
+    query = ModelScores(model, quantile)
+    if table.encoded is None or table.d != model.d:
+        raise DataError(
+            f"the model is for encoded rows of {model.d} numbers with labels, and the table is "
+            f"{table!r}. Make it with encoder=TableEncoder(schema), of the model's schema."
+        )
+    rule = table.encoded.rule
+    classes = (-1, 1) if rule == "sign" else table.encoded.classes
+    if classes != (None if model.classes is None else tuple(model.classes)):
+        raise DataError(
+            f"the model predicts {_labels_in_words(model.classes)}, and the table's labels are "
+            f"{_labels_in_words(classes)}. Make it with the model's own schema, in which classes "
+            "stand in the model's order."
+        )
+    bounds = query.bounds(rule)
+    table.check(bounds, order="given")  # a sum does not depend on the order
+    return _measured(
+        query,
+        lambda: table.bounded(bounds, order="given", copy=False).sum(query),
+        table.n,
+        budget,
+        trusted=[each for each in table.trusted("given") if each != UNCHOSEN],
+        odometer=odometer,
+        randomness=randomness,
+    )
+
+
+def _labels_in_words(classes: Sequence[Any] | None) -> str:
+    """Return what labels are; classes are public."""
+    return "numbers" if classes is None else f"the classes {shown(list(classes))}"
+
+
+def _check_adjacency(budget: Budget) -> None:
+    """Refuse a budget under which the number of rows is not public."""
     if budget.adjacency is Adjacency.ADD_REMOVE:
         raise AssumptionError(
             "metrics are means over a public number of rows, which add_remove would have to hide. "
             "Use replace_one or zero_out."
         )
-    with np.errstate(all="ignore"):  # a warning could tell something of the rows
-        names, parts = _parts(model, X, labels, quantile)
-    n, bound = len(labels), math.nextafter(math.sqrt(_most(model, names)), math.inf)
-    # Parts lie in [0, 1], so two rows differ by at most sqrt(2) bounds, and by 1 in each part.
-    widest = max(bound, math.nextafter(math.sqrt(len(names)), math.inf))
-    rows, diameter = (0, n), min(math.nextafter(math.sqrt(2.0) * bound, math.inf), widest)
+
+
+def _measured(
+    query: ModelScores,
+    total: Callable[[], Floats],
+    n: int,
+    budget: Budget,
+    *,
+    trusted: Sequence[str] = (),
+    odometer: BudgetSpender | None = None,
+    randomness: Randomness | None = None,
+) -> Metrics:
+    """Release a sum of parts with noise, and return what it says."""
+    model, names, bound, diameter = query.model, query.names, query.bound, query.diameter
+    rows = (0, n)
     sigma = gaussian_sigma(budget, bound=bound, rows=rows, diameter=diameter)
+    exact = total()  # before anything is paid for
     ledger = Ledger(
         GaussianRelease(bound, sigma, diameter, rows=rows),
         budget,
         randomness=randomness,
-        enforced=[f"a row adds a vector of norm at most {bound:g}: parts in [0, 1]"],
+        enforced=query.enforced,
+        trusted=trusted,
         odometer=odometer,
         label="evaluate",
     )
-    total = sum_rows(parts)
-    means = ledger.gaussian(total, bound=bound, sigma=sigma, rows=rows, diameter=diameter) / n
+    noise = {"bound": bound, "sigma": sigma, "diameter": diameter}
+    means = ledger.gaussian(exact, rows=rows, **noise) / n
     certificate = ledger.close()
     noisy = dict(zip(names, map(float, means), strict=True))
     if model.classes is None:
-        return _noisy_numbers(model, noisy, 2.0 * sigma / n, n, certificate, quantile)
+        return _noisy_numbers(model, noisy, 2.0 * sigma / n, n, certificate, query.quantile)
     return _noisy_classes(model, noisy, 2.0 * sigma / n, n, certificate)
 
 
-def _parts(
+def parts(
     model: LinearModel, X: Any, labels: Floats, quantile: float | None = None
 ) -> tuple[list[str], Floats]:
     """Return the names of the parts that a row adds, and the parts; rows without label add 0."""
-    X, labels = _usable(model, X, labels)
+    X, labels = usable(model, X, labels)
     known = np.isfinite(labels)
     if model.classes is None:
         low, high = _range_of(model)
@@ -174,7 +256,7 @@ def _parts(
         else:
             names = ["pinball", "coverage"]
             columns = [
-                _pinball(predicted, clipped, quantile) / (high - low),
+                pinball(predicted, clipped, quantile) / (high - low),
                 (clipped <= predicted).astype(float),
             ]
     else:
@@ -182,14 +264,14 @@ def _parts(
         names, columns = ["accuracy"], [(model.places(X) == places).astype(float)]
         if model.odds:
             names.append("log-loss")
-            columns.append(np.minimum(_log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
+            columns.append(np.minimum(log_losses(model, X, places), LOSS_CAP) / LOSS_CAP)
         names += [f"class {k}" for k in range(len(model.classes))]
         columns += [(places == k).astype(float) for k in range(len(model.classes))]
     parts = np.clip(np.column_stack(columns), 0.0, 1.0)
     return names, np.where(known[:, None] & np.isfinite(parts), parts, 0.0)
 
 
-def _most(model: LinearModel, names: Sequence[str]) -> int:
+def most(model: LinearModel, names: Sequence[str]) -> int:
     """Return how many of a row's parts can be 1 at once: of the classes one."""
     return len(names) - (0 if model.classes is None else len(model.classes) - 1)
 
@@ -239,7 +321,7 @@ def _measure_numbers(predicted: Floats, labels: Floats, quantile: float | None) 
     if quantile is not None:
         constant = np.full(len(labels), np.quantile(labels, quantile, method="inverted_cdf"))
         for scores, guess in ((values, predicted), (baseline, constant)):
-            scores[PINBALL] = float(_pinball(guess, labels, quantile).mean())
+            scores[PINBALL] = float(pinball(guess, labels, quantile).mean())
             scores["coverage"] = float((labels <= guess).mean())
         about = _coverage(quantile)
     values["MAE"], values["RMSE"] = float(np.abs(off).mean()), _root(float((off**2).mean()))
@@ -248,12 +330,12 @@ def _measure_numbers(predicted: Floats, labels: Floats, quantile: float | None) 
     return Metrics(len(labels), values, baseline, "best constant", about)
 
 
-def _pinball(predicted: Floats, labels: Floats, quantile: float) -> Floats:
+def pinball(predicted: Floats, labels: Floats, quantile: float) -> Floats:
     """Return the pinball loss of each row."""
     return Pinball(quantile).value(predicted, labels)
 
 
-def _usable(model: LinearModel, X: Any, labels: Any) -> tuple[Any, Floats]:
+def usable(model: LinearModel, X: Any, labels: Any) -> tuple[Any, Floats]:
     """Return rows that a model can read, and a label of NaN for each that does not count.
 
     What counts is a row of finite numbers whose label is a number, or the place of a class. No
@@ -286,7 +368,7 @@ def _measure_classes(model: LinearModel, X: Any, places: NDArray[np.int64]) -> M
     values = {"accuracy": float((model.places(X) == places).mean())}
     baseline = {"accuracy": float(counts.max() / counts.sum())}
     if model.odds:
-        values["log-loss"] = float(_log_losses(model, X, places).mean())
+        values["log-loss"] = float(log_losses(model, X, places).mean())
         baseline["log-loss"] = _entropy(list(counts / counts.sum()))
     if len(model.classes) == 2:
         values["AUC"] = area_under_curve(model.decision(X), places == 1)
@@ -311,7 +393,7 @@ def area_under_curve(scores: Floats, positive: NDArray[np.bool_]) -> float:
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
 
 
-def _log_losses(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Floats:
+def log_losses(model: LinearModel, X: Any, places: NDArray[np.int64]) -> Floats:
     """Return the log-loss of each row."""
     chance = model.probabilities(X)[np.arange(len(places)), places]
     return np.asarray(-np.log(np.maximum(chance, np.finfo(float).tiny)))

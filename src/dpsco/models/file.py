@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _validate
+from .._display import Displayed
 from ..data.counts import RowCount
 from ..data.prediction import PredictionRows, prediction_rows
 from ..data.schema.columns import from_library, number_rows, open_frame
 from ..data.schema.encoder import TableEncoder
-from ..data.schema.schema import Schema
+from ..data.schema.schema import ClassLabel, NumberLabel, Schema, SignLabel
 from ..data.units import Units
 from ..errors import CertificateError, DataError, DpscoError, ParameterError
 from ..files import limits as _limits
@@ -26,11 +27,14 @@ from ..files.reading import read_json
 from ..files.writing import write_text
 from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
+from ..privacy.certificate_text import spent
 from ..privacy.mechanisms import GaussianRelease, StableGammaRelease, StableGaussianRelease
 from ..privacy.release import Release, flatten
 from ..solvers.base import BasePlan
 from .config import config_of
 from .linear import LinearModel
+from .provenance import Provenance
+from .table_units import TableCoefficients, table_coefficients
 from .units.planning import plan_units
 
 SCHEMA = "dpsco.model/1"
@@ -39,8 +43,10 @@ _DAMAGE = (DpscoError, LookupError, TypeError, ValueError, AttributeError, Arith
 
 
 @dataclass(frozen=True)
-class SavedModel:
+class SavedModel(Displayed):
     """A fitted model with all that is known about it; `save` writes it, `load` reads it."""
+
+    shown_as: ClassVar[str] = "model"
 
     model: LinearModel
     certificate: Certificate
@@ -50,6 +56,17 @@ class SavedModel:
     rows_counted: RowCount | None = (
         None  # about how many rows the fit learnt from, if it counted them
     )
+    provenance: Provenance | None = None  # what it is for, and who answers for it
+
+    def _line(self) -> str:
+        return f"{self.model.name} model of {self.model.d:,} features, {spent(self.certificate)}"
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns that the weights speak of, as the schema encodes them."""
+        if self.feature_names is not None or self.schema is None:
+            return self.feature_names
+        return TableEncoder(self.schema).feature_names
 
     def rows(self, table: Any) -> Any:
         """Return the rows of a table as the model reads them.
@@ -89,6 +106,19 @@ class SavedModel:
         """Return each row's probability of each class."""
         return self.model.probabilities(self._read(table))
 
+    def coefficients(self) -> TableCoefficients:
+        """Return the coefficients in the units of the schema's table.
+
+        Raises:
+            DataError: the model has no schema to say what the units are.
+        """
+        if self.schema is None:
+            raise DataError(
+                "the model has no schema, so that its coefficients are in the units of the rows "
+                "that it was fitted on: see model.coef."
+            )
+        return table_coefficients(self.model, TableEncoder(self.schema))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, with a digest of everything else at the end."""
         model = self.model
@@ -108,6 +138,8 @@ class SavedModel:
             content["units"] = model.units.to_json()
         if self.rows_counted is not None:
             content["rows_counted"] = self.rows_counted.to_json()
+        if self.provenance is not None:
+            content["provenance"] = self.provenance.to_json()
         return {**content, "digest": _digest(content)}
 
     def save(self, path: str | Path) -> None:
@@ -125,8 +157,8 @@ class SavedModel:
             cross_check: whether to ask dp-accounting as well.
 
         Returns:
-            The outcome: "TIED" if there is a plan and all three agree, "CONSISTENT" if the plan
-            holds a user's own code and is not there to compare with, "INVALID" if one contradicts
+            The outcome: "VALID" if there is a plan and all three agree, "NOT TIED" if the plan
+            holds a user's own code and is not there to compare with, "NOT VALID" if one contradicts
             another. Whoever writes a file can forge all three: compare its digest with the one
             that whoever ran the fit has stated.
         """
@@ -167,6 +199,35 @@ class SavedModel:
             raise DataError(f"a part of it is missing or has another type: {why}") from None
 
 
+def schema_of(model: LinearModel, encoder: TableEncoder) -> Schema:
+    """Return an encoder's schema for the file of a model, with its label as the model has it.
+
+    Raises:
+        DataError: the encoder makes other rows, or the schema's label is another one.
+    """
+    if encoder.width != model.d:
+        raise DataError(
+            f"the model was fitted on rows of {model.d} features, the encoder makes rows of "
+            f"{encoder.width}: save it with the encoder that has made its rows."
+        )
+    schema = encoder.schema
+    label, classes = schema.label, model.classes
+    if label is None:
+        return schema
+    if isinstance(label, ClassLabel) and classes is not None:
+        values = [value.item() if isinstance(value, np.generic) else value for value in classes]
+        if set(values) == set(label.values):
+            return replace(schema, label=replace(label, values=tuple(values)))
+    if isinstance(label, SignLabel) and classes is not None and set(classes) == {-1, 1}:
+        return schema
+    if isinstance(label, NumberLabel) and classes is None:
+        return schema
+    raise DataError(
+        "the label of the encoder's schema is not what the model predicts: declare the same "
+        "classes, or a number for a regression."
+    )
+
+
 def _from_content(content: dict[str, Any]) -> SavedModel:
     classes, ends = content["classes"], content["label_range"]
     model = LinearModel(
@@ -178,7 +239,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         _units(content.get("units")),
     )
     names, table, plan = content["feature_names"], content["table"], content["plan"]
-    counted = content.get("rows_counted")
+    counted, provenance = content.get("rows_counted"), content.get("provenance")
     schema = None if table is None else Schema.from_json(json.dumps(table))
     width = model.d if names is None else len(names)
     if schema is not None:
@@ -195,6 +256,7 @@ def _from_content(content: dict[str, Any]) -> SavedModel:
         schema,
         None if names is None else tuple(map(str, names)),
         None if counted is None else RowCount.from_json(counted),
+        None if provenance is None else Provenance.from_json(provenance),
     )
 
 

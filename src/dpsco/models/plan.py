@@ -20,9 +20,11 @@ from ..data.units import Units
 from ..errors import AssumptionError, ParameterError
 from ..fit import run as api
 from ..fit.choose import choose
+from ..privacy.accounting.composition import Cost
 from ..privacy.budget import Budget
 from ..privacy.ledger import BudgetSpender
 from ..privacy.randomness import Randomness
+from ..privacy.release import Release
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
 from ..solvers.common.refits import refit_share
@@ -78,6 +80,15 @@ class ModelPlan:
     def count(self) -> CountPlan | None:
         """The count of rows, if there is one."""
         return None if self.shared is None else self.shared.count
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return everything that is released, in order: what an odometer pays for."""
+        return tuple((self.fit if self.shared is None else self.shared).releases())
+
+    @property
+    def cost(self) -> Cost:
+        """What all releases cost: those of the fit, and those beside it."""
+        return self.fit.cost if self.shared is None else self.shared.cost
 
     @property
     def warning(self) -> str:
@@ -142,6 +153,7 @@ def plan_model(
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
     single_epoch: bool = False,
+    sums: bool = False,
     count_rows: bool | None = None,
     encoder: TableEncoder | None = None,
     units: UnitsChoice = "auto",
@@ -149,14 +161,14 @@ def plan_model(
     reread: bool = True,
     sparse: bool = False,
     missing: Collection[str] = (),
+    prefer: str = "accuracy",
 ) -> ModelPlan:
     """Return the plan of a model's fit, decided without data.
 
     Args:
         config: the model.
-        n, d, budget, calibration: as in `Task`.
-        solver, options: as in `dpsco.plan`.
-        single_epoch: whether the solver shall read each row once, as a fit with a checkpoint does.
+        n, d, budget, calibration, solver, options: as in `dpsco.plan`.
+        single_epoch, sums, prefer: which solvers "auto" may take, as in `dpsco.fit.choose.choose`.
         count_rows: whether a little of the budget buys a count of the rows; None: if that says
             something. See `dpsco.models.row_counts`.
         encoder: of the rows; with it the count is of entries, too.
@@ -179,7 +191,8 @@ def plan_model(
     if count_rows is not False:
         query, reason = _query(budget, n, encoder, single_epoch=single_epoch)
         _check_count(count_rows, reason)
-    settings = partial(_settings, solver, options, single_epoch)
+    facts = {"single_epoch": single_epoch, "sums": sums, "prefer": prefer}
+    settings = partial(_settings, solver, options, facts)
     if search is not None:
         try:
             shared = _plan_in_units(config, search, task, settings, query, why)
@@ -193,20 +206,25 @@ def plan_model(
 
 
 def _settings(
-    solver: str, options: Mapping[str, Any], single_epoch: bool, task: Task
+    solver: str, options: Mapping[str, Any], facts: Mapping[str, Any], task: Task
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the solver and its options.
 
-    Single epochs or options decide which solver "auto" takes. Where the user leaves the options to
-    us, noisy gradient descent refits the scale of scores and the intercepts if that pays.
+    Single epochs, sums or options decide which solver "auto" takes. Where the user leaves the
+    options to us, noisy gradient descent refits the scale of scores and the intercepts if that
+    pays.
     """
-    if options or single_epoch:
-        if solver == "auto":
-            solver = _chosen(task, options, single_epoch=single_epoch)
+    once, prefer = facts["single_epoch"], facts["prefer"]
+    if solver == "auto" and (options or once or facts["sums"]):
+        solver = _chosen(task, options, facts)
+    if options or once:
         return solver, options
     share = refit_share(task)
-    if not share or (choose(task) if solver == "auto" else solver) != REFITTING:
-        return solver, options
+    key = solver
+    if solver == "auto" and (share or prefer != "accuracy"):
+        key = choose(task, prefer=prefer)
+    if not share or key != REFITTING:
+        return (solver if prefer == "accuracy" else key), options
     return REFITTING, {"refit": share}
 
 
@@ -412,9 +430,9 @@ def _check_count(count_rows: bool | None, reason: str) -> None:
         raise _validate.refusal("count_rows", f"is not possible: {reason}.")
 
 
-def _chosen(task: Task, options: Mapping[str, Any], *, single_epoch: bool) -> str:
+def _chosen(task: Task, options: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the solver that "auto" takes; if it lacks an option, say which solvers have it."""
-    key, entries = choose(task, single_epoch=single_epoch, options=options), registry()
+    key, entries = choose(task, options=options, **facts), registry()
     unknown = [name for name in options if name not in entries[key].options]
     if not unknown:
         return key
