@@ -8,7 +8,7 @@ Read in this order::
     accounting/         from releases to epsilon(delta): sensitivity, composition, calibration
     randomness          secure streams
     lattice             exact noise on a public lattice; rounded_normals draws it
-    ledger              the one door through which noisy numbers leave
+    ledger              every noisy number is released through it
     certificate         what a run cost, recomputed by whoever reads it; in words: certificate_text
     odometer/           several runs under one budget
 """

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import _validate
+from .._display import Displayed
 from .._version import __version__
 from ..errors import CertificateError, DpscoError, MissingExtraError
 from ..files import limits as _limits
@@ -56,8 +57,10 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Displayed):
     """A true statement about the privacy of one run."""
+
+    shown_as: ClassVar[str] = "certificate"
 
     budget: Budget
     releases: tuple[Release, ...]
@@ -242,18 +245,23 @@ class Certificate:
             )
         )
 
+    def _line(self) -> str:
+        return certificate_text.line(self)
+
     def __str__(self) -> str:
         return certificate_text.text(self)
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Displayed):
     """The outcome of recomputing a certificate.
 
-    A certificate by itself is *consistent* at best: its claims follow from the releases that it
-    lists, and nothing says of which run they are. In a model file it may be *tied* to the weights
-    and the plan beside it, by the file's digest. Neither is a signature.
+    A certificate by itself is *not tied* at best: its claims follow from the releases that it
+    lists, and nothing says of which run they are. In a model file it may be *valid*: tied to the
+    weights and the plan beside it by the file's digest. Neither is a signature.
     """
+
+    shown_as: ClassVar[str] = "verification"
 
     certificate: Certificate
     problems: tuple[str, ...]
@@ -267,10 +275,13 @@ class Verification:
 
     @property
     def verdict(self) -> str:
-        """ "TIED" to weights and plan, "CONSISTENT" by itself, or "INVALID"."""
+        """ "VALID" and tied to weights and plan, "NOT TIED", or "NOT VALID"."""
         if not self.ok:
-            return "INVALID"
-        return "CONSISTENT" if self.digest is None else "TIED"
+            return "NOT VALID"
+        return "NOT TIED" if self.digest is None else "VALID"
+
+    def _line(self) -> str:
+        return f"{self.verdict}, {certificate_text.line(self.certificate)}"
 
     def __str__(self) -> str:
         return certificate_text.verdict(self)

@@ -41,6 +41,14 @@ def text(certificate: Certificate) -> str:
     return "\n".join(map(printable, lines))
 
 
+def line(certificate: Certificate) -> str:
+    """Return the certificate in one line: what was spent, for whom, and whether it was seeded."""
+    budget = certificate.budget
+    seeded = ", seeded: private only while the seed is secret" if certificate.reproducible else ""
+    paid = f"{spent(certificate)}, {budget.adjacency.value}"
+    return printable(f"{paid}, for {owner(budget)}{seeded}")
+
+
 def point(certificate: Certificate) -> tuple[float, float]:
     """Return the epsilon and delta to speak of: of a pure budget what is spent at delta 0."""
     claims = certificate.claims
@@ -84,14 +92,14 @@ def verdict(verification: Verification) -> str:
 
 def _standing(verification: Verification) -> list[str]:
     """Return what a verdict rests on, and what it does not say."""
-    if verification.verdict == "TIED":
+    if verification.verdict == "VALID":
         return [
             "  the file's digest covers these weights, this plan and this certificate, and they "
             "agree:",
             f"  {verification.digest}",
             "  it is not a signature: compare it with the one that whoever ran the fit has stated",
         ]
-    if verification.verdict == "CONSISTENT":
+    if verification.verdict == "NOT TIED":
         return [
             "  the claims follow from the releases that it lists; it is not tied to a run: nothing "
             "here says",

@@ -1,4 +1,4 @@
-"""The one door through which noisy numbers leave.
+"""The ledger: every noisy number is released through it, and by nothing else.
 
 A ledger is opened with the releases that a plan announced and the budget that pays for them. Each
 method states what it is about to release; the ledger looks that up among the planned releases that

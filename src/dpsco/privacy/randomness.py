@@ -224,6 +224,22 @@ class Randomness(_Keyed):
         root._set_key(key)
         return root
 
+    @classmethod
+    def shared(cls, secret: bytes) -> Randomness:
+        """Return the root that two parties make of one secret, for masks that cancel.
+
+        Never for noise: both of them know it. In a forked process it refuses to work.
+
+        Raises:
+            RandomnessError: these are not 32 bytes.
+        """
+        if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
+            raise RandomnessError(f"a shared secret has {_KEY_BYTES} bytes.")
+        root = cls()
+        root._has_copy = True
+        root._set_key(secret)
+        return root
+
     def _set_key(self, key: bytes) -> None:
         self.__key = key
 
@@ -382,6 +398,11 @@ class Stream(_Keyed):
 def fresh_name() -> str:
     """Return 128 random bits as 32 hexadecimal digits: a name that nothing else has."""
     return os.urandom(16).hex()
+
+
+def fresh_secret() -> str:
+    """Return 256 random bits as 64 hexadecimal digits: a password that nobody can guess."""
+    return os.urandom(_KEY_BYTES).hex()
 
 
 def _check_bytes(kind: bytes, key: bytes) -> bytes:

@@ -670,3 +670,55 @@ def test_whoever_dies_leaves_an_odometer_that_serves(tmp_path, kind):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 25
+
+
+def test_what_a_spend_would_come_to_is_known_before_it(tmp_path):
+    """The total that is announced is the one that the entry makes, and nothing is recorded."""
+    odometer = Odometer(tmp_path / "t.odometer", ApproxDP(2.0, 1e-6))
+    release = GaussianRelease(1.0, 40.0, rows=(0, 100))
+    odometer.spend(release)
+    announced = odometer.cost_with([release]).against(odometer.budget)
+    assert len(odometer.entries()) == 1
+    odometer.spend(release)
+    assert odometer.cost().against(odometer.budget) == announced
+    assert odometer.totals()[1] == announced[0]
+    assert 0.0 < odometer.totals()[0] < announced[0] < 2 * odometer.totals()[0]
+
+
+def test_a_place_names_the_entry_that_paid(tmp_path):
+    odometer = Odometer(tmp_path / "o", BUDGET)
+    first, second = share(9), share(8)
+    for release in (first, second, share(7)):
+        odometer.spend(release)
+    assert odometer.place((second,)).startswith("entry 2 of 3 in o; spent in all: epsilon 0.")
+    odometer.spend(first)
+    assert odometer.place((first,)).startswith("one of the entries 1, 4 of 4 in o")
+    assert odometer.place((share(3),)).startswith("none of the 4 entries in o")
+
+
+def test_a_place_is_not_that_of_another_model(tmp_path):
+    """Fits that are planned alike pay alike: who has paid knows which entry it was, and a model."""
+    odometer, release = Odometer(tmp_path / "o", BUDGET), share(9)
+    numbers = [odometer.spend(release).number for _ in range(3)]
+    assert odometer.place((release,), number=numbers[1]).startswith("entry 2 of 3 in o")
+    odometer.name_model(numbers[0], "sha256:aa")
+    odometer.name_model(numbers[2], "sha256:cc")
+    assert odometer.place((release,), model="sha256:cc").startswith("entry 3 of 3 in o")
+    assert odometer.place((release,), model="sha256:xx").startswith("entry 2 of 3 in o")  # unnamed
+    odometer.name_model(numbers[1], "sha256:bb")
+    assert odometer.place((release,), model="sha256:xx").startswith("none of the 3 entries")
+
+
+def test_a_place_is_that_of_one_state_of_the_file(tmp_path, monkeypatch):
+    """Another process pays while a place is put into words: the total is of the same entries."""
+    odometer, release = Odometer(tmp_path / "o", BUDGET), share(9)
+    odometer.spend(release)
+    before, entries = odometer.place((release,)), odometer.entries
+
+    def paid_meanwhile():
+        known = entries()
+        Odometer(tmp_path / "o").spend(release)
+        return known
+
+    monkeypatch.setattr(odometer, "entries", paid_meanwhile)
+    assert odometer.place((release,)) == before

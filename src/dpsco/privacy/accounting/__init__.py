@@ -7,6 +7,7 @@ privacy_loss         what one execution of a release costs a row, or several row
 sensitivity          from a row's bound to the distance between neighbours: here and only here
 composition          which releases touch a row together, and what they cost it
 calibration          the least noise for a budget
+attack_roc           bounds on every membership attack, from the privacy curve
 cross_check          the same cost by a second accountant
 gaussian, renyi, pld closed forms, Renyi divergences, privacy loss distributions (dp-accounting)
 bounded_range        the exponential mechanism, alone and beside Gaussian releases

@@ -34,6 +34,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, digest TEXT NOT NULL, "
     "PRIMARY KEY (run, round))",
     "CREATE TABLE IF NOT EXISTS identity (id TEXT)",
+    "CREATE TABLE IF NOT EXISTS notes (spend INTEGER PRIMARY KEY, purpose TEXT, person TEXT, "
+    "model TEXT)",
 )
 
 

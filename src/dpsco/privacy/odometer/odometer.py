@@ -16,20 +16,23 @@ on other rows, with noise that has been used, is refused.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ... import _validate
+from ..._display import Displayed
 from ...errors import BudgetError, DpscoError, LedgerError, OdometerError, ParameterError
 from ...files import limits as _limits
 from ...files.reading import parse_json
 from .. import certificate_text
+from ..accounting import gaussian
 from ..accounting.composition import Cost, compose, cost
-from ..budget import Budget, budget_from_json
+from ..budget import ApproxDP, Budget, budget_from_json
 from ..release import Composition, Release, flatten
 from .file import OdometerFile, count_of
 
@@ -44,9 +47,12 @@ class Entry:
     time: str
     label: str
     releases: tuple[Release, ...]
+    purpose: str | None = None  # what for, as whoever paid has said
+    person: str | None = None  # who that was
+    model: str | None = None  # the digest of what came of it
 
 
-class Odometer:
+class Odometer(Displayed):
     """The spent part of a budget, kept in a file.
 
     ``Odometer(path, budget)`` creates the file, or opens it if it was created with the same budget;
@@ -58,14 +64,23 @@ class Odometer:
         budget: the total.
         expect_at_least: what `counter` must have reached: whoever keeps the last one elsewhere
             notices that the file, and the one beside it, were put back from an old copy.
+        purpose, person: what for and by whom this object spends; each entry keeps both.
 
     Raises:
         OdometerError: there is no such file, it is damaged or emptied, or it is an old copy.
         ParameterError: an argument has the wrong type.
     """
 
+    shown_as: ClassVar[str] = "odometer"
+
     def __init__(
-        self, path: str | Path, budget: Budget | None = None, *, expect_at_least: int | None = None
+        self,
+        path: str | Path,
+        budget: Budget | None = None,
+        *,
+        expect_at_least: int | None = None,
+        purpose: str | None = None,
+        person: str | None = None,
     ) -> None:
         if not isinstance(path, (str, Path)) or "\0" in str(path):
             raise ParameterError(
@@ -79,6 +94,10 @@ class Odometer:
             )
         if expect_at_least is not None:
             _validate.integer("expect_at_least", expect_at_least, at_least=0)
+        for name, text in (("purpose", purpose), ("person", person)):
+            if text is not None:
+                _check_text(name, text)
+        self._purpose, self._person = purpose, person
         self.path = Path(path)
         self._file = OdometerFile(self.path, expect_at_least)
         if not self._file.is_there():
@@ -141,9 +160,29 @@ class Odometer:
                 "INSERT INTO spends (time, label, releases) VALUES (?, ?, ?)", (now, label, record)
             )
             number = int(added.lastrowid or 0)
+            notes = (self._purpose, self._person)
+            if any(notes):
+                query = "INSERT INTO notes (spend, purpose, person) VALUES (?, ?, ?)"
+                database.execute(query, (number, *notes))
             if run is not None:
                 database.execute("INSERT INTO runs VALUES (?, ?)", (run, number))
-            return Entry(number, now, label, flat)
+            return Entry(number, now, label, flat, *notes)
+
+    def name_model(self, number: int, digest: str) -> None:
+        """Note which model came of an entry: its digest, as ``SavedModel`` states it.
+
+        Raises:
+            OdometerError: the file cannot be used, or has no such entry.
+        """
+        _check_text("digest", digest)
+        with self._file.transaction() as database:
+            if number not in {entry.number for entry in _entries(database)}:
+                raise OdometerError(f"{self.path} has no entry {_validate.shown(number)}.")
+            database.execute(
+                "INSERT INTO notes (spend, model) VALUES (?, ?) "
+                "ON CONFLICT (spend) DO UPDATE SET model = excluded.model",
+                (number, digest),
+            )
 
     def paid(self, run: str) -> bool:
         """Return whether a run has been paid for here."""
@@ -191,6 +230,19 @@ class Odometer:
         """Return what all spends cost together."""
         return compose([self._price(e.releases) for e in self.entries()], unit=self.budget.unit)
 
+    def cost_with(self, releases: Release | Composition | Iterable[Release | Composition]) -> Cost:
+        """Return what all spends and these releases would cost together; nothing is recorded."""
+        paid = [self._price(entry.releases) for entry in self.entries()]
+        return compose([*paid, self._price(flatten(releases))], unit=self.budget.unit)
+
+    def totals(self) -> list[float]:
+        """Return what was spent in all after each entry, in the budget's own notion of privacy."""
+        costs = [self._price(entry.releases) for entry in self.entries()]
+        return [
+            compose(costs[: k + 1], unit=self.budget.unit).against(self.budget)[0]
+            for k in range(len(costs))
+        ]
+
     def spent_by(self, entry: Entry) -> float:
         """Return what one entry costs by itself, in the budget's own notion of privacy.
 
@@ -198,6 +250,82 @@ class Odometer:
         """
         alone = compose([self._price(entry.releases)], unit=self.budget.unit)
         return alone.against(self.budget)[0]
+
+    @property
+    def left(self) -> float:
+        """What is left of the budget, in its own notion of privacy."""
+        spent, allowed = self.cost().against(self.budget)
+        return max(0.0, allowed - spent)
+
+    @property
+    def next_epsilon(self) -> float | None:
+        """The epsilon of one further fit that the odometer would pay, at its own delta.
+
+        It is more than `left`: fits are composed, and together cost less than their sum. None if
+        the budget has no delta, or what was spent is not purely of Gaussian noise.
+        """
+        budget, mu = self.budget, self.cost().mu
+        if not isinstance(budget, ApproxDP) or mu is None or budget.unit.rows > 1:
+            return None
+        free = (1.0 - 1e-9) * budget.mu_per_row() ** 2 - mu**2
+        return gaussian.epsilon(budget.delta, math.sqrt(free)) * (1 - 1e-6) if free > 0.0 else 0.0
+
+    def cells(self, entry: Entry) -> tuple[str, ...]:
+        """Return an entry as cells of a table: number, time, cost by itself, label, notes."""
+        alone = certificate_text.rounded_up(self.spent_by(entry))
+        digest = (entry.model or "").removeprefix("sha256:")[:12]
+        notes = (entry.label, entry.purpose or "", entry.person or "", digest)
+        return (str(entry.number), entry.time, alone, *map(certificate_text.printable, notes))
+
+    def explanation(self) -> list[str]:
+        """Return what is left, and why the numbers of entries differ from those elsewhere."""
+        allowed, following = next(iter(self.budget.amounts().items())), self.next_epsilon
+        lines = [f"left: {allowed[0]} {self.left:.6g} of {allowed[1]:g}"]
+        if following is not None:
+            lines[0] += f"; one more fit may cost epsilon {following:.4g} by itself"
+        if self.entries():
+            lines.append(
+                "Entries are composed: together they cost less than their sum. A certificate "
+                "states its epsilon at the delta of its own fit; an entry is the same releases"
+            )
+            lines[-1] += (
+                f" at the odometer's delta {self.budget.delta:g}, which gives another number."
+                if isinstance(self.budget, ApproxDP)
+                else " in the odometer's notion of privacy, which gives another number."
+            )
+        return lines
+
+    def place(
+        self, releases: Iterable[Release], *, number: int | None = None, model: str | None = None
+    ) -> str:
+        """Return, in words, which entry has paid for these releases, and what is spent in all.
+
+        Args:
+            releases: of the fit; fits that are planned alike have the same.
+            number: of the entry, for whoever has paid.
+            model: the digest of what came of the fit: entries of other models have not paid for it.
+        """
+        paid, entries = flatten(tuple(releases)), self.entries()
+        alike = [e for e in entries if e.releases == paid and number in (None, e.number)]
+        if model is not None:
+            own = [entry for entry in alike if entry.model == model]
+            alike = own or [entry for entry in alike if entry.model is None]
+        numbers = [entry.number for entry in alike]
+        costs = [self._price(entry.releases) for entry in entries]  # of one state of the file
+        total, _ = compose(costs, unit=self.budget.unit).against(self.budget)
+        if not numbers:
+            which = f"none of the {len(entries)} entries"
+        elif len(numbers) == 1:
+            which = f"entry {numbers[0]} of {len(entries)}"
+        else:  # alike, so nobody can tell
+            which = f"one of the entries {', '.join(map(str, numbers))} of {len(entries)}"
+        spent = certificate_text.of_total(total, self.budget)
+        return certificate_text.printable(f"{which} in {self.path.name}; spent in all: {spent}")
+
+    def _line(self) -> str:
+        # Nothing is read: other processes may hold the file, and a line must not wait for them.
+        budget = certificate_text.amounts(self.budget)
+        return certificate_text.printable(f"{self.path}, {budget}, {self.budget.adjacency.value}")
 
     def __str__(self) -> str:
         budget, entries = self.budget, self.entries()
@@ -208,9 +336,9 @@ class Odometer:
         ]
         if entries:
             lines.append("  entry  time                       by itself   for")
-        for e in entries:
-            alone = certificate_text.rounded_up(self.spent_by(e))
-            lines.append(f"  {e.number:>5}  {e.time:<25}  {alone:>9}   {e.label}")
+        for number, time, alone, *notes in map(self.cells, entries):
+            said = "  ".join(filter(None, notes))
+            lines.append(f"  {number:>5}  {time:<25}  {alone:>9}   {said}")
         return "\n".join(map(certificate_text.printable, lines))
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:
@@ -294,14 +422,19 @@ def _paid(database: sqlite3.Connection, run: str, known: list[Entry]) -> Entry |
 
 def _entries(database: sqlite3.Connection) -> list[Entry]:
     entries = []
-    query = "SELECT number, time, label, releases FROM spends ORDER BY number"
-    for number, moment, label, text in database.execute(query):
+    query = (
+        "SELECT number, time, label, releases, purpose, person, model FROM spends "
+        "LEFT JOIN notes ON notes.spend = spends.number ORDER BY number"
+    )
+    for number, moment, label, text, *notes in database.execute(query):
         try:
             paid = _releases(_parsed(text, "its releases"))
             if not (isinstance(moment, str) and isinstance(label, str)):
                 raise OdometerError("its time or label is no text.")
+            if not all(note is None or isinstance(note, str) for note in notes):
+                raise OdometerError("its notes are no text.")
         except (DpscoError, ValueError, TypeError, ArithmeticError) as problem:
             why = _validate.reason(problem)
             raise OdometerError(f"spend {number} is damaged, refusing to go on: {why}") from None
-        entries.append(Entry(number, moment, label, paid))
+        entries.append(Entry(number, moment, label, paid, *notes))
     return entries
