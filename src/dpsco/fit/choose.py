@@ -16,22 +16,31 @@ than zero weights goes before what is not; facts go first, for in high dimension
 solvers that were not measured there have been low, and their loss six times that of zero weights.
 On large tables where noise hardly matters all that is left to save is
 time: there the cheapest of those that are predicted at least as good goes first.
+
+At the same epsilon and delta solvers differ in what an attacker can achieve, since their privacy
+curves differ elsewhere. With ``prefer="attack"`` the solver with the least proven bound on attacks
+goes first, among those that are as good as the first by the rules above: the same facts, and a
+prediction within `CLOSE` times its prediction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
-from ..errors import AssumptionError, ParameterError
+from .. import _validate
+from .._display import Displayed
+from ..errors import AssumptionError, MissingExtraError, ParameterError
+from ..privacy.accounting.attack_roc import AttackBound, Odds, percent
 from ..privacy.budget import ApproxDP, Budget
 from ..problem import Problem
 from ..solvers import get, registry
 from ..solvers.base import NOT_CALIBRATED, Solver
 from ..solvers.common.smoothing import nonsmooth
+from ..solvers.engine import takes_sums
 from ..task import Task, as_task
 
 CLOSE = 2.0  # predictions within this ratio count as equal: the more reliable solver goes first
@@ -40,8 +49,11 @@ PLENTY = 20.0  # from so many z for each weight on
 LARGE = 1e6  # rows times weights: below, every solver takes less than half a second
 FITTED = 0.066  # the factor of the part of a formula that is not noise
 
+PREFERENCES = ("accuracy", "attack")  # what "auto" can be told to weigh
+
 RELIABLE = "noisy_gd"  # what `auto` takes nearly everywhere
 
+RIGHT = "right: how often an attack can be right about one row at most, proven; guessing: 50 %"
 _ORDER = (
     "Multiples of the first. Solvers go first where measurements cover the task, then by "
     "prediction."
@@ -70,13 +82,21 @@ class Candidate:
             return 0
         return 1 if self.proven else 2
 
+    @property
+    def kind(self) -> tuple[int, bool]:
+        """What goes before predictions."""
+        return self.facts, self.worse
+
 
 @dataclass(frozen=True)
-class Recommendation:
+class Recommendation(Displayed):
     """Solvers that apply, best first, and why the others do not."""
+
+    shown_as: ClassVar[str] = "recommendation"
 
     ranked: tuple[Candidate, ...]
     refused: dict[str, tuple[str, ...]]
+    attacks: Mapping[str, AttackBound] = field(default_factory=dict)  # see `with_attacks`
 
     @property
     def best(self) -> str:
@@ -92,6 +112,20 @@ class Recommendation:
                 f"{'; '.join(self.refused[nearest])}."
             )
         return self.ranked[0].solver
+
+    @property
+    def close(self) -> tuple[Candidate, ...]:
+        """Those that nothing public tells from the first: same facts, predictions within `CLOSE`.
+
+        Empty if none applies; the first alone where nothing is predicted.
+        """
+        if not self.ranked:
+            return ()
+        first = self.ranked[0]
+        if math.isinf(first.risk) or not first.calibrated:
+            return (first,)
+        alike = [each for each in self.ranked if each.kind == first.kind]
+        return _close(self.ranked, min(alike, key=lambda each: each.risk))
 
     @property
     def why_first(self) -> str:
@@ -111,21 +145,53 @@ class Recommendation:
             f"{first.solver} is first though others are predicted lower: {', and '.join(reasons)}."
         )
 
+    def with_attacks(self, task: Task, *others: str) -> Recommendation:
+        """Return the same with the proven bound on attacks of some solvers.
+
+        Each of them has to be planned, which choosing needs nothing of.
+
+        Args:
+            task: that the recommendation is for.
+            others: keys beside the solvers that nothing public tells from the first; "all" for
+                every calibrated one, which takes a second or two.
+        """
+        keys = {each.solver for each in self.close} | set(others)
+        if "all" in others:
+            keys = {each.solver for each in self.ranked if each.calibrated}
+        bounds = {
+            each.solver: attack_bound(task, each.solver)
+            for each in self.ranked
+            if each.solver in keys
+        }
+        return replace(self, attacks={key: each for key, each in bounds.items() if each})
+
     def to_json(self) -> dict[str, Any]:
         """Return the recommendation as JSON values."""
-        return {
+        record: dict[str, Any] = {
             "ranked": [asdict(candidate) for candidate in self.ranked],
             "refused": {key: list(reasons) for key, reasons in self.refused.items()},
         }
+        if self.attacks:
+            record["attacks"] = {key: bound.to_json() for key, bound in self.attacks.items()}
+        return record
+
+    def _line(self) -> str:
+        first = f"{self.best} first of {len(self.ranked)}" if self.ranked else "none"
+        return f"{first} that apply, {len(self.refused)} that do not"
 
     def __str__(self) -> str:
         # Multiples, for predictions compare solvers; `dpsco.outlook` says what to expect.
-        lines = [f"{'solver':<36}{'predicted excess':>18}{'gradients':>12}"]
+        attack = f"{'right':>9}" if self.attacks else ""
+        lines = [f"{'solver':<36}{'predicted excess':>18}{'gradients':>12}{attack}"]
         first = next((each.risk for each in self.ranked if 0.0 < each.risk < math.inf), 1.0)
         for candidate in self.ranked:
             excess = f"{candidate.risk / first:.3g} x"
             line = f"{candidate.solver:<36}{excess:>18}{candidate.gradients:>12.2g}"
+            if self.attacks:
+                bound = self.attacks.get(candidate.solver)
+                line += f"{'' if bound is None else percent(bound.accuracy):>9}"
             lines.append(line if candidate.calibrated else f"{line}  {NOT_CALIBRATED}")
+        lines += [RIGHT] if self.attacks else []
         lines += [f"{_ORDER} {self.why_first}".rstrip()] if self.ranked else []
         lines += [f"not {key}: {'; '.join(reasons)}" for key, reasons in self.refused.items()]
         return "\n".join(lines)
@@ -138,12 +204,15 @@ def recommend(
     budget: Budget | None = None,
     *,
     calibration: str = "tight",
+    prefer: str = "accuracy",
 ) -> Recommendation:
     """Rank every solver that applies to the task, from public facts.
 
     Args:
         problem: a `Task`; or a `Problem`, whose task has the next arguments.
         n, d, budget, calibration: as in `Task`, if a problem is given.
+        prefer: what to weigh. "accuracy"; or "attack", which puts the solver first whose proven
+            bound on attacks is least, among those that are as good as the first.
 
     >>> import dpsco as dp
     >>> problem = dp.Problem(loss=dp.losses.Logistic(), bounds=dp.Bounds(1.0, label="sign"))
@@ -152,14 +221,21 @@ def recommend(
     True
     """
     task = as_task(problem, n=n, d=d, budget=budget, calibration=calibration)
+    _validate.choice("prefer", prefer, PREFERENCES)
     solvers = tuple(registry().values())
+    ranking: Recommendation = _recall(_remembered, task, solvers)
+    return _against_attacks(task, ranking) if prefer == "attack" else ranking
+
+
+def _recall(remembered: Any, task: Task, *arguments: Any) -> Any:
+    """Return what a function of a task remembers, or computes where it must not remember."""
     # A user's own loss may have changed since it was seen last.
     if task.problem.loss.trusted:
-        return _ranked(task, solvers)
+        return remembered.__wrapped__(task, *arguments)
     try:
-        return _remembered(task, solvers)
+        return remembered(task, *arguments)
     except TypeError:  # not hashable
-        return _ranked(task, solvers)
+        return remembered.__wrapped__(task, *arguments)
 
 
 def _ranked(task: Task, solvers: tuple[Solver, ...]) -> Recommendation:
@@ -196,8 +272,43 @@ def _noise_is_faint(task: Task) -> bool:
         return False
 
 
+def _against_attacks(task: Task, ranking: Recommendation) -> Recommendation:
+    """Put the solver first whose bound on attacks is least, of those as good as the first."""
+    bounds = {each.solver: attack_bound(task, each.solver) for each in ranking.close}
+    known = {key: bound.accuracy for key, bound in bounds.items() if bound is not None}
+    if not known:
+        return ranking
+    least = min(known, key=lambda key: known[key])  # of equal ones the one that is ranked higher
+    first = next(each for each in ranking.ranked if each.solver == least)
+    others = (each for each in ranking.ranked if each is not first)
+    return replace(ranking, ranked=(first, *others))
+
+
+def attack_bound(task: Task, key: str) -> AttackBound | None:
+    """Return the proven bound on attacks on the plan that a solver makes by itself.
+
+    None where it cannot make one, or where its releases can only be accounted for with an extra
+    that is not installed.
+    """
+    bound: AttackBound | None = _recall(_remembered_bound, task, key)
+    return bound
+
+
+@lru_cache(maxsize=512)
+def _remembered_bound(task: Task, key: str) -> AttackBound | None:
+    try:
+        return Odds(get(key).plan(task).cost).bound
+    except (AssumptionError, ParameterError, MissingExtraError):
+        return None
+
+
 def choose(
-    task: Task, *, single_epoch: bool = False, options: Mapping[str, Any] | None = None
+    task: Task,
+    *,
+    single_epoch: bool = False,
+    sums: bool = False,
+    options: Mapping[str, Any] | None = None,
+    prefer: str = "accuracy",
 ) -> str:
     """Return the key of the solver that ``solver="auto"`` takes.
 
@@ -206,13 +317,17 @@ def choose(
         single_epoch: whether every row may be asked for once only, as for rows that come once and
             for runs with a checkpoint. Then the most reliable such solver is taken (predictions
             tell those apart badly), of those that have the options.
+        sums: whether rows lie with workers that send sums alone.
         options: settings of the solver.
+        prefer: as in `recommend`; single-epoch solvers are taken by reliability alone.
 
     Raises:
         AssumptionError: no solver applies.
     """
+    if sums:
+        return by_sums(task, options, prefer=prefer)
     if not single_epoch:
-        return recommend(task).best
+        return recommend(task, prefer=prefer).best
     by_rank = sorted(
         (entry.rank, solver.key)
         for solver in registry().values()
@@ -224,6 +339,26 @@ def choose(
         if task.calibration in solver.calibrations and names <= set(solver.options):
             return solver.key
     return keys[0]  # which will say what it does not have
+
+
+def by_sums(
+    task: Task, options: Mapping[str, Any] | None = None, *, prefer: str = "accuracy"
+) -> str:
+    """Return the best solver that applies, has the options, and asks for sums alone.
+
+    Raises:
+        AssumptionError: there is none.
+    """
+    advice, names = recommend(task, prefer=prefer), set({} if options is None else options)
+    keys = [each.solver for each in advice.ranked if get(each.solver).stepper is not None]
+    for solver in map(get, keys):
+        if names <= set(solver.options) and takes_sums(solver, solver.plan(task)):
+            return solver.key
+    having = f" and has the options {', '.join(sorted(names))}" if names else ""
+    raise AssumptionError(
+        f"no solver that takes noisy sums applies to this problem and budget{having}, and rows of "
+        f"a cluster allow no other. With the rows on one machine: {advice.best}."
+    )
 
 
 def caution(task: Task, key: str) -> str:
@@ -264,14 +399,16 @@ def _order(candidates: list[Candidate], *, save_time: bool = False) -> list[Cand
     ranked = sorted(candidates, key=lambda each: (each.facts, each.worse, each.risk))
     if not ranked or math.isinf(ranked[0].risk) or not ranked[0].calibrated:
         return ranked
-    best = ranked[0]
-    close = [
-        each
-        for each in ranked
-        if (each.facts, each.worse) == (best.facts, best.worse) and each.risk <= CLOSE * best.risk
-    ]
+    close = _close(ranked, ranked[0])
     first = min(close, key=lambda candidate: (candidate.order, candidate.risk))
     if save_time:
         as_good = (candidate for candidate in close if candidate.risk <= EQUAL * first.risk)
         first = min(as_good, key=lambda candidate: candidate.gradients)
     return [first, *(candidate for candidate in ranked if candidate is not first)]
+
+
+def _close(ranked: Sequence[Candidate], best: Candidate) -> tuple[Candidate, ...]:
+    """Return those that predictions cannot tell from the one with the least, in their order."""
+    return tuple(
+        each for each in ranked if each.kind == best.kind and each.risk <= CLOSE * best.risk
+    )

@@ -23,9 +23,10 @@ import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import _validate
+from .._display import Displayed
 from ..errors import AssumptionError, ParameterError
 from ..losses import Absolute, Hinge, Huber, Logistic, Pinball
 from ..privacy.budget import Budget
@@ -74,8 +75,10 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Displayed):
     """The excess risk to expect for each solver and number of rounds; `forecast` makes it."""
+
+    shown_as: ClassVar[str] = "forecast"
 
     n: int
     d: int
@@ -202,6 +205,13 @@ class Forecast:
             "accuracy": self.accuracy,
             "measured": self.unmeasured is None,
         }
+
+    def _line(self) -> str:
+        best = self.best
+        return (
+            f"single epochs over {self.n:,} rows of {self.d:,} features; least excess "
+            f"{best.excess:.2g}: {_rounds(best.rounds)} of {best.solver}"
+        )
 
     def __str__(self) -> str:
         keys, least = tuple(self.defaults), self.best.excess

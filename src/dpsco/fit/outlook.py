@@ -29,11 +29,12 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import _validate
+from .._display import Displayed
 from ..data.labels import Scaled
 from ..errors import AssumptionError, OutlookWarning, ParameterError
 from ..losses.base import MarginLoss
@@ -103,8 +104,10 @@ def _among(share: float, classes: int) -> float:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Outlook(Displayed):
     """What is to be expected of a fit; all losses are in units of the problem's loss."""
+
+    shown_as: ClassVar[str] = "outlook"
 
     verdict: str  # "good", "weak", "constant" (no better than it), "hopeless" or "unknown"
     excess: float  # risk beyond that of the best model; NaN where nothing is predicted
@@ -159,6 +162,9 @@ class Outlook:
             "sentence": self.sentence,
         }
 
+    def _line(self) -> str:
+        return f"{self.verdict}. {self.numbers}"
+
     def __str__(self) -> str:
         return self.sentence
 
@@ -195,7 +201,7 @@ def outlook(
     False
     """
     task = as_task(problem, n=n, d=d, budget=budget)
-    shares, spread = _rates(task, base_rate), _spread(task, label_spread)
+    shares, spread = class_shares(task, base_rate), spread_in_units(task, label_spread)
     family, zero = family_of(task), task.constants.value_at_zero
     if family is None or not 0.0 < zero < math.inf:
         return _unknown(task)
@@ -209,8 +215,8 @@ def outlook(
     low = family.low * excess
     typical = shares is None and spread is None
     constant = None if typical else _constant_loss(task, shares, spread) / zero
-    constant, learnable = family.at_stake(_classes(task), constant)
-    verdict = _verdict(excess / zero, constant, learnable)
+    constant, learnable = family.at_stake(class_count(task), constant)
+    verdict = verdict_of(excess / zero, constant, learnable)
     if verdict == "good" and not measured:
         return _unknown(task)  # what noise costs others is the least that it costs this one
     return Outlook(
@@ -232,7 +238,7 @@ def noise_ratio(task: Task) -> float:
     """
     sensitivity = task.budget.adjacency.sensitivity(1.0)
     z = task.n * task.budget.mu_per_row() / sensitivity
-    return _classes(task) / 2 * math.sqrt(min(task.n_weights, task.n)) / z
+    return class_count(task) / 2 * math.sqrt(min(task.n_weights, task.n)) / z
 
 
 def share_lost(family: Family, u: float) -> float:
@@ -269,7 +275,7 @@ def warn_of(expected: Outlook, *, stacklevel: int) -> None:
         warnings.warn(expected.sentence, OutlookWarning, stacklevel=stacklevel + 1)
 
 
-def _verdict(excess: float, constant: float, learnable: float) -> str:
+def verdict_of(excess: float, constant: float, learnable: float) -> str:
     """Return what the excess means beside the constant's loss and what there is to learn."""
     if excess >= constant:
         return "hopeless"
@@ -288,7 +294,7 @@ def _facts(task: Task) -> str:
     return f"n = {task.n:,} and {name} {value:g}"
 
 
-def _classes(task: Task) -> int:
+def class_count(task: Task) -> int:
     """Return the number of classes; 2 for numbers, whose u has no such factor."""
     return int(getattr(task.problem.loss, "classes", 2))
 
@@ -296,11 +302,11 @@ def _classes(task: Task) -> int:
 # -- public facts about labels ---------------------------------------------------------------------
 
 
-def _rates(task: Task, base_rate: float | Sequence[float] | None) -> tuple[float, ...] | None:
+def class_shares(task: Task, base_rate: float | Sequence[float] | None) -> tuple[float, ...] | None:
     """Return the share of every class, checked."""
     if base_rate is None:
         return None
-    classes = _classes(task)
+    classes = class_count(task)
     if task.problem.loss.labels not in CLASS_LABELS:
         raise ParameterError(
             "base_rate is for classes; for numbers pass label_spread.", parameter="base_rate"
@@ -318,7 +324,7 @@ def _rates(task: Task, base_rate: float | Sequence[float] | None) -> tuple[float
     return tuple(shares)
 
 
-def _spread(task: Task, label_spread: float | None) -> float | None:
+def spread_in_units(task: Task, label_spread: float | None) -> float | None:
     """Return the standard deviation in the units that the loss sees, checked."""
     if label_spread is None:
         return None

@@ -35,11 +35,12 @@ from ..solvers.base import (
     Solver,
     check_cost,
 )
-from ..solvers.engine import NOTHING, carry_out, reads_once
+from ..solvers.engine import NOTHING, carry_out, reads_once, takes_sums
 from ..solvers.engine import Store as Rounds
 from ..task import Task, as_task
 from .checkpoint.checkpoint import Checkpoint, NoCheckpoint, sequence
 from .outlook import warn
+from .progress import as_progress
 
 SHOWN = 6  # of the solvers that apply, where another one does not
 
@@ -53,6 +54,7 @@ def plan(
     solver: str = "auto",
     calibration: str = "tight",
     options: Mapping[str, Any] | None = None,
+    prefer: str = "accuracy",
 ) -> BasePlan:
     """Return everything that a fit will do, decided without data.
 
@@ -61,6 +63,8 @@ def plan(
         n, d, budget, calibration: as in `Task`, if a problem is given.
         solver: a key of the registry, or "auto" for the first one of `recommend`.
         options: settings of the solver's own, such as {"rounds": 50}.
+        prefer: what "auto" weighs: "accuracy", or "attack" for the least proven bound on attacks
+            among solvers that are as good. See `recommend`.
 
     Raises:
         AssumptionError: the solver's theorem does not cover the task, or the published constants
@@ -77,7 +81,7 @@ def plan(
     if solver == "auto":
         from .choose import choose
 
-        solver = choose(task)
+        solver = choose(task, prefer=prefer)
     chosen = get(solver)
     _check_needs(chosen, task)
     settings = _check_options(chosen, {} if options is None else options)
@@ -91,7 +95,7 @@ def run(
     order: Order = "shuffled",
     randomness: Randomness | None = None,
     odometer: BudgetSpender | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     checkpoint: str | Path | None = None,
 ) -> Result:
     """Carry out a plan on private rows.
@@ -103,7 +107,8 @@ def run(
             not have been chosen by looking at the rows: the certificate lists it as trusted.
         randomness: secure by default; a seeded one marks the certificate as reproducible.
         odometer: pays for the run out of a shared budget.
-        progress: called with (rounds done, rounds in all); it sees public numbers only.
+        progress: True shows a bar (of tqdm, the extra ``progress``); or a function, which is
+            called with (rounds done, rounds in all). Both see public numbers only.
         checkpoint: a file that brings the run over a crash. If it is not there the run begins, and
             makes it; if it is there the run goes on where it stopped, on the same rows in the same
             order; if that run was over its result is returned, with a warning. A table of files
@@ -114,6 +119,7 @@ def run(
         DataError: the table has another shape than the plan, or other bounds.
         LedgerError: executed and planned releases differ; nothing is returned.
     """
+    progress = as_progress(progress, getattr(plan, "solver", ""))
     table = prepare(plan, data, order=order, odometer=odometer, progress=progress)
     with (
         told(odometer, checkpoint),
@@ -154,6 +160,16 @@ def prepare(
                 f"a single epoch: {', '.join(others)}. Or pass rows that can be read again: "
                 "from_arrays, from_parquet, or from_batches with a function that begins anew."
             )
+        if table.sums_only and not takes_sums(get(plan.solver), plan):
+            from .choose import by_sums
+
+            raise ParameterError(
+                f"the rows of {table!r} stay with workers, which send sums, and {plan.solver} "
+                f"needs the rows themselves, one after the other. Use solver="
+                f"{by_sums(plan.task)!r}, the nearest that takes noisy sums; or rows of one "
+                "machine: from_parquet."
+            )
+        table.check_loss(plan.problem.loss)
         table.check(plan.problem.bounds, order=order)
     check_helpers(odometer, progress)
     return table
@@ -199,7 +215,7 @@ def solve(
     order: Order = "shuffled",
     randomness: Randomness | None = None,
     odometer: BudgetSpender | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     checkpoint: str | Path | None = None,
 ) -> Result:
     """Plan with the table's public shape, then run. Arguments as in `plan` and `run`."""
@@ -212,10 +228,11 @@ def solve(
     if isinstance(table, Source) and isinstance(problem, Problem):
         d -= problem.bounds.intercept is not None
     task = as_task(problem, n=table.n, d=d, budget=budget, calibration=calibration)
-    if solver == "auto" and (checkpoint is not None or isinstance(table, BatchTable)):
+    sums = isinstance(table, Table) and table.sums_only
+    if solver == "auto" and (sums or checkpoint is not None or isinstance(table, BatchTable)):
         from .choose import choose
 
-        solver = choose(task, single_epoch=True, options=options)
+        solver = choose(task, single_epoch=not sums, sums=sums, options=options)
     fit_plan = plan(task, solver=solver, options=options)
     if solver == "auto":
         from .choose import caution

@@ -15,7 +15,7 @@ import pkgutil
 from functools import lru_cache
 from types import ModuleType
 
-from .._validate import shown
+from .._validate import closest, shown
 from ..errors import ParameterError
 from .base import Solver
 
@@ -56,8 +56,9 @@ def get(key: str) -> Solver:
     """Return the solver of that key; refuse unknown ones."""
     known = registry()
     if not isinstance(key, str) or key not in known:
+        meant = closest(key, ["auto", *known]) if isinstance(key, str) else ""
         raise ParameterError(
-            f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {shown(key)}. "
+            f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {shown(key)}.{meant} "
             "`dpsco solvers` says what each is for.",
             parameter="solver",
         )

@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._display import Displayed
 from ..data.source import Source
 from ..errors import AccuracyWarning, AssumptionError
 from ..losses.vector import SquaredDistance
@@ -48,8 +49,10 @@ class TraceLine(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BasePlan:
+class BasePlan(Displayed):
     """What every plan has. It is made of public facts alone and says everything a run needs."""
+
+    shown_as: ClassVar[str] = "plan"
 
     solver: str  # key in the registry
     task: Task  # the public side of the fit
@@ -149,6 +152,13 @@ class BasePlan:
 
         return json.dumps({f.name: encode(getattr(self, f.name)) for f in dataclasses.fields(self)})
 
+    def _line(self) -> str:
+        rounds = f"{self.total_rounds:,} round{'' if self.total_rounds == 1 else 's'}"
+        return (
+            f"{self.solver} on {self.n:,} rows of {self.d:,} features, {rounds}, "
+            f"{amounts(self.budget)}, {self.budget.adjacency.value}"
+        )
+
     def __str__(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         own = [
@@ -188,8 +198,10 @@ def emit_warnings(plan: BasePlan, *, stacklevel: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Displayed):
     """What a fit hands back: weights, what they cost, and the plan they came from."""
+
+    shown_as: ClassVar[str] = "result"
 
     weights: Floats
     certificate: Certificate
@@ -200,6 +212,10 @@ class Result:
     def solver(self) -> str:
         """The key of the solver that ran."""
         return self.plan.solver
+
+    def _line(self) -> str:
+        paid, budget = spent(self.certificate), self.certificate.budget
+        return f"{len(self.weights):,} weights by {self.solver}, {paid}, {budget.adjacency.value}"
 
     def __str__(self) -> str:
         paid, budget = spent(self.certificate), self.certificate.budget

@@ -609,6 +609,7 @@ _RELEASED: dict[type[Release], Callable[[Engine, Round, Query, Sums], Answer]] =
 
 
 _SELECTIONS = (SelectionRelease, FadingSelectionRelease)  # their bound is on scores, in any norm
+_BY_ROW = (ShuffledRelease, ShuffledSequenceRelease)  # every row has noise of its own
 _FADING = "fading total"
 
 
@@ -681,6 +682,13 @@ def run_rounds(
 def reads_once(solver: Solver, plan: BasePlan) -> bool:
     """Return whether a run reads each row once, in order, so that rows which come once will do."""
     return solver.stepper is not None and Schedule(plan.releases()).single_epoch
+
+
+def takes_sums(solver: Solver, plan: BasePlan) -> bool:
+    """Return whether a run asks for sums alone, so that the rows may stay elsewhere."""
+    if solver.stepper is None:
+        return False
+    return not any(type(each) in _BY_ROW for each in Schedule(plan.releases()).releases)
 
 
 def carry_out(

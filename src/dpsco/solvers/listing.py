@@ -21,6 +21,11 @@ def records(key: str | None = None) -> list[dict[str, Any]]:
     return [solver.record() for solver in chosen]
 
 
+def lines() -> list[tuple[str, str]]:
+    """Return each solver's key with what it does, in a sentence."""
+    return [(solver.key, solver.summary) for solver in registry().values()]
+
+
 def table() -> str:
     """Return the registry as a table, a few lines for each solver."""
     rule = _GAP.join("-" * width for width in _WIDTHS)

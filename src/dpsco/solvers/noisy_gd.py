@@ -47,6 +47,9 @@ NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
 ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
 SMOOTHING_GROWTH = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
 WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
+NARROW_WARM_UP = (3.0, 16.0)  # the same over narrow domains, where z is small and large: so many
+STARTS_PER_ROW = 1.6  # for each of z per weight; both measured on sparse rows with an l1 ball
+NARROW_STEPS = 6.0  # of full length over such domains, times z/width; measured on those rows, too
 WIDE = 10_000  # columns: beyond, a table is sparse in practice, and its rows count as so many:
 WIDE_ENTRIES = 300
 NOISE_FLOPS = 40  # products that take as long as one number of noise
@@ -55,7 +58,6 @@ CAUTION = 0.25  # power of those over the number of weights in `_caution`; measu
 MANY = 1000  # weights from which on a plan warns of noise in flat directions, if they are
 FLAT = (0.125, 800.0)  # of z between these; measured
 STRAY = 0.2  # of a loss: from which on a plan over a narrow domain warns; measured
-LEARNED = 0.5  # d/L's until a direction counts as learned; measured on rows with an l1 ball
 WIDTH_SAMPLES = 256  # directions for the width of a polytope: within 1 to 5 %
 
 
@@ -206,7 +208,7 @@ def plan(
     smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
-        momentum = _default_momentum(rounds, time * curvature / _stretch(smooth, MOMENTUM))
+        momentum = _default_momentum(task, rounds, time * curvature / _stretch(smooth, MOMENTUM))
     momentum = checked_momentum(momentum)
     if refit and clip is None:  # less noise goes farther in as many rounds
         bound, time = refits.CLIP_PART * bound, time / refits.CLIP_PART
@@ -299,17 +301,26 @@ def risk(task: Task) -> float:
 def _time(task: Task, single: float) -> float:
     """Return h = step * rounds, at which bias R^2/(2h) and noise h d (single/n)^2/2 are equal.
 
-    Over a narrow domain noise gains W single/n at most, however long it runs, W the Gaussian width;
-    that equals the bias at a time longer by R sqrt(d)/W, 10 to 100 for an l1 ball of many columns.
-    It is worth taking until an average direction of the rows, whose curvature is at most L/d, is
-    learned: from there on only the noise of rarer ones grows.
+    Over a narrow domain noise gains W single/n at most, however long it runs, W the Gaussian width.
+    That equals the bias at a time longer by R sqrt(d)/W. In units of the radius W is w, sqrt(2 ln 2
+    d) for an l1 ball, and a gradient has noise of its clip times w/z in the directions that the
+    domain leaves. So where weights outnumber z, the time ends with a number of steps that goes with
+    z/w, whatever the radius: one that is too large would only let more noise in. Where z is larger,
+    the usual time is taken if that is longer.
     """
     distance = _caution(task) * task.initial_distance
     usual = distance * task.n / (single * math.sqrt(task.n_weights))
-    narrow = narrowness(task)
-    if narrow == 1.0:
+    if narrowness(task) == 1.0 or not math.isfinite(task.smoothness):
         return usual
-    return max(usual, min(usual / narrow, LEARNED * task.columns / task.smoothness))
+    width = narrowness(task) * math.sqrt(task.n_weights)
+    steps = NARROW_STEPS * task.signal / width
+    narrow = min(steps * _stretch(0.0, MOMENTUM) / task.smoothness, usual / narrowness(task))
+    return narrow if _outnumbered(task) else max(usual, narrow)
+
+
+def _outnumbered(task: Task) -> bool:
+    """Return whether the domain is narrow, and weights outnumber the rows above the noise."""
+    return narrowness(task) < 1.0 and task.signal < task.n_weights
 
 
 def narrowness(task: Task) -> float:
@@ -353,13 +364,28 @@ def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> floa
     return max(least, final_smoothing(task, rounds, task.initial_distance**2 / time) / smooth)
 
 
-def _default_momentum(rounds: int, needed: float) -> float:
+def _default_momentum(task: Task, rounds: int, needed: float) -> float:
     """Return 0.9, or more where so many steps of full length would not last.
 
     Without momentum ``needed`` = h * smoothness steps cover the integrated time h; momentum m makes
     each count 1/(1-m) times, after a start of as many rounds.
     """
-    return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - WARM_UP / rounds))
+    return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - _warm_up(task) / rounds))
+
+
+def _warm_up(task: Task) -> float:
+    """Return how many starts of the momentum a run is long.
+
+    A narrow domain takes away most of the noise of a step, and the velocity has averaged the noise
+    of 1/(1-m) rounds by then. So few and slow starts leave least of it where weights outnumber z:
+    an l1 ball of 20,000 columns keeps a third of the excess with 3, and a half with 10. Where rows
+    outweigh the noise, slow starts swing instead.
+    """
+    if narrowness(task) == 1.0 or not math.isfinite(task.smoothness):
+        return WARM_UP
+    per_weight = task.signal / task.n_weights
+    least, most = NARROW_WARM_UP
+    return min(max(least, STARTS_PER_ROW * per_weight), most)
 
 
 def _stretch(smoothing: float, momentum: float) -> float:
@@ -399,9 +425,10 @@ def _default_rounds(task: Task, time: float) -> int:
         return max(few, _nonsmooth_rounds(task, time, work))
     if not math.isfinite(task.smoothness):
         return few
-    needed = math.sqrt(WARM_UP * time * task.smoothness / _stretch(0.0, MOMENTUM))
+    needed = math.sqrt(_warm_up(task) * time * task.smoothness / _stretch(0.0, MOMENTUM))
     affordable = LONG_FLOPS if narrowness(task) == 1.0 else NARROW_FLOPS
-    return max(few, round(min(needed, affordable / work, LONGEST)))
+    least = ROUNDS[0] if _outnumbered(task) else few
+    return max(least, round(min(needed, affordable / work, LONGEST)))
 
 
 def _work(task: Task) -> float:

@@ -107,14 +107,20 @@ class L1Mirror:
         return np.zeros(self.d)
 
     def weights(self, place: Floats) -> Floats:
-        """Return centre + R sinh(t)/sum cosh(t), t = place / R."""
+        """Return centre + R sinh(t)/sum cosh(t), t = place / R; in place: d may be 1e6."""
         t = total(place / self.radius)
-        size = np.abs(t)
-        top = float(np.max(size))
+        plus = np.abs(t)
+        minus, top = np.negative(plus), float(np.max(plus))
         with np.errstate(under="ignore"):
-            plus, minus = np.exp(size - top), np.exp(-size - top)
-        parts = (plus - minus) / float(np.sum(plus + minus))
-        return self.ball.centre(self.d) + self.radius * np.copysign(parts, t)
+            for part in (plus, minus):
+                part -= top
+                np.exp(part, out=part)
+        whole = float(np.sum(plus + minus))
+        plus -= minus
+        plus /= whole
+        np.copysign(plus, t, out=plus)
+        plus *= self.radius
+        return self.ball.centre(self.d) + plus
 
     def moved(self, place: Floats, gradient: Floats, step: float, pull: float) -> Floats:
         """Return the dual vector after a step."""
