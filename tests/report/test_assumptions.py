@@ -41,7 +41,7 @@ def rows(*columns, label=None):
 
 
 def test_every_kind_of_column():
-    assert rows()["columns"] == [
+    assert [each[:3] for each in rows()["columns"]] == [
         ("age", "0 to 120", "clipped; missing: the middle"),
         ("income", "-5 to 1,000,000", "clipped; missing: a column of its own"),
         ("height", "50 to 250", "clipped; missing: 170"),

@@ -19,8 +19,9 @@ from dpsco import report
 from dpsco.data.counts import RowCount
 from dpsco.errors import MissingExtraError, ParameterError
 from dpsco.fit.choose import Candidate, Recommendation
-from dpsco.models import LinearModel, SavedModel
+from dpsco.models import LinearModel, Provenance, SavedModel
 from dpsco.privacy import certificate as certificates
+from dpsco.privacy.accounting.attack_roc import Odds
 from dpsco.privacy.certificate import Certificate, Claims
 from dpsco.privacy.certificate_text import rounded_up
 from dpsco.privacy.mechanisms import GaussianRelease, RepeatedSelectionRelease
@@ -28,13 +29,15 @@ from dpsco.privacy.mechanisms.repeated_selection.profile import Runs
 from dpsco.privacy.release import RELEASE_KINDS
 from dpsco.report import charts, view
 from dpsco.report import text as words
-from dpsco.report.attack_roc import Odds
 from dpsco.report.formatting import claim, percent
 from dpsco.solvers.base import BasePlan, TraceLine
 
 from .conftest import CASES, CREATED, SEEDED, UTILITY, Page, page, solved
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onload='x' \u202e\x00 {{ 7*7 }}"
+
+
+FIELDS = [each.name for each in dataclasses.fields(Provenance)]
 
 
 def forged(key="noisy_gd", **changes):
@@ -56,8 +59,8 @@ def test_every_section_is_there_in_order(key):
     found = Page(page(key))
     names = [each["id"] for each in found.all("section")]
     assert names == [
-        *("summary", "meaning", "curve", "declared", "released", "plan", "utility", "solvers"),
-        *("trust", "limits", "check", "glossary"),
+        *("summary", "provenance", "meaning", "weights", "utility", "declared", "trust", "limits"),
+        *("sign", "curve", "released", "plan", "solvers", "check", "glossary"),
     ]
     links = [each["href"] for each in found.all("a")]
     assert links == ["#main", *(f"#{name}" for name in names)]
@@ -102,7 +105,7 @@ def test_nothing_is_loaded_and_nothing_runs(key):
 def test_the_headline_states_the_claims(key):
     certificate = solved(key).certificate
     text = section(page(key), "summary")
-    assert text.startswith("Summary CONSISTENT The cost below was recomputed")
+    assert text.startswith("Summary NOT TIED The cost was recomputed")
     assert "Nothing here ties it to weights." in text
     if key == "bolt_on_sgd":
         assert f"epsilon ε {claim(certificate.cost.pure_epsilon)} budget: ε 1, pure" in text
@@ -173,10 +176,14 @@ def with_releases(planned, budget):
 @pytest.mark.thorough
 def test_long_parts_are_folded(key):
     found = page(key)
-    folded = [Page(part).text for part in re.findall("<details>.*?</details>", found, re.DOTALL)]
-    titles = ("Schedule and settings", "Settings", "All that apply", "solvers that do not apply")
-    assert len(folded) == 3
-    assert all(any(title in each for title in titles) for each in folded)
+    folded = re.findall("<summary>(?:<h2.*?>)?(.*?)(?:</h2>)?</summary>", found)
+    apply = [each for each in folded if "apply" in each]
+    assert len(apply) == 2
+    settings = "Settings" if key == "approx_objective_perturbation" else "Schedule and settings"
+    assert [each for each in folded if each not in apply] == [
+        *("Other attacks", "The privacy curve", "What was released", "The plan", settings),
+        *("Solvers compared", "How to check", "Glossary"),
+    ]
 
 
 @pytest.mark.thorough
@@ -304,8 +311,9 @@ def test_charts_of_schedules():
 
 def test_a_plan_of_another_run_is_called_so():
     found, other = solved("noisy_gd"), solved("phased_sgd")
-    text = section(report.render(found.certificate, plan=other.plan), "plan")
+    text = section(report.render(found.certificate, plan=other.plan), "summary")
     assert "belongs to another run" in text
+    assert "belongs to another run" not in section(page("noisy_gd"), "summary")
 
 
 @pytest.mark.parametrize(
@@ -365,6 +373,19 @@ def test_solvers_are_compared(key):
         assert each.solver in text
     for name, reasons in found.refused.items():
         assert f"{name} {'; '.join(reasons)}" in text
+
+
+def test_the_bound_on_attacks_stands_beside_each_solver():
+    result = solved("noisy_gd")
+    task = result.plan.task
+    ranking = dp.recommend(task).with_attacks(task, "noisy_gd")
+    rows = section(report.render(result.certificate, recommendation=ranking), "solvers")
+    bound = Odds(dp.plan(task, solver="noisy_gd").cost).accuracy
+    assert ranking.attacks["noisy_gd"].accuracy == bound
+    assert percent(bound) in rows
+    assert "how often the best attack can be right" in rows
+    plain = report.render(result.certificate, recommendation=dp.recommend(task))
+    assert "how often the best attack can be right" not in plain
 
 
 def test_solvers_without_prediction():
@@ -471,20 +492,20 @@ def test_a_forged_certificate_cannot_write_into_the_page():
         utility=utility,
         recommendation=recommendation,
         model=model,
+        provenance=Provenance(**dict.fromkeys(FIELDS, EVIL)),
     )
     found = Page(text)
     assert not found.all("script", "img")
     assert not found.comments
     assert "\x00" not in text
     assert "\u202e" not in text
-    assert text.count("&lt;script&gt;alert(1)") >= 25
+    assert text.count("&lt;script&gt;alert(1)") >= 35
     assert "{{ 7*7 }}" in found.text  # nor is it a template
     assert not [name for _, each in found.tags for name in each if name.startswith("on")]
     clean = Page(report.render(solved("noisy_gd").certificate))
     assert {tag for tag, _ in found.tags} <= {tag for tag, _ in clean.tags} | {
-        "details",
-        "rect",
-    } | {"summary"}
+        *("details", "summary", "rect", "figure", "figcaption"),
+    }
 
 
 def test_theorems_are_escaped():
@@ -500,7 +521,7 @@ def test_a_false_claim_is_shown_as_invalid():
     lying = forged(claims={**record["claims"], "epsilon": 0.01})
     text = report.render(lying)
     summary = section(text, "summary")
-    assert summary.startswith("Summary INVALID Do not rely on this certificate")
+    assert summary.startswith("Summary NOT VALID Do not rely on this certificate")
     assert "epsilon is claimed to be 0.01, the releases give" in summary
     assert "epsilon ε (claimed) 0.01" in summary
     assert "the claims did not hold" in section(text, "check")
@@ -527,8 +548,9 @@ def test_releases_without_a_cost_are_no_error():
     claims = Claims(1.0, 1e-6, None, None, ())
     made = dataclasses.replace(solved("noisy_gd").certificate, releases=(release,), claims=claims)
     text = report.render(made)
-    assert section(text, "summary").startswith("Summary INVALID")
+    assert section(text, "summary").startswith("Summary NOT VALID")
     assert "no finite cost" in section(text, "curve")
+    assert "no finite cost" in section(text, "summary")
     assert "best attack is right" not in section(text, "summary")
     assert 'id="meaning"' not in text
     assert "#meaning" not in text
@@ -541,6 +563,7 @@ def test_an_uncountable_mixture_is_no_error():
     text = report.render(forged(budget=budget, releases=releases))
     assert "cannot be accounted" in section(text, "summary")
     assert "no finite cost" in section(text, "curve")
+    assert "no finite cost" in section(text, "summary")
 
 
 def test_weak_privacy_is_drawn_and_said():
@@ -579,7 +602,7 @@ def test_dp_accounting_is_optional_where_the_releases_need_none(monkeypatch):
 
     monkeypatch.setattr(certificates, "second_accountant", missing)
     text = report.render(Certificate.from_json(record))
-    assert section(text, "summary").startswith("Summary CONSISTENT")
+    assert section(text, "summary").startswith("Summary NOT TIED")
     assert "Second accountant skipped" in section(text, "check")
     monkeypatch.setattr(certificates, "cost", missing)  # as of releases that need it
     with pytest.raises(MissingExtraError, match="accounting"):
@@ -595,6 +618,7 @@ def test_dp_accounting_is_optional_where_the_releases_need_none(monkeypatch):
         ({"utility": {"accuracy": 1.0}}, "utility"),
         ({"model": [1.0]}, "model"),
         ({"created": 5}, "created"),
+        ({"provenance": {"purpose": "beds"}}, "provenance"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong, name):

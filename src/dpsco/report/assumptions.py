@@ -11,6 +11,7 @@ from ..data.schema.schema import (
     Category,
     ClassLabel,
     Column,
+    Date,
     Flag,
     Hashed,
     Ignore,
@@ -18,6 +19,7 @@ from ..data.schema.schema import (
     Number,
     NumberLabel,
     Schema,
+    Text,
 )
 from ..geometry.domains import LpBall, WholeSpace
 from ..geometry.norms import Lp
@@ -52,6 +54,7 @@ def declared(
     if schema is None and plan is None:
         return None
     section: dict[str, Any] = {"label": None, "columns": [], "unread": "", "norm": None}
+    section |= {"sources": False, "label_source": None}
     if plan is not None:
         certified = Counter(flatten(certificate.releases))
         alone = Counter(flatten(plan.releases())) == certified
@@ -62,7 +65,9 @@ def declared(
         if units is not None and units.labels:
             section["label"] = "", _RANGE_FOUND, _CLIPPED
     if schema is not None:
-        section["columns"] = [_column(column) for column in schema.encoded]
+        section["columns"] = [(*_column(column), column.source) for column in schema.encoded]
+        section["sources"] = any(item.source for item in schema.items)
+        section["label_source"] = None if schema.label is None else schema.label.source
         section["unread"] = _names([c.name for c in schema.columns if isinstance(c, Ignore)])
         section["label"] = None if schema.label is None else _label(schema.label)
     section["folded"] = len(section["columns"]) > MOST_COLUMNS
@@ -159,6 +164,10 @@ def _column(column: Column) -> Row:
         else:
             missing = plain(float(column.missing))
         return column.name, _range(column.low, column.high), f"clipped; missing: {missing}"
+    if isinstance(column, Date):
+        rules = {"indicator": "a column of its own"}
+        missing = rules.get(column.missing or "", column.missing or "the middle")
+        return column.name, f"{column.low} to {column.high}", f"clipped; missing: {missing}"
     if isinstance(column, Category):
         rest = "a category of its own" if column.other else "counts as missing"
         return column.name, _one_of(column.values), rest
@@ -168,6 +177,9 @@ def _column(column: Column) -> Row:
             f"anything, hashed into {column.buckets:,} columns",
             "missing: none of them",
         )
+    if isinstance(column, Text):
+        words = f"text, whose {column.of} are hashed into {column.buckets:,} columns of norm 1"
+        return column.name, words, "missing: none of them"
     assert isinstance(column, Flag)
     return column.name, "yes or no", "counts as missing"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+from ..privacy.accounting.attack_roc import percent
 from ..privacy.certificate_text import rounded_up
+
+__all__ = ["Markup", "about", "claim", "one_in", "percent", "plain", "safe"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SMALL = 1e-3  # numbers below are written as powers of ten
@@ -55,17 +58,6 @@ def about(value: float) -> str:
     if not 1 <= abs(value) < 10**7:
         return plain(value, 2)
     return plain(float(f"{value:.2g}"))
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Return a share that is a privacy claim in per cent, rounded up.
-
-    >>> percent(0.541201), percent(0.5), percent(1.0), percent(0.0100001)
-    ('54.2 %', '50 %', '100 %', '1.1 %')
-    """
-    scale = 10**digits
-    shown = math.ceil(share * 100 * scale) / scale
-    return f"{min(shown, 100.0):.{digits}f}".removesuffix("." + "0" * digits) + " %"
 
 
 def one_in(probability: float) -> str:

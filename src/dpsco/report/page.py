@@ -13,12 +13,12 @@ from .._version import __version__
 from ..errors import MissingExtraError, ParameterError
 from ..files.writing import write_text
 from ..fit.choose import Recommendation
-from ..models import LinearModel, SavedModel
+from ..models import LinearModel, Provenance, SavedModel
 from ..privacy.certificate import Certificate
 from ..solvers.base import BasePlan
 from . import view
 from .formatting import Markup, safe
-from .view import Utility
+from .model_view import Utility
 
 if TYPE_CHECKING:
     import jinja2
@@ -35,6 +35,7 @@ def render(
     title: str = TITLE,
     model: LinearModel | SavedModel | None = None,
     created: datetime | str | None = None,
+    provenance: Provenance | None = None,
 ) -> str:
     """Return the report of a run as the text of one HTML file.
 
@@ -49,6 +50,7 @@ def render(
         title: the heading.
         model: the fitted model, or the saved one; says what was fitted.
         created: when; the present time by default.
+        provenance: what the fit is for and who answers for it; adds to what the saved model says.
 
     Raises:
         MissingExtraError: jinja2 is not installed, or the certificate's releases can only be
@@ -62,9 +64,14 @@ def render(
     >>> render(ledger.close()).startswith("<!doctype html>")
     True
     """
-    environment, moment = _environment(), _when(created)
+    environment, moment = _environment(), when(created)
     inputs = view.check_inputs(
-        certificate, plan=plan, recommendation=recommendation, utility=utility, model=model
+        certificate,
+        plan=plan,
+        recommendation=recommendation,
+        utility=utility,
+        model=model,
+        provenance=provenance,
     )
     style = _style()
     return environment.get_template("report.html").render(
@@ -87,6 +94,7 @@ def write(
     title: str = TITLE,
     model: LinearModel | SavedModel | None = None,
     created: datetime | str | None = None,
+    provenance: Provenance | None = None,
 ) -> Path:
     """Write the report of a run to a file, whole, and return its path. Arguments as in `render`.
 
@@ -101,6 +109,7 @@ def write(
         title=title,
         model=model,
         created=created,
+        provenance=provenance,
     )
     write_text(path, text)
     return Path(path)
@@ -142,7 +151,8 @@ def _clean(value: Any) -> Any:
     return value if hasattr(value, "__html__") else safe(value)
 
 
-def _when(created: datetime | str | None) -> str:
+def when(created: datetime | str | None) -> str:
+    """Return a time in words; the present one by default."""
     if isinstance(created, str):
         return created
     if not isinstance(created, (datetime, type(None))):

@@ -69,11 +69,61 @@ MEASURED_ON: dict[str, str] = {
     ),
 }
 
+UNCERTAIN: dict[str, str] = {
+    "public": "± two standard errors: what so many rows leave open",
+    "paid": "± two standard deviations of the noise",
+    "unpaid": "± two standard errors: what so many rows leave open",
+}
+
+ENCODED = (
+    "Weights are for columns as the schema encodes them: a number runs from -1 to 1 over its "
+    "range, a category is a column of 0 and 1 for each value."
+)
+AS_READ = "Weights are for columns as the model reads them."
+
+PROVENANCE: tuple[tuple[str, str], ...] = (
+    ("purpose", "Purpose"),
+    ("dataset", "Dataset"),
+    ("period", "Period"),
+    ("owner", "Owner of the data"),
+    ("approver", "Approved by"),
+    ("date", "Date"),
+)
+
 SEEDED = (
     "Reproducible: the guarantee holds only while the seed is secret. This run drew its noise from "
     "a given seed. Whoever knows or guesses that seed can take the noise away. Use seeds for tests "
     "only."
 )
+
+VERDICTS: dict[str, str] = {
+    "good": "There is room to learn",
+    "weak": "Noise is expected to take more than half of what there is to learn",
+    "constant": "Expect no more than the best constant",
+    "hopeless": "Noise exceeds what can be learnt",
+    "unknown": "Nothing is predicted",
+}
+
+VERDICT_MEANS: dict[str, str] = {
+    "VALID": (
+        "The cost was recomputed from the releases and agrees with the certificate, which "
+        "belongs to these weights and this plan."
+    ),
+    "NOT TIED": (
+        "The cost was recomputed from the releases and agrees with the certificate. Nothing "
+        "here ties it to weights."
+    ),
+    "NOT VALID": ("Do not rely on this certificate: its claims do not follow from its releases."),
+}
+
+TRADEOFF = (
+    'The thick line is what "auto" takes, the thin ones are other solvers. First: expected excess '
+    "risk; the area is its band, the dashed line what the best constant loses. Second: how often "
+    "an attacker can be right at most, proven; guessing is right in 50 %."
+)
+
+NO_PLAN = "Without a plan nothing is known of the noise in the weights."
+MOST_WEIGHTS = 60  # that a page lists
 
 NOT_COVERED: tuple[tuple[str, str], ...] = (
     (

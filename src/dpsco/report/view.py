@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from .. import _validate
 from ..data.counts import RowCount
 from ..data.schema.schema import Schema
-from ..errors import DpscoError, MissingExtraError, ParameterError
+from ..errors import MissingExtraError, ParameterError
 from ..fit.choose import Recommendation
 from ..fit.outlook import outlook
-from ..models import MODELS, LinearModel, SavedModel
+from ..models import MODELS, LinearModel, Provenance, SavedModel
 from ..privacy import certificate_text
+from ..privacy.accounting.attack_roc import AttackBound, Odds
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
 from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
 from ..privacy.mechanisms import RepeatedSelectionRelease
@@ -27,45 +26,15 @@ from ..solvers.base import BasePlan, TraceLine
 from . import charts
 from . import text as words
 from .assumptions import declared, minimised
-from .attack_roc import Odds
 from .formatting import about, claim, one_in, percent, plain, safe
+from .model_view import Utility, provenance_section, utility_section, weights_section
 
 MOST_ROUNDS = 100_000  # of a schedule that are read
 _MOST_RELEASES = 12  # that are listed one by one
 _MOST_CLASSES = 12
-_LONG = 14  # letters of a word that a column of a table may be as wide as
 _ENDS = 3  # rounds at each end of the table
 _RATES = (0.001, 0.01, 0.05)  # false alarms in the table of attacks
 _LARGEST_FACTOR = 10.0  # epsilon up to which e^epsilon is worth writing out
-
-
-@dataclass(frozen=True)
-class Utility:
-    """How good the model is, measured on some rows.
-
-    Args:
-        scores: the measures by name, such as {"accuracy": 0.84}.
-        on: which rows, in words: "2,000 public test rows".
-        baselines: other models by name, each with measures of the same names.
-        rows: "public"; "paid" (private, measured with noise out of a budget); or "unpaid" (private,
-            measured exactly), which the report warns about.
-    """
-
-    scores: Mapping[str, float]
-    on: str
-    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    rows: str = "public"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.scores, Mapping) or not isinstance(self.baselines, Mapping):
-            raise ParameterError(
-                "Utility needs scores={'accuracy': 0.84} and baselines={'majority': {'accuracy': "
-                f"0.76}}}}; got {self.scores!r} and {self.baselines!r}."
-            )
-        _validate.choice("rows", self.rows, words.MEASURED_ON)
-        for scores in (self.scores, *self.baselines.values()):
-            for name, value in scores.items():
-                _validate.real(f"the score {name!r}", value)
 
 
 @dataclass(frozen=True)
@@ -76,7 +45,9 @@ class PageInputs:
     plan: BasePlan | None
     recommendation: Recommendation | None
     utility: Utility | None
+    source: LinearModel | SavedModel | None  # as it was handed in
     model: LinearModel | None
+    provenance: Provenance | None
     schema: Schema | None
     verification: Verification
     counted: RowCount | None
@@ -89,6 +60,7 @@ def check_inputs(
     recommendation: Recommendation | None,
     utility: Utility | None,
     model: LinearModel | SavedModel | None,
+    provenance: Provenance | None = None,
 ) -> PageInputs:
     """Check the inputs, and verify the certificate."""
     expected: dict[str, tuple[Any, Any, str]] = {
@@ -96,6 +68,7 @@ def check_inputs(
         "plan": (plan, (BasePlan, type(None)), "result.plan"),
         "recommendation": (recommendation, (Recommendation, type(None)), "dpsco.recommend(...)"),
         "utility": (utility, (Utility, type(None)), "Utility({'accuracy': 0.8}, on='...')"),
+        "provenance": (provenance, (Provenance, type(None)), "Provenance(purpose='...')"),
         "model": (model, (LinearModel, SavedModel, type(None)), "SavedModel.load(path)"),
     }
     for name, (value, kinds, example) in expected.items():
@@ -107,22 +80,37 @@ def check_inputs(
     schema = model.schema if isinstance(model, SavedModel) else None
     fitted = model.model if isinstance(model, SavedModel) else model
     counted = model.rows_counted if isinstance(model, SavedModel) else None
+    if isinstance(model, SavedModel) and model.provenance is not None:
+        provenance = model.provenance.updated(provenance)
     return PageInputs(
-        certificate, plan, recommendation, utility, fitted, schema, verification, counted
+        certificate,
+        plan,
+        recommendation,
+        utility,
+        model,
+        fitted,
+        provenance,
+        schema,
+        verification,
+        counted,
     )
 
 
 def page(inputs: PageInputs) -> dict[str, Any]:
     """Return everything that the template places, by section."""
-    odds = _odds(inputs.certificate)
+    odds = charts.odds_of(inputs.certificate)
     return {
         "headline": _headline(inputs),
+        "provenance": provenance_section(inputs.provenance, inputs.source, inputs.plan),
         "meaning": None if odds is None else _meaning(inputs, odds),
+        "weights": weights_section(inputs.source, inputs.plan),
         "curve": None if odds is None else _curve(inputs, odds),
         "declared": declared(inputs.schema, inputs.plan, inputs.certificate),
         "released": _released(inputs.certificate),
         "plan": None if inputs.plan is None else _plan(inputs.plan, inputs.certificate),
-        "utility": None if inputs.utility is None else _utility(inputs.utility),
+        "utility": None
+        if inputs.utility is None
+        else utility_section(inputs.utility, inputs.model),
         "solvers": _solvers(inputs),
         "trust": _trust(inputs.certificate),
         "check": _check(inputs),
@@ -140,17 +128,6 @@ def _verified(certificate: Certificate, model: Any) -> Verification:
         return whole.verify(cross_check=False)
 
 
-def _odds(certificate: Certificate) -> Odds | None:
-    """Return the recomputed privacy curve, or None where a forged certificate has none."""
-    try:
-        odds = Odds(certificate.cost)
-        return odds if odds.points and odds.cost.epsilon(CURVE_DELTAS[0]) < math.inf else None
-    except MissingExtraError:
-        raise
-    except (DpscoError, ArithmeticError, MemoryError):
-        return None
-
-
 def _headline(inputs: PageInputs) -> dict[str, Any]:
     """Return the box at the top: what was fitted, what it cost, whether that is true."""
     certificate = inputs.certificate
@@ -161,6 +138,7 @@ def _headline(inputs: PageInputs) -> dict[str, Any]:
     return {
         "valid": inputs.verification.ok,
         "verdict": inputs.verification.verdict,
+        "verdict_means": words.VERDICT_MEANS[inputs.verification.verdict],
         "problems": inputs.verification.problems,
         "seeded": words.SEEDED if certificate.reproducible else None,
         "epsilon": claim(epsilon),
@@ -183,7 +161,16 @@ def _headline(inputs: PageInputs) -> dict[str, Any]:
         "counted": None if inputs.counted is None else inputs.counted.warning,
         "solver": None if inputs.plan is None else inputs.plan.solver,
         "trust_model": certificate.trust_model,
+        "outlook": _expected(inputs),
     }
+
+
+def _expected(inputs: PageInputs) -> str | None:
+    """Return the one excess risk that a page speaks of."""
+    if inputs.plan is None:
+        return None
+    expected = outlook(inputs.plan.task, solver=inputs.plan.solver)
+    return None if math.isnan(expected.excess) else expected.sentence
 
 
 def _point(inputs: PageInputs) -> tuple[float, float]:
@@ -280,7 +267,7 @@ def _released(certificate: Certificate) -> dict[str, Any]:
 
 def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
     """Return the plan's settings and its schedule."""
-    solver, expected = get(plan.solver), outlook(plan.task, solver=plan.solver)
+    solver = get(plan.solver)
     common = {item.name for item in dataclasses.fields(BasePlan)}
     own = [item.name for item in dataclasses.fields(plan) if item.name not in common]
     settings = [(name, _shown(getattr(plan, name))) for name in own]
@@ -294,7 +281,6 @@ def _plan(plan: BasePlan, certificate: Certificate) -> dict[str, Any]:
         "paper": f"{solver.paper}; {solver.reference}",
         "problem": minimised(plan.problem),
         "settings": settings,
-        "outlook": None if math.isnan(expected.excess) else expected.sentence,
         "rounds": f"more than {MOST_ROUNDS:,}" if cut else f"{len(rounds):,}",
         "charts": charts.schedule(rounds) if len(rounds) > 1 else [],
         "table": _ends(rounds, cut) if len(rounds) > 1 else [],
@@ -328,28 +314,6 @@ def _contained(planned: tuple[Release, ...], certified: tuple[Release, ...]) -> 
     return any(_contained(planned, part) for each in selections for part in each.alternatives)
 
 
-def _utility(utility: Utility) -> dict[str, Any]:
-    names = list(utility.scores)
-    return {
-        "on": utility.on,
-        "note": words.MEASURED_ON[utility.rows],
-        "warn": utility.rows == "unpaid",
-        "baselines": list(utility.baselines),
-        "long": max(map(len, " ".join([*names, *utility.baselines]).split()), default=0) > _LONG,
-        "rows": [
-            (
-                name,
-                plain(utility.scores[name]),
-                [
-                    plain(scores[name]) if name in scores else "–"
-                    for scores in utility.baselines.values()
-                ],
-            )
-            for name in names
-        ],
-    }
-
-
 def _solvers(inputs: PageInputs) -> dict[str, Any] | None:
     """Return the solvers that apply, first ones first, and why the others do not."""
     ranking = inputs.recommendation
@@ -358,7 +322,13 @@ def _solvers(inputs: PageInputs) -> dict[str, Any] | None:
     chosen = None if inputs.plan is None else inputs.plan.solver
     unit = charts.first_risk(ranking.ranked)
     rows = [
-        (each.solver, charts.risk_text(each, unit), about(each.gradients), each.solver == chosen)
+        (
+            each.solver,
+            charts.risk_text(each, unit),
+            about(each.gradients),
+            _attack(ranking.attacks.get(each.solver)),
+            each.solver == chosen,
+        )
         for each in ranking.ranked
     ]
     return {
@@ -366,9 +336,14 @@ def _solvers(inputs: PageInputs) -> dict[str, Any] | None:
         "chosen": chosen,
         "first": ranking.best if ranking.ranked else None,
         "why_first": ranking.why_first,
+        "attacks": bool(ranking.attacks),
         "rows": rows,
         "refused": sorted(ranking.refused.items()),
     }
+
+
+def _attack(bound: AttackBound | None) -> str:
+    return "" if bound is None else percent(bound.accuracy)
 
 
 def _trust(certificate: Certificate) -> dict[str, Any]:
