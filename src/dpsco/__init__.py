@@ -37,12 +37,16 @@ if TYPE_CHECKING:
         PrivateSimplexRegressor,
         PrivateSVC,
         PrivateSVR,
+        TableEncoder,
     )
+    from .estimators.saving import save
     from .fit.choose import recommend
     from .fit.forecast import forecast
     from .fit.outlook import outlook
     from .fit.run import load_plan, plan, run, solve
+    from .fit.tradeoff import Tradeoff, TradeoffPoint, tradeoff
     from .geometry import domains
+    from .models.rehearsal import rehearse
     from .privacy import (
         GDP,
         ZCDP,
@@ -76,10 +80,12 @@ _ESTIMATORS = (
     "PrivateSVR",
     "PrivateMean",
     "PrivateGridSearch",
+    "TableEncoder",
 )
 _HOMES = {
     **dict.fromkeys(_MODULES, "."),
     **dict.fromkeys(_ESTIMATORS, ".estimators"),
+    "save": ".estimators.saving",
     "domains": ".geometry",
     "Bounds": ".data",
     "Problem": ".problem",
@@ -88,6 +94,8 @@ _HOMES = {
     "recommend": ".fit.choose",
     "outlook": ".fit.outlook",
     "forecast": ".fit.forecast",
+    "rehearse": ".models.rehearsal",
+    **dict.fromkeys(("tradeoff", "Tradeoff", "TradeoffPoint"), ".fit.tradeoff"),
     **dict.fromkeys(("plan", "run", "solve", "load_plan"), ".fit.run"),
 }
 
@@ -118,6 +126,8 @@ __all__ = [
     "PrivateSVR",
     "PrivateMean",
     "PrivateGridSearch",
+    "TableEncoder",
+    "save",
     # the path of a fit
     "Bounds",
     "Problem",
@@ -130,6 +140,10 @@ __all__ = [
     "recommend",
     "outlook",
     "forecast",
+    "tradeoff",
+    "Tradeoff",
+    "TradeoffPoint",
+    "rehearse",
     # the guarantee
     "ApproxDP",
     "PureDP",

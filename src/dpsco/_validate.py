@@ -20,6 +20,19 @@ _LONGEST_SHOWN = 60  # characters of text that a message shows
 _MOST_SHOWN = 6  # entries of a list
 
 
+def closest(word: str, known: Collection[str]) -> str:
+    """Return a sentence that asks whether one of the known words was meant; empty if none is close.
+
+    >>> closest("noisy_dg", ["noisy_gd", "phased_sgd"]), closest("x", ["noisy_gd"])
+    (" Did you mean 'noisy_gd'?", '')
+    """
+    from difflib import get_close_matches
+
+    match = {name.casefold(): name for name in known}
+    near = get_close_matches(word.casefold(), match, n=1, cutoff=0.6) if len(word) <= 60 else []
+    return f" Did you mean {match[near[0]]!r}?" if near and match[near[0]] != word else ""
+
+
 def reason(problem: BaseException | str, *, longest: int = 2 * _LONGEST) -> str:
     """Return what a message quotes of another one, which may quote a file's content."""
     text = str(problem)
@@ -91,7 +104,8 @@ def choice(name: str, value: Any, allowed: Collection[str], *, hint: str = "") -
     """Return ``value`` if it is one of the ``allowed`` words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in sorted(allowed))
-        raise refusal(name, f"must be one of {words}; got {shown(value)}.", hint)
+        meant = closest(value, allowed) if isinstance(value, str) else ""
+        raise refusal(name, f"must be one of {words}; got {shown(value)}.{meant}", hint)
     return value
 
 

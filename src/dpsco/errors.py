@@ -71,6 +71,10 @@ class DataError(DpscoError, ValueError):
     """A table or file does not have the shape, columns or types that were declared."""
 
 
+class ClusterError(DpscoError, RuntimeError):
+    """Workers of a cluster cannot be reached, do not answer, or are of another version."""
+
+
 class PrivacyCostWarning(UserWarning):
     """Something costs more privacy than its caller may think."""
 

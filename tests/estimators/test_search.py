@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dpsco.cli.entry import main
 from dpsco.data.bounds import Bounds
@@ -28,7 +28,8 @@ from dpsco.estimators import (
 )
 from dpsco.estimators.search import PrivateGridSearch
 from dpsco.estimators.search import plan as search_plan
-from dpsco.estimators.search.plan import HeldOutErrors, scoring_bounds
+from dpsco.estimators.search import scoring as search_scoring
+from dpsco.estimators.search.scoring import HeldOutErrors, scoring_bounds
 from dpsco.models import SavedModel
 from dpsco.models.config import config_of
 from dpsco.models.linear import LinearModel
@@ -78,7 +79,7 @@ def runs(monkeypatch):
             return seen[-1]["errors"]
 
     monkeypatch.setattr(search_plan, "execute", spied)
-    monkeypatch.setattr(search_plan, "HeldOutErrors", Spied)
+    monkeypatch.setattr(search_scoring, "HeldOutErrors", Spied)
     return seen
 
 
@@ -132,7 +133,7 @@ def test_a_saved_search_states_what_the_search_cost_and_is_verified(
     assert saved.certificate.claims == found.certificate_.claims
     assert main(["verify", str(tmp_path / "model.json")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("TIED: epsilon")
+    assert said.startswith("VALID: epsilon")
     assert f"epsilon {found.plan_.budget.epsilon:.6g}" not in said
 
 
@@ -313,11 +314,14 @@ def test_an_odometer_pays_once_and_a_refusal_reads_nothing(tmp_path, runs):
 REFUSED = {
     "another estimator": ({"estimator": LogisticRegression()}, "linear models of dpsco"),
     "a mean": ({"estimator": PrivateMean(feature_norm=1.0)}, "linear models of dpsco"),
-    "a pipeline": ({"estimator": make_pipeline(classifier())}, "would not be private"),
+    "a pipeline": (
+        {"estimator": make_pipeline(StandardScaler(), classifier())},
+        "would not be private",
+    ),
     "epsilon as a candidate": ({"grid": {"epsilon": [1.0, 2.0]}}, "epsilon must be the same"),
     "classes as a candidate": ({"grid": [{"classes": [["a", "b"]]}]}, "classes must be the same"),
     "no such parameter": ({"grid": {"depth": [3]}}, "depth"),
-    "another score": ({"scoring": "roc_auc"}, "'accuracy'"),
+    "another score": ({"scoring": "f1"}, "'accuracy'"),
     "an error for classes": ({"scoring": "neg_mean_absolute_error"}, "'accuracy'"),
     "one run": ({"mean_runs": 1.0}, "fit the estimator itself"),
     "another law": ({"distribution": "binomial"}, "distribution"),

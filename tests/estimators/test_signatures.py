@@ -57,7 +57,9 @@ def parameters(function):
 
 
 def test_every_estimator_is_checked():
-    assert {kind.__name__ for kind in ALL} == set(estimators.__all__)
+    assert {kind.__name__ for kind in ALL} == set(estimators.__all__) - {
+        "TableEncoder"
+    }  # which is fit-free: test_encoder
 
 
 @NAMED

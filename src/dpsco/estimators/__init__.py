@@ -10,6 +10,9 @@ Parameters say what is public and what may be spent; `fit` hands them to `dpsco.
 | regressors  | `PrivateLinearRegression`, lasso, simplex, Huber, quantile, absolute, SVR         |
 | mean        | `PrivateMean`                                                                    |
 | search      | `PrivateGridSearch`: tuning within one budget                                    |
+| display     | how they show themselves at the prompt and in a notebook                         |
+| encoder     | `TableEncoder`: columns to numbers by public facts, as a transformer             |
+| saving      | `save`: one file for a model and the encoder in front of it                      |
 | inputs      | what X and y may be; no error depends on what a row contains                     |
 | repeated    | the warning if scikit-learn's own searches fit again and again                   |
 
@@ -30,6 +33,7 @@ except ImportError:
     ) from None
 
 from .classifiers import PrivateLogisticRegression, PrivateSVC
+from .encoder import TableEncoder
 from .mean import PrivateMean
 from .regressors import (
     PrivateAbsoluteRegressor,
@@ -54,4 +58,5 @@ __all__ = [
     "PrivateSVR",
     "PrivateMean",
     "PrivateGridSearch",
+    "TableEncoder",
 ]

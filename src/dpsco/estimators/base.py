@@ -7,7 +7,7 @@ has to be decided on the way is decided in `dpsco.fit`, `dpsco.models` and `dpsc
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -23,22 +23,29 @@ from ..data.tables.table import Order, Table
 from ..data.units import Units
 from ..errors import AccuracyWarning, OutlookWarning, ParameterError
 from ..fit.outlook import warn
+from ..fit.progress import as_progress, checked_verbose
+from ..fit.tradeoff import AUTO
 from ..models.columns import checked_columns, plan_on_columns, run_on_columns
 from ..models.config import ModelConfig, configure
-from ..models.file import SavedModel
+from ..models.file import SavedModel, schema_of
 from ..models.linear import LinearModel
-from ..models.plan import plan_model
+from ..models.plan import ModelPlan, plan_model
 from ..models.spec import MODELS
+from ..models.table_units import TableCoefficients, table_coefficients
+from ..models.weights import Weights, named_weights
 from ..privacy.budget import Budget, fit_budget
 from ..privacy.certificate import Certificate
 from ..privacy.odometer.odometer import Odometer
 from ..privacy.randomness import Randomness
-from ..solvers.base import BasePlan, Result
+from ..solvers.base import BasePlan, Progress, Result
+from ..task import Task
+from .display import ShownEstimator
 from .inputs import labelled_table, rows_to_predict, training_table
 from .repeated import warn_if_repeated
 
 if TYPE_CHECKING:
     from ..data.prediction import PredictionRows
+    from .encoder import TableEncoder
 
 Self = TypeVar("Self", bound="PrivateLinearModel")
 
@@ -54,7 +61,7 @@ _ESTIMATES = (
 )
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """The parameters that say what is protected, and how much of it is spent."""
 
     certificate_: Certificate
@@ -75,6 +82,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         bounds_share: float | None,
         odometer: Odometer | str | Path | None,
         random_state: int | None,
+        verbose: bool,
     ) -> None:
         self.feature_norm = feature_norm
         self.epsilon = epsilon
@@ -85,6 +93,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.bounds_share = bounds_share
         self.odometer = odometer
         self.random_state = random_state
+        self.verbose = verbose
 
     def _budget(self, n: int) -> Budget:
         """Return the budget of a fit on n rows."""
@@ -95,6 +104,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             adjacency=self.adjacency,
             rows_per_person=self.rows_per_person,
         )
+
+    def _progress(self) -> Progress | None:
+        """Return the bar of a fit, if one is to be shown."""
+        return as_progress(checked_verbose(self.verbose), f"{type(self).__name__}")
+
+    def _column_names(self) -> tuple[str, ...] | None:
+        """Return the names of the features, if the rows had them."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
 
     def _forget_estimates(self) -> None:
         """Remove what an earlier fit estimated: this one may have declared bounds."""
@@ -142,6 +160,7 @@ class PrivateLinearModel(PrivateEstimator):
         options: Mapping[str, Any] | None,
         odometer: Odometer | str | Path | None,
         random_state: int | None,
+        verbose: bool,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -153,6 +172,7 @@ class PrivateLinearModel(PrivateEstimator):
             bounds_share=bounds_share,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.fit_intercept = fit_intercept
         self.alpha = alpha
@@ -225,7 +245,7 @@ class PrivateLinearModel(PrivateEstimator):
         self._publish(model)
         return self
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, encoder: TableEncoder | None = None) -> None:
         """Write the model with its certificate to a JSON file.
 
         `dpsco.models.SavedModel.load` reads the file, and so do ``dpsco predict`` and
@@ -235,17 +255,56 @@ class PrivateLinearModel(PrivateEstimator):
         ----------
         path : str or Path
             The file, which is replaced if it exists.
+        encoder : TableEncoder, optional
+            What has made the rows of the fit. With its schema inside, the file serves tables as
+            they are; `dpsco.save` finds it in a pipeline.
+
+        Raises
+        ------
+        DataError
+            The schema does not fit the model, or the file cannot be written.
         """
         check_is_fitted(self, "model_")
-        names = getattr(self, "feature_names_in_", None)
+        names = self._column_names()
+        schema = None
+        if encoder is not None:
+            inner = encoder.table_encoder
+            schema, names = schema_of(self.model_, inner), inner.feature_names
         SavedModel(
             self.model_,
             self.certificate_,
             self.plan_,
-            None,
+            schema,
             None if names is None else tuple(map(str, names)),
             getattr(self, "rows_counted_", None),
         ).save(path)
+
+    def named_weights(self) -> Weights:
+        """Return the weights by column, the largest first, with the noise that the plan knows of.
+
+        Returns
+        -------
+        Weights
+            ``items`` has the weights; ``about`` says how to read their noise.
+        """
+        check_is_fitted(self, "model_")
+        return named_weights(self.model_, self.plan_, self._column_names())
+
+    def table_coefficients(self, encoder: TableEncoder) -> TableCoefficients:
+        """Return the coefficients in the units of the table: per year, and not per range of years.
+
+        Parameters
+        ----------
+        encoder : TableEncoder
+            What has made the rows of the fit.
+
+        Returns
+        -------
+        TableCoefficients
+            Names, coefficients and intercepts; ``print`` shows them.
+        """
+        check_is_fitted(self, "model_")
+        return table_coefficients(self.model_, encoder.table_encoder)
 
     def _table(self, X: Any, y: Any) -> Table:
         """Return the private rows with their labels."""
@@ -267,22 +326,17 @@ class PrivateLinearModel(PrivateEstimator):
                 "with a checkpoint nor with rows that come once. Leave it out."
             )
         missing = () if self.bounds == "declared" else self._missing()
-        plan = plan_model(
-            self._unit_config(missing),
+        plan = self._plan(
+            missing,
             n=table.n,
             d=table.d,
             budget=self._budget(table.n),
             solver=self.solver,
-            calibration=self.calibration,
-            options=self.options,
             # Chunks that can begin anew serve every solver, but each pass fetches all of them.
             single_epoch=isinstance(table, BatchTable) or checkpoint is not None,
-            count_rows=bool(self.count_rows),
-            units=self.units,
-            units_share=self.bounds_share,
+            sums=table.sums_only,
             reread=not table.once and checkpoint is None,
             sparse=table.sparse,
-            missing=missing,
         )
         # What is public of labels is in their own units, which may be yet to be found.
         facts = {} if "labels" in missing else self._label_facts()
@@ -295,12 +349,53 @@ class PrivateLinearModel(PrivateEstimator):
             # A fit that continues takes its secure randomness from the checkpoint.
             randomness=None if self.random_state is None else fit_randomness(self.random_state),
             odometer=open_odometer(self.odometer),
+            progress=self._progress(),
             checkpoint=checkpoint,
         )
         if outcome.count is not None:
             self._publish_count(outcome.count)
         self._publish_units(plan.units, outcome.units, table.d)
         return outcome.model, outcome.result
+
+    def _plan(self, missing: Sequence[str], **facts: Any) -> ModelPlan:
+        """Return the plan of a fit; the facts are those of `plan_model` about rows and budget."""
+        return plan_model(
+            self._unit_config(missing),
+            calibration=self.calibration,
+            options=self.options,
+            count_rows=bool(self.count_rows),
+            units=self.units,
+            units_share=self.bounds_share,
+            missing=missing,
+            **facts,
+        )
+
+    def _rehearsal(
+        self, table: Table, X: Any, y: Any, n: int, prefer: str
+    ) -> tuple[ModelConfig, Budget, Callable[[Task, str], ModelPlan]]:
+        """Return what `dpsco.rehearse` needs: units to measure in, a budget, what plans the fits.
+
+        Bounds that nobody declared are read off the public rows, for the measurement alone.
+        """
+        if self._columns("select_columns", table.d) is not None:
+            raise ParameterError(
+                "select_columns cannot be rehearsed: its columns differ from fit to fit. Rehearse "
+                "the model on fewer columns instead.",
+                parameter="select_columns",
+            )
+        missing = () if self.bounds == "declared" else self._missing()
+        norm, rule = self.feature_norm, self._label_rule()
+        if "features" in missing:
+            norm = float(np.sqrt(np.max(np.asarray(X * X).sum(axis=1))))
+        if "labels" in missing:
+            rule = {"label_range": (float(np.min(y)), float(np.max(y)))}
+
+        def planner(task: Task, key: str) -> ModelPlan:
+            facts = {"n": task.n, "d": task.d, "budget": task.budget, "sparse": table.sparse}
+            solver = self.solver if key == AUTO else key
+            return self._plan(missing, solver=solver, prefer=prefer, **facts)
+
+        return self._config_with(norm, rule), self._budget(n), planner
 
     def _fit_columns(
         self, table: Table, order: Order, checkpoint: str | Path | None, count: int
@@ -331,6 +426,7 @@ class PrivateLinearModel(PrivateEstimator):
             order=order,
             randomness=None if self.random_state is None else fit_randomness(self.random_state),
             odometer=open_odometer(self.odometer),
+            progress=self._progress(),
         )
         self.selected_columns_ = chosen
         self._publish_units("rows are measured in the declared units", None, table.d)

@@ -173,6 +173,9 @@ class PrivateLogisticRegression(PrivateClassifier):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -246,6 +249,7 @@ class PrivateLogisticRegression(PrivateClassifier):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -266,6 +270,7 @@ class PrivateLogisticRegression(PrivateClassifier):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.classes = classes
         self.base_rate = base_rate
@@ -376,6 +381,9 @@ class PrivateSVC(PrivateClassifier):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -444,6 +452,7 @@ class PrivateSVC(PrivateClassifier):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -464,6 +473,7 @@ class PrivateSVC(PrivateClassifier):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.classes = classes
         self.base_rate = base_rate

@@ -8,14 +8,17 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..data.bounds import Bounds
 from ..errors import ParameterError
 from ..fit.run import plan, run
+from ..fit.weight_noise import weight_noise
 from ..losses.vector import SquaredDistance
 from ..models.unit_rules import search_for_raw
 from ..models.units import fit_in_units
+from ..models.weights import Weights, weights_of
 from ..privacy.odometer.odometer import Odometer
 from ..problem import Problem
 from ..task import Task
@@ -67,6 +70,9 @@ class PrivateMean(PrivateEstimator):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -107,6 +113,7 @@ class PrivateMean(PrivateEstimator):
         bounds_share: float | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -118,6 +125,7 @@ class PrivateMean(PrivateEstimator):
             bounds_share=bounds_share,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.centre = centre
 
@@ -156,6 +164,7 @@ class PrivateMean(PrivateEstimator):
         helpers: Any = {
             "randomness": fit_randomness(self.random_state),
             "odometer": open_odometer(self.odometer),
+            "progress": self._progress(),
         }
         if self.feature_norm is None:
             search = search_for_raw(
@@ -169,6 +178,18 @@ class PrivateMean(PrivateEstimator):
         self.mean_ = result.weights * unit + centre
         self.certificate_, self.plan_ = result.certificate, result.plan
         return self
+
+    def named_weights(self) -> Weights:
+        """Return the mean of each column, the largest first, with the noise in it.
+
+        Returns
+        -------
+        Weights
+            ``items`` has the means; ``about`` says how to read their noise.
+        """
+        check_is_fitted(self, "mean_")
+        unit = getattr(self, "feature_norm_", 1.0) if self.feature_norm is None else 1.0
+        return weights_of(self.mean_, weight_noise(self.plan_), unit, self._column_names())
 
     def _bound(self) -> float:
         """Return the bound on a row's distance from the centre: 1 where its unit is estimated."""

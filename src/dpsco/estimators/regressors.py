@@ -155,6 +155,9 @@ class PrivateLinearRegression(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -221,6 +224,7 @@ class PrivateLinearRegression(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -241,6 +245,7 @@ class PrivateLinearRegression(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -317,6 +322,9 @@ class PrivateLasso(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -382,6 +390,7 @@ class PrivateLasso(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -401,6 +410,7 @@ class PrivateLasso(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -468,6 +478,9 @@ class PrivateSimplexRegressor(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -528,6 +541,7 @@ class PrivateSimplexRegressor(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -544,6 +558,7 @@ class PrivateSimplexRegressor(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -630,6 +645,9 @@ class PrivateHuberRegressor(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -698,6 +716,7 @@ class PrivateHuberRegressor(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -718,6 +737,7 @@ class PrivateHuberRegressor(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -790,6 +810,9 @@ class PrivateQuantileRegressor(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -858,6 +881,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -878,6 +902,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -948,6 +973,9 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -1014,6 +1042,7 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -1034,6 +1063,7 @@ class PrivateAbsoluteRegressor(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread
@@ -1106,6 +1136,9 @@ class PrivateSVR(PrivateRegressor):
         The default is secure noise. An integer makes the noise reproducible, as the certificate
         says. Use it for tests and made-up rows only: anybody who knows the integer can remove the
         noise, and so can anybody who sees fits of two tables with the same integer.
+    verbose : bool, default=False
+        Whether a fit shows a progress bar: rounds done of how many, which are public. It needs
+        tqdm, which the extra ``progress`` has.
 
     Attributes
     ----------
@@ -1174,6 +1207,7 @@ class PrivateSVR(PrivateRegressor):
         options: Mapping[str, Any] | None = None,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             feature_norm=feature_norm,
@@ -1194,6 +1228,7 @@ class PrivateSVR(PrivateRegressor):
             options=options,
             odometer=odometer,
             random_state=random_state,
+            verbose=verbose,
         )
         self.label_range = label_range
         self.label_spread = label_spread

@@ -7,7 +7,8 @@ makes the search cheap: see `dpsco.privacy.mechanisms.repeated_selection`. Read 
 | module      | holds                                                                     |
 |-------------|---------------------------------------------------------------------------|
 | grid_search | `PrivateGridSearch`: parameters, what may be tuned, the fitted attributes |
-| plan        | what a search decides before a row is read, how it makes and scores a run |
+| plan        | what a search decides before a row is read, and how it makes a run        |
+| scoring     | how good a run is: sums of bounded parts, and the scores made of them     |
 """
 
 from .grid_search import PrivateGridSearch

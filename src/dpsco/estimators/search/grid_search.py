@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +19,7 @@ from ... import _validate
 from ...data.tables.table import Table
 from ...errors import ParameterError
 from ...models.linear import LinearModel
+from ...models.weights import Weights
 from ...privacy.budget import ApproxDP, fit_budget
 from ...privacy.certificate import Certificate
 from ...privacy.mechanisms.repeated_selection.best_of_runs import Best, best_of_runs
@@ -26,9 +28,12 @@ from ...privacy.odometer.odometer import Odometer
 from ...privacy.odometer.payment import told
 from ...solvers.base import BasePlan
 from ..base import PrivateLinearModel, fit_randomness, open_odometer
+from ..display import ShownEstimator
+from ..encoder import TableEncoder, encoder_before
 from ..inputs import training_table
 from ..repeated import warn_if_repeated
 from .plan import Search, plan_search
+from .scoring import scoring_for
 
 Self = TypeVar("Self", bound="PrivateGridSearch")
 
@@ -39,7 +44,7 @@ _FIXED = (
 _PUBLIC_SEED = 0  # of candidates that are drawn
 
 
-class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateGridSearch(ShownEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose an estimator's parameters and fit it, all within one privacy budget.
 
     The number of fits is random and secret, so the whole search costs little more than one fit.
@@ -48,9 +53,10 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     Parameters
     ----------
-    estimator : estimator of dpsco
+    estimator : estimator of dpsco, or Pipeline
         The linear model to tune, with its bounds declared: all candidates are fitted in the
-        declared units. Its own ``epsilon`` and ``delta`` are not used.
+        declared units. Its own ``epsilon`` and ``delta`` are not used. A pipeline has a
+        `TableEncoder` before the model, whose parameters are then named ``step__parameter``.
     param_grid : mapping of str to sequence, or sequence of such mappings
         The parameters to tune and the values to try, as in `sklearn.model_selection.GridSearchCV`.
         Values with a method ``rvs`` are distributions: ``n_candidates`` candidates are drawn
@@ -66,9 +72,11 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         less budget for each fit; ``"logarithmic"`` leaves more and often fits only once.
     validation_fraction : float, default=0.2
         The part of the rows that scores.
-    scoring : {"accuracy", "neg_mean_absolute_error"}, optional
-        The default is the accuracy of a classifier and the mean absolute error of a regressor.
-        Each kind of model has only this one score.
+    scoring : str, optional
+        Of a classifier ``"accuracy"`` (default), ``"balanced_accuracy"``, ``"neg_log_loss"`` (of a
+        logistic regression; a row counts 5 at most) or ``"roc_auc"`` (of two classes); of a
+        regressor ``"neg_mean_absolute_error"`` (default), or of a quantile
+        ``"neg_mean_pinball_loss"``.
     n_candidates : int, default=20
         How many candidates are drawn if ``param_grid`` has distributions.
     odometer : Odometer, str or Path, optional
@@ -79,7 +87,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     Attributes
     ----------
-    best_estimator_ : estimator of dpsco
+    best_estimator_ : estimator of dpsco, or Pipeline
         The chosen candidate, fitted; it has the search's epsilon, delta and certificate.
     best_params_ : dict
         The parameters of the chosen candidate.
@@ -123,7 +131,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     True
     """
 
-    best_estimator_: PrivateLinearModel
+    best_estimator_: PrivateLinearModel | Pipeline
     best_params_: dict[str, Any]
     best_index_: int
     best_score_: float
@@ -136,7 +144,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        estimator: PrivateLinearModel,
+        estimator: PrivateLinearModel | Pipeline,
         param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         epsilon: float = 1.0,
@@ -144,7 +152,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         mean_runs: float = 10.0,
         distribution: Literal["geometric", "poisson", "logarithmic"] = "geometric",
         validation_fraction: float = 0.2,
-        scoring: Literal["accuracy", "neg_mean_absolute_error"] | None = None,
+        scoring: str | None = None,
         n_candidates: int = 20,
         odometer: Odometer | str | Path | None = None,
         random_state: int | None = None,
@@ -192,21 +200,39 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 "PrivateGridSearch requires y to be passed, but the target y is None."
             )
         warn_if_repeated(self)
-        self._check_estimator()
-        params, candidates = self._candidates()
+        encoder, model = self._parts()
+        _check_model(model)
+        scoring = scoring_for(model, self.scoring)
+        params, candidates = self._candidates(model)
         _check_bounds(candidates)
-        table = training_table(self, X, y)
+        if encoder is not None:
+            encoder = clone(encoder).fit(X)
+        table = training_table(self, X if encoder is None else encoder.transform(X), y)
         search = plan_search(
             candidates,
             (table.n, table.d),
             fraction=_validate.probability("validation_fraction", self.validation_fraction),
-            budget=self._budget(table.n),
+            budget=self._budget(model, table.n),
+            scoring=scoring,
             runs=Runs.named(self.distribution, self.mean_runs),
         )
         for plan in search.plans:  # no row is read, and nothing paid, before all are fine
             table.check(plan.problem.bounds)
         self._adopt(params, candidates, search, self._search(search, table))
+        if encoder is not None:
+            self._put_behind(encoder)
         return self
+
+    def named_weights(self) -> Weights:
+        """Return the weights of the best estimator by column, the largest first.
+
+        Returns
+        -------
+        Weights
+            ``items`` has the weights; ``about`` says how to read their noise.
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.named_weights()
 
     def _search(self, search: Search, table: Table) -> Best[LinearModel]:
         """Pay for the search, make its runs, and return the best."""
@@ -240,14 +266,24 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         if hasattr(chosen, "classes_"):
             self.classes_ = chosen.classes_
 
-    def _budget(self, n: int) -> ApproxDP:
+    def _put_behind(self, encoder: TableEncoder) -> None:
+        """Put the chosen model into a pipeline behind the encoder of the search."""
+        (*_, (name, _)), chosen = self.estimator.steps, self.best_estimator_
+        before = next(key for key, step in self.estimator.steps if isinstance(step, TableEncoder))
+        self.best_estimator_ = Pipeline([(before, encoder), (name, chosen)])
+        for attribute in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(attribute, None)
+            if hasattr(encoder, attribute):
+                setattr(self, attribute, getattr(encoder, attribute))
+
+    def _budget(self, model: PrivateLinearModel, n: int) -> ApproxDP:
         """Return the budget of a search on n rows; noisy scores need a delta."""
         budget = fit_budget(
             n,
             epsilon=self.epsilon,
             delta=self.delta,
-            adjacency=self.estimator.adjacency,
-            rows_per_person=self.estimator.rows_per_person,
+            adjacency=model.adjacency,
+            rows_per_person=model.rows_per_person,
         )
         if isinstance(budget, ApproxDP):
             return budget
@@ -256,39 +292,25 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             "Leave delta out: it is then 1/n^2."
         )
 
-    def _check_estimator(self) -> None:
-        """Refuse an estimator that cannot be tuned, or has what only the search may have."""
-        if not isinstance(self.estimator, PrivateLinearModel):
-            raise ParameterError(
-                "PrivateGridSearch tunes linear models of dpsco.estimators, got "
-                f"{type(self.estimator).__name__}. Whatever else is fitted on the rows, such as a "
-                "scaler, would not be private; fixed transformations can stand before the search "
-                "in a Pipeline."
-            )
-        score = "accuracy" if hasattr(self.estimator, "classes") else "neg_mean_absolute_error"
-        if self.scoring not in (None, score):
-            raise ParameterError(
-                f"{type(self.estimator).__name__} is scored by {score!r}, got "
-                f"{_validate.shown(self.scoring)}. A score must be a mean of bounded errors, one "
-                "per row. Leave scoring out."
-            )
-        if self.estimator.count_rows:
-            raise ParameterError(
-                "PrivateGridSearch releases nothing but its best candidate, so it counts no rows. "
-                "Leave count_rows=True out."
-            )
-        for name in ("odometer", "random_state"):
-            if getattr(self.estimator, name) is not None:
-                raise ParameterError(
-                    f"the estimator has its own {name}, which a search would not use. Give it to "
-                    f"the search: PrivateGridSearch(..., {name}=...)."
-                )
+    def _parts(self) -> tuple[TableEncoder | None, PrivateLinearModel]:
+        """Return the encoder of a pipeline, if there is one, and the model."""
+        if isinstance(self.estimator, Pipeline):
+            return encoder_before(self.estimator.steps[:-1]), self.estimator.steps[-1][1]
+        return None, self.estimator
 
-    def _candidates(self) -> tuple[list[dict[str, Any]], list[PrivateLinearModel]]:
-        """Return the parameters of all candidates, and estimators with them."""
+    def _candidates(
+        self, model: PrivateLinearModel
+    ) -> tuple[list[dict[str, Any]], list[PrivateLinearModel]]:
+        """Return the parameters of all candidates, and models with them."""
         grids = [self.param_grid] if isinstance(self.param_grid, Mapping) else self.param_grid
         names = {name for grid in grids for name in grid}
-        for name in sorted(names & set(_FIXED)):
+        own = self._own_names(names)
+        if self.scoring == "neg_mean_pinball_loss" and "quantile" in own.values():
+            raise ParameterError(
+                "pinball losses of different quantiles do not compare: set one quantile on the "
+                "estimator, or leave scoring out."
+            )
+        for name in sorted(set(own.values()) & set(_FIXED)):
             raise ParameterError(
                 f"{name} must be the same for all candidates, since it says what is protected or "
                 "how scores compare. Set it on the estimator, or on the search."
@@ -300,7 +322,21 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             params = [dict(each) for each in sampler]
         else:
             params = [dict(each) for each in ParameterGrid(self.param_grid)]
-        return params, [clone(self.estimator).set_params(**each) for each in params]
+        renamed = [{own[name]: value for name, value in each.items()} for each in params]
+        return params, [clone(model).set_params(**each) for each in renamed]
+
+    def _own_names(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the model's own name of each parameter: of a pipeline without its step."""
+        if not isinstance(self.estimator, Pipeline):
+            return {name: name for name in names}
+        prefix = f"{self.estimator.steps[-1][0]}__"
+        for name in names:
+            if not name.startswith(prefix):
+                raise ParameterError(
+                    f"{name} cannot be tuned: a search over a pipeline tunes its model, by names "
+                    f"such as {prefix}alpha. The schema is public, and all candidates share it."
+                )
+        return {name: name.removeprefix(prefix) for name in names}
 
     @available_if(lambda self: hasattr(self.estimator, "predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
@@ -378,7 +414,9 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         path : str or Path
             The file, which is replaced if it exists.
         """
-        self._chosen().save(path)
+        from ..saving import save  # which knows searches
+
+        save(self, path)
 
     def _chosen(self) -> Any:
         """Return the chosen estimator."""
@@ -393,6 +431,27 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _check_model(model: Any) -> None:
+    """Refuse a model that cannot be tuned, or has what only the search may have."""
+    if not isinstance(model, PrivateLinearModel):
+        raise ParameterError(
+            "PrivateGridSearch tunes linear models of dpsco.estimators, got "
+            f"{type(model).__name__}. Whatever else is fitted on the rows, such as a scaler, would "
+            "not be private; fixed transformations can stand before the search in a Pipeline."
+        )
+    if model.count_rows:
+        raise ParameterError(
+            "PrivateGridSearch releases nothing but its best candidate, so it counts no rows. "
+            "Leave count_rows=True out."
+        )
+    for name in ("odometer", "random_state"):
+        if getattr(model, name) is not None:
+            raise ParameterError(
+                f"the estimator has its own {name}, which a search would not use. Give it to "
+                f"the search: PrivateGridSearch(..., {name}=...)."
+            )
 
 
 def _check_bounds(candidates: Sequence[PrivateLinearModel]) -> None:

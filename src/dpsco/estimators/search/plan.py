@@ -1,4 +1,4 @@
-"""A search: plans of all candidates, under a budget for one run; how a run is made and scored."""
+"""A search: plans of all candidates, under a budget for one run; how a run is made."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.block import Block, matrix
 from ...data.bounds import Bounds
 from ...data.labels import Classes, Scaled
-from ...data.queries import Query
-from ...data.source import MemorySource, Source
+from ...data.source import MemorySource
 from ...data.tables.table import Table
 from ...errors import AssumptionError
 from ...fit.run import execute
@@ -37,13 +34,12 @@ from ...privacy.randomness import Randomness
 from ...privacy.release import flatten
 from ...solvers.base import BasePlan
 from ..base import PrivateLinearModel
+from .scoring import ACCURACY, Scoring, scoring_bounds
 
 Floats = NDArray[np.float64]
 
 _ENOUGH = 0.99  # of the budget: a base budget that spends less is raised
 _MOST_ROUNDS = 12  # of looking for the base budget
-_UNCLIPPED = 1e50  # rows are scored as they are predicted: longer ones are not shortened
-_ERRORS = "a held-out row's error lies between -1/2 and 1/2"
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,7 @@ class Search:
     runs: Runs
     n: int
     fitted: int  # rows that are fitted; the others score
+    scoring: Scoring
 
     @property
     def held_out(self) -> int:
@@ -65,9 +62,10 @@ class Search:
 
     @cached_property
     def score(self) -> GaussianRelease:
-        """The noisy number of errors on held-out rows."""
-        rows = (self.fitted, self.n)
-        return GaussianRelease(0.5, gaussian_sigma(self.base, bound=0.5, rows=rows), rows=rows)
+        """What is released of held-out rows, with noise."""
+        rows, bound, diameter = (self.fitted, self.n), self.scoring.bound, self.scoring.diameter
+        sigma = gaussian_sigma(self.base, bound=bound, rows=rows, diameter=diameter)
+        return GaussianRelease(bound, sigma, diameter, rows=rows)
 
     @cached_property
     def release(self) -> RepeatedSelectionRelease:
@@ -77,9 +75,9 @@ class Search:
 
     def mean_score(self, best: Best[LinearModel]) -> float:
         """Return the noisy score of the best run, as scikit-learn would scale it."""
-        error = 0.5 - best.score / self.held_out  # from 0 to 1, but for the noise
         label = self.plans[best.alternative].problem.bounds.label
-        return float((label.low - label.high) * error if isinstance(label, Scaled) else 1.0 - error)
+        assert isinstance(label, (Classes, Scaled))
+        return self.scoring.shown(best.score, self.held_out, label)
 
     def ledger(self, randomness: Randomness, odometer: Odometer | None) -> Ledger:
         """Open the ledger of the search, which pays for it."""
@@ -89,7 +87,7 @@ class Search:
             [self.release],
             self.budget,
             randomness=randomness,
-            enforced=dict.fromkeys([*enforced, _ERRORS]),
+            enforced=dict.fromkeys([*enforced, self.scoring.enforced]),
             trusted=dict.fromkeys(trusted),
             odometer=odometer,
             label="PrivateGridSearch",
@@ -110,19 +108,24 @@ class Search:
 
         def attempt(index: int, randomness: Randomness) -> Attempt[LinearModel]:
             plan, bounds = self.plans[index], self.plans[index].problem.bounds
-            label = bounds.label
-            assert isinstance(label, (Classes, Scaled))
             with warnings.catch_warnings():  # one warning per run would tell how many there were
                 warnings.simplefilter("ignore")
                 ledger = Ledger(plan.releases(), plan.budget, randomness=randomness)
                 result = execute(plan, part(bounds, 0, self.fitted), ledger)
                 model = self.configs[index].model(result.weights)
                 held_out = part(scoring_bounds(bounds), self.fitted, self.n)
-                errors = held_out.sum(HeldOutErrors(model, label))
+                total = held_out.sum(self.scoring.query(model, bounds))
                 scoring = Ledger([self.score], self.base, randomness=randomness)
-                score, rows = self.score, self.score.rows
-                noisy = scoring.gaussian(errors, bound=score.bound, sigma=score.sigma, rows=rows)
-            return Attempt(-float(noisy[0]), model, (result.certificate, scoring.close()))
+                score = self.score
+                noisy = scoring.gaussian(
+                    total,
+                    bound=score.bound,
+                    sigma=score.sigma,
+                    rows=score.rows,
+                    diameter=score.diameter,
+                )
+            certificates = (result.certificate, scoring.close())
+            return Attempt(self.scoring.order(noisy), model, certificates)
 
         return attempt
 
@@ -134,6 +137,7 @@ def plan_search(
     fraction: float,
     budget: ApproxDP,
     runs: Runs,
+    scoring: Scoring = ACCURACY,
 ) -> Search:
     """Plan every candidate with the largest budget of one run that the whole search can pay for."""
     n, d = shape
@@ -155,7 +159,7 @@ def plan_search(
             ).fit
             for candidate, config in zip(candidates[:count], configs[:count], strict=True)
         )
-        return Search(configs, plans, base, budget, runs, n, fitted)
+        return Search(configs, plans, base, budget, runs, n, fitted, scoring)
 
     # Candidates cost about the same, so that the first one finds the budget for all.
     base = _largest(lambda base: search(base, 1), _gaussian_base(budget, runs, n), budget).base
@@ -202,62 +206,3 @@ def _largest(search: Callable[[ApproxDP], Search], base: ApproxDP, budget: Appro
             "solver='noisy_gd' for all candidates."
         )
     return best
-
-
-# -- how good a model is on held-out rows: a bounded sum that can be released with noise -----------
-
-
-def scoring_bounds(bounds: Bounds) -> Bounds:
-    """Return bounds under which rows keep their length, without the intercept's column."""
-    return Bounds(_UNCLIPPED, label=bounds.label)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOutErrors(Query):
-    """How wrong a public model is on each row, from -1/2 (right) to 1/2 (as wrong as can be).
-
-    Centred, so that replacing a row moves the sum by 1 and no more. A null row contributes zero. A
-    class is right or wrong; a number's error is its distance as a share of the label's range.
-    """
-
-    model: LinearModel
-    label: Classes | Scaled
-
-    @property
-    def bound(self) -> float:
-        """One half."""
-        return 0.5
-
-    @property
-    def size(self) -> int:
-        """One number."""
-        return 1
-
-    @property
-    def enforced(self) -> tuple[str, ...]:
-        """The bound."""
-        return (_ERRORS,)
-
-    @property
-    def trusted(self) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
-
-    def check(self, source: Source) -> None:
-        """Rows have the model's own length."""
-        self.model.decision(np.zeros((1, source.d)))
-
-    def sum(self, block: Block) -> Floats:
-        """Return the sum over a leaf of rows."""
-        with np.errstate(all="ignore"):
-            errors = self._errors(matrix(block.rows), block.labels)
-        errors = np.where(np.isfinite(errors), np.clip(errors, -0.5, 0.5), 0.5)
-        return np.array([np.sum(np.where(block.present, errors, 0.0))])
-
-    def _errors(self, X: Any, labels: Floats) -> Floats:
-        if isinstance(self.label, Classes):
-            truth = labels > 0 if len(self.label.values) == 2 else labels
-            return np.asarray(np.where(self.model.places(X) == truth, -0.5, 0.5))
-        width = self.label.high - self.label.low
-        true = self.label.centre + self.label.unit * labels
-        return np.asarray(np.abs(self.model.predict(X) - true) / width - 0.5)
