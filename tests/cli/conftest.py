@@ -122,7 +122,7 @@ def refused(dpsco, tmp_path):
         before = sorted(tmp_path.rglob("*"))
         found, out, err = dpsco(*arguments)
         words = [str(arguments[0])]
-        if words[0] in ("schema", "ledger"):
+        if words[0] in ("schema", "odometer"):
             words.append(str(arguments[1]))
         assert found == code, (out, err)
         assert out == ""

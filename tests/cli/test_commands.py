@@ -1,8 +1,12 @@
 """Every command has a page of help, with examples that the parser accepts."""
 
 import argparse
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -21,7 +25,9 @@ def pages(parser, path=()):
 PAGES = dict(pages(cli.parser()))
 WANTED = {
     "", "demo", "schema", "schema draft", "schema check", "plan", "recommend", "rounds", "solvers",
-    "fit", "predict", "evaluate", "verify", "report", "ledger", "ledger create", "ledger show",
+    "fit", "predict", "evaluate", "verify", "report", "completion", "odometer", "shuffle", "ui",
+    "odometer create", "odometer show",
+    "federated", "federated serve", "federated join", "federated token", "federated roster",
 }  # fmt: skip
 
 
@@ -74,3 +80,33 @@ def test_settings_and_options_are_numbers_or_text():
     assert dict(options.option) == {"rounds": 5, "clip": 0.5, "kind": "word=two"}
     assert isinstance(options.option[0][1], int)
     assert dict(options.setting) == {"power": 2}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_commands_flags_and_files(shell, capsys):
+    pytest.importorskip("shtab")
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("evaluate", "epsilon", "odometer"):
+        assert word in script
+
+
+def test_bash_completes_a_flag():
+    pytest.importorskip("shtab")
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    program = """
+source /dev/stdin <<< "$SCRIPT"
+COMP_WORDS=(dpsco verify --js); COMP_CWORD=2
+_shtab_dpsco
+echo "${COMPREPLY[@]}"
+"""
+    script = subprocess.run(
+        [sys.executable, "-m", "dpsco", "completion", "bash"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    shown = subprocess.run(
+        [bash, "-c", program], env={**os.environ, "SCRIPT": script}, capture_output=True, text=True
+    )
+    assert shown.stdout.split() == ["--json"], shown.stderr

@@ -8,7 +8,7 @@ import pytest
 import dpsco as dp
 from dpsco.cli import config
 from dpsco.data.schema.schema import ClassLabel, NumberLabel, Schema, SignLabel
-from dpsco.models import MODELS
+from dpsco.models import MODELS, tables
 
 COLUMNS = (dp.data.Number("a", 0, 1), dp.data.Flag("b"))
 
@@ -18,6 +18,7 @@ def options(**given):
     defaults = {"model": None, "feature_norm": None, "radius": None, "alpha": 0.0, "scale": None}
     defaults |= {"no_intercept": False, "setting": [], "epsilon": 1.0, "delta": None}
     defaults |= {"adjacency": "replace_one", "rows_per_person": 1, "units": None}
+    defaults |= {"prefer": "accuracy"}
     return argparse.Namespace(**{**defaults, **given})
 
 
@@ -83,7 +84,7 @@ def test_a_plan_says_which_model_it_is_for(name, classes):
     given.calibration, given.count_rows = "tight", None
     model = config.from_schema(given, schema)
     plan = config.make_plan(given, model, 5000).fit
-    again = config.from_plan(dp.load_plan(plan.to_json()), schema)
+    again = tables.model_of_plan(dp.load_plan(plan.to_json()), schema)
     assert (again.config, again.d) == (model.config, model.d)
     assert again.config.problem() == plan.problem
 
@@ -106,7 +107,7 @@ def test_a_plan_whose_model_is_not_its_own_is_refused(change, words):
     )
     change(record)
     with pytest.raises(dp.errors.DataError, match=words):
-        config.from_plan(dp.load_plan(json.dumps(record)), schema)
+        tables.model_of_plan(dp.load_plan(json.dumps(record)), schema)
 
 
 def test_messages_speak_of_flags(refused):

@@ -74,7 +74,9 @@ def test_numbers_that_are_not_read_are_loud(dpsco, files):
 @pytest.mark.thorough
 @pytest.mark.parametrize(("table", "schema"), [("good", "plain"), ("both", "options")])
 def test_what_is_written_as_declared_is_fitted(dpsco, files, table, schema):
-    more = ["--json", "--test-public", files / f"{table}.csv"]
+    test = files / f"{table} once more.csv"
+    test.write_bytes((files / f"{table}.csv").read_bytes())
+    more = ["--json", "--test-public", test]
     code, out, err = fit(dpsco, files, table, schema, *more)
     record = json.loads(out)
     assert (code, "WARNING" in err) == (0, False)

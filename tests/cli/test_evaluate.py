@@ -1,12 +1,16 @@
 """``predict`` and ``evaluate``."""
 
+import csv
+import gzip
 import json
+import os
+import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv
+from pyarrow import csv as pa_csv
 
 import dpsco as dp
 from dpsco.data.tables import table_file
@@ -31,9 +35,9 @@ def test_predictions_are_the_models_own(model, home, dpsco, tmp_path):
     code, shown, _ = dpsco("predict", model, home / "fresh.csv", "-o", out)
     assert code == 0
     assert "300 predictions" in shown
-    found = csv.read_csv(out)
+    found = pa_csv.read_csv(out)
     assert found.schema.names == ["prediction", "probability no", "probability yes"]
-    frame = csv.read_csv(home / "fresh.csv")
+    frame = pa_csv.read_csv(home / "fresh.csv")
     owner = pa.array([value == "yes" for value in frame.column("owner").to_pylist()])
     frame = frame.set_column(2, "owner", owner)
     assert found.column("prediction").to_pylist() == saved.predict(frame).tolist()
@@ -45,13 +49,13 @@ def test_batches_make_no_difference(model, home, dpsco, tmp_path, monkeypatch):
     assert dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "a.csv")[0] == 0
     monkeypatch.setattr(table_file, "_BATCH", 7)
     assert dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "b.csv")[0] == 0
-    first, second = (csv.read_csv(tmp_path / name) for name in ("a.csv", "b.csv"))
+    first, second = (pa_csv.read_csv(tmp_path / name) for name in ("a.csv", "b.csv"))
     assert first.column(0) == second.column(0)
     np.testing.assert_allclose(first.column(2), second.column(2), rtol=1e-12)
 
 
 def test_predictions_as_parquet_and_without_labels(model, regression, home, dpsco, tmp_path):
-    table = csv.read_csv(home / "fresh.csv").drop_columns(["ill"])
+    table = pa_csv.read_csv(home / "fresh.csv").drop_columns(["ill"])
     owner = pa.array([value == "yes" for value in table.column("owner").to_pylist()])
     data = tmp_path / "d.parquet"
     pq.write_table(table.set_column(2, "owner", owner), data)
@@ -88,6 +92,77 @@ def test_predict_tells_what_is_outside(model, dpsco, tmp_path):
     ]
 
 
+def test_columns_are_kept_as_they_stand(model, dpsco, tmp_path):
+    """Text of a CSV file is not read as numbers; a column need not be declared."""
+    data, out = tmp_path / "d.csv", tmp_path / "p.csv"
+    data.write_text('age,work,owner,id,bed\n07.50,farm,yes,0012,"a, b"\n,office,no,,\n')
+    keep = ["--id", "id", "--keep", "bed", "age"]
+    assert dpsco("predict", model, data, "-o", out, *keep)[0] == 0
+    first, *rows = csv.reader(out.read_text().splitlines())
+    assert first[:4] == ["id", "bed", "age", "prediction"]
+    assert [row[:3] for row in rows] == [["0012", "a, b", "07.50"], ["", "", ""]]
+    again = ["predict", model, data, "-o", out, "--force"]
+    assert dpsco(*again)[0] == 2  # the bed is not declared, and nobody has asked for it
+    plain, same = tmp_path / "plain.csv", tmp_path / "e.csv"
+    same.write_text("age,work,owner,id\n07.50,farm,yes,0012\n,office,no,\n")
+    assert dpsco("predict", model, same, "-o", plain)[0] == 0
+    assert [row[3:] for row in rows] == [*csv.reader(plain.read_text().splitlines())][1:]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_nobody_else_may_read_what_is_said_of_private_rows(model, home, dpsco, tmp_path):
+    data, out = tmp_path / "d.csv", tmp_path / "p.csv"
+    data.write_bytes((home / "fresh.csv").read_bytes())
+    data.chmod(0o600)
+    assert dpsco("predict", model, data, "-o", out, "--keep", "age")[0] == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_columns_of_parquet_keep_their_types(model, home, dpsco, tmp_path):
+    table = pa_csv.read_csv(home / "fresh.csv")
+    owner = pa.array([entry == "yes" for entry in table.column("owner").to_pylist()])
+    table = table.set_column(table.schema.names.index("owner"), "owner", owner)
+    extra = pa.array([[k] for k in range(300)])
+    pq.write_table(table.append_column("list", extra), tmp_path / "d.parquet")
+    command = ["predict", model, tmp_path / "d.parquet", "--keep", "id", "list", "-o"]
+    assert dpsco(*command, tmp_path / "p.parquet")[0] == 0
+    result = pq.read_table(tmp_path / "p.parquet")
+    assert result.column("list").combine_chunks() == extra
+    assert result.column("id").to_pylist() == list(range(300))
+    code, _, err = dpsco(*command, tmp_path / "p.csv")
+    assert code == 2
+    assert "Write a .parquet file." in err
+
+
+def test_columns_that_cannot_be_kept(model, home, refused, tmp_path):
+    command = ["predict", model, home / "fresh.csv", "-o", tmp_path / "p.csv"]
+    assert "has no column 'aeg' to keep. Did you mean 'age'?" in refused(*command, "--id", "aeg")
+    data = tmp_path / "d.csv"
+    data.write_text("age,work,owner,id,prediction\n7,farm,yes,1,2\n")
+    command[2] = data
+    text = refused(*command, "--keep", "prediction")
+    assert "'prediction' cannot be kept: a column of predictions has that name" in text
+
+
+def test_files_that_are_written_otherwise(model, home, dpsco, tmp_path):
+    """Flags say what the schema does not; the predictions are those of the plain file."""
+    plain = tmp_path / "plain.csv"
+    assert dpsco("predict", model, home / "fresh.csv", "-o", plain)[0] == 0
+    text = (home / "fresh.csv").read_text()
+    (tmp_path / "d.tsv.gz").write_bytes(gzip.compress(text.replace(",", "\t").encode()))
+    odd = re.sub(r"(\d)[.](\d)", r"\1,\2", text.replace(",", ";"))
+    (tmp_path / "odd.csv").write_bytes(odd.encode("utf-16"))
+    flags = ["--sep", ";", "--encoding", "utf-16", "--decimal", ","]
+    for name, more in (("d.tsv.gz", []), ("odd.csv", flags)):
+        out = tmp_path / f"{name}.csv"
+        assert dpsco("predict", model, tmp_path / name, "-o", out, *more)[0] == 0
+        assert out.read_text() == plain.read_text()
+    shown = [dpsco("evaluate", model, file, *more)[1] for file, more in (
+        (home / "fresh.csv", []), (tmp_path / "odd.csv", flags)
+    )]  # fmt: skip
+    assert shown[0] == shown[1]
+
+
 def test_predict_is_silent_where_all_is_well(model, home, dpsco, tmp_path):
     code, out, err = dpsco("predict", model, home / "fresh.csv", "-o", tmp_path / "p.csv")
     assert code == 0
@@ -108,14 +183,14 @@ def test_plain_columns(plain, dpsco, refused, tmp_path):
     assert (record["values"]["accuracy"], record["rows"]) == (1.0, 2)  # it is left out
     data.write_text("b,label,a\n0,low,0\n0,high,3\n0,high,-1\n")
     assert dpsco("predict", plain, data, "-o", out)[0] == 0
-    assert csv.read_csv(out).column("prediction").to_pylist() == ["low", "high", "low"]
+    assert pa_csv.read_csv(out).column("prediction").to_pylist() == ["low", "high", "low"]
     record = json.loads(dpsco("evaluate", plain, data, "--label", "label", "--json")[1])
     assert record["values"]["accuracy"] == pytest.approx(2 / 3)
     assert "--label" in refused("evaluate", plain, data)
     assert "no column 'nope'" in refused("evaluate", plain, data, "--label", "nope")
     assert "need Parquet" in refused("evaluate", plain, data, "--label", "label", "--epsilon", 1)
     assert "must hold text" in refused("evaluate", plain, data, "--label", "a")
-    pq.write_table(csv.read_csv(data), tmp_path / "d.parquet")
+    pq.write_table(pa_csv.read_csv(data), tmp_path / "d.parquet")
     command = ["evaluate", plain, tmp_path / "d.parquet", "--label", "label"]
     assert dpsco(*command, "--epsilon", 1)[0] == 0
     data.write_text("b,label\n0,low\n")
@@ -190,10 +265,10 @@ def test_private_metrics_say_nothing_about_single_entries(model, make, dpsco, tm
 
 def test_private_metrics_are_paid_for(model, home, dpsco, refused, tmp_path):
     path = tmp_path / "a.ledger"
-    assert dpsco("ledger", "create", path, "--epsilon", 1, "--delta", 1e-4)[0] == 0
+    assert dpsco("odometer", "create", path, "--epsilon", 1, "--delta", 1e-4)[0] == 0
     command = ["evaluate", model, home / "fresh.csv", "--odometer", path, "--epsilon"]
     assert dpsco(*command, 0.9)[0] == 0
-    assert json.loads(dpsco("ledger", "show", path, "--json")[1])["spent"] > 0.5
+    assert json.loads(dpsco("odometer", "show", path, "--json")[1])["spent"] > 0.5
     assert "Nothing was recorded or released" in refused(*command, 0.9)
 
 

@@ -393,6 +393,14 @@ def test_a_report_without_its_extra_is_refused_first(command, refused, monkeypat
     assert "pip install 'dpsco[report]'" in text
 
 
+def test_the_private_rows_are_no_public_ones(command, home, refused, tmp_path):
+    """Nothing exact is said of the rows that are fitted on, by whatever name they are called."""
+    link = tmp_path / "public.csv"
+    link.symlink_to(home / "people.csv")
+    for test in (home / "people.csv", home / ".." / home.name / "people.csv", link):
+        assert "is the private table of this fit" in refused(*command, "--test-public", test)
+
+
 def test_test_rows_without_labels_are_refused(command, refused, make, tmp_path):
     columns, _ = make.people(20)
     columns["ill"] = np.full(20, "other")
@@ -405,7 +413,7 @@ def test_unknown_endings_are_refused(command, refused, tmp_path, ending):
     command[1] = tmp_path / f"table{ending}"
     command[1].write_text("31337.25")
     words = f"unknown ending {ending}" if ending else "a name without an ending"
-    assert f"{words}: use .csv or .parquet" in refused(*command)
+    assert f"{words}: use .csv, .tsv" in refused(*command)
 
 
 def test_a_folder_of_csv_files_is_refused_and_not_promised(command, refused, home, dpsco, tmp_path):
@@ -415,7 +423,7 @@ def test_a_folder_of_csv_files_is_refused_and_not_promised(command, refused, hom
     assert "no file whose name ends in .parquet" in refused(*command)
     for name in (["fit"], ["predict"], ["evaluate"], ["schema", "draft"], ["schema", "check"]):
         shown = " ".join(dpsco(*name, "--help")[1].split())
-        assert "a .csv file, a .parquet file, or a folder of .parquet files" in shown
+        assert "a .csv, .tsv or .parquet file, .csv.gz, or a folder of .parquet files" in shown
 
 
 def test_help_names_what_a_csv_file_can_tell(dpsco):
@@ -429,7 +437,8 @@ def test_help_names_what_a_csv_file_can_tell(dpsco):
 @pytest.mark.parametrize(("epsilon", "word"), [(0.001, "Noise exceeds"), (0.01, "")])
 def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
     """The verdict of `plan`, on stderr."""
-    code, out, err = dpsco(*command[:-1], epsilon, *QUICK)
+    force = ["--force"] if word else []
+    code, out, err = dpsco(*command[:-1], epsilon, *QUICK, *force)
     assert code == 0
     facts = ["--schema", home / "schema.json", "--n", 800, "--epsilon", epsilon, *QUICK]
     verdict = dpsco("plan", *facts)[1].splitlines()[0]
@@ -441,12 +450,79 @@ def test_a_poor_fit_is_foretold(command, dpsco, home, epsilon, word):
     assert dpsco(*command, "--force")[2] == ""
 
 
+def test_a_fit_that_noise_will_rule_is_refused_before_anything_is_read_or_paid(
+    command, dpsco, home, tmp_path, monkeypatch
+):
+    def read(*_, **__):
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr("dpsco.data.tables.table_file.private_table", read)
+    path = tmp_path / "a.odometer"
+    assert dpsco("odometer", "create", path, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    before = sorted(tmp_path.iterdir())
+    code, out, err = dpsco(*command[:-1], 0.001, *QUICK, "--odometer", path)
+    assert (code, out) == (3, "")
+    assert "Noise exceeds what can be learnt" in err
+    assert "Nothing was read or paid; --force fits all the same." in err
+    assert sorted(tmp_path.iterdir()) == before
+    assert json.loads(dpsco("odometer", "show", path, "--json")[1])["entries"] == []
+    facts = ["--schema", home / "schema.json", "--n", 800, "--epsilon", 0.001, *QUICK]
+    assert dpsco("plan", *facts)[0] == 3
+    assert dpsco("plan", *facts, "--json")[0] == 3
+
+
+def test_how_a_file_is_written_goes_into_the_schema_of_the_model(
+    command, dpsco, home, make, tmp_path
+):
+    odd = tmp_path / "odd.csv"
+    text = (home / "people.csv").read_text().replace(",", ";")
+    odd.write_bytes(re.sub(r"(\d)[.](\d)", r"\1,\2", text).encode("cp1252"))
+    seed = [*QUICK, "--seed", 1, "--no-count-rows"]
+    assert dpsco(*command, *seed)[0] == 0
+    plain = dp.models.SavedModel.load(command[command.index("-o") + 1])
+    command[1] = odd
+    flags = ["--sep", "semicolon", "--encoding", "windows-1252", "--decimal", ","]
+    assert dpsco(*command, *seed, *flags, "--force")[0] == 0
+    saved = dp.models.SavedModel.load(command[command.index("-o") + 1])
+    assert (saved.schema.separator, saved.schema.encoding) == (";", "cp1252")
+    assert saved.model.coef.tolist() == plain.model.coef.tolist()
+    draft = ["schema", "draft", odd, "--label", "ill", "--public", "-o", tmp_path / "s.json"]
+    assert dpsco(*draft, *flags)[0] == 0
+    schema = dp.data.Schema.load(tmp_path / "s.json")
+    assert (schema.separator, schema.encoding, schema.decimal) == (";", "cp1252", ",")
+    assert dpsco("schema", "check", tmp_path / "s.json", odd, "--rows", "--public")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--epsilon": "0"}, "--epsilon must be positive"),
+        ({"--epsilon": "much"}, "invalid float value: 'much'"),
+        ({"--epsilon": "nan"}, "--epsilon must be a number, got NaN"),
+        ({"--schema": "none.json"}, "none.json"),
+        ({"-o": "/dev/full"}, "/dev/full"),
+        ({"--sep": "ab"}, "'separator' must be one of"),
+        ({"--encoding": "morse"}, "'encoding' must be one of"),
+        ({"--solver": "noisy_gf"}, "Did you mean 'noisy_gd'?"),
+        ({"--model": "logistik"}, "Did you mean 'logistic'?"),
+    ],
+)
+def test_wrong_inputs_are_one_sentence_and_cost_nothing(
+    command, dpsco, refused, tmp_path, change, words
+):
+    path = tmp_path / "a.odometer"
+    assert dpsco("odometer", "create", path, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    more = ["--odometer", path, "--force", *(word for pair in change.items() for word in pair)]
+    assert words in refused(*command, *more)
+    assert json.loads(dpsco("odometer", "show", path, "--json")[1])["entries"] == []
+
+
 def test_the_verdict_comes_before_the_fit(command, dpsco, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dpsco.fit.run.run", stop)
-    code, _, err = dpsco(*command[:-1], 0.001, *QUICK)
+    code, _, err = dpsco(*command[:-1], 0.001, *QUICK, "--force")
     assert code == 130
     assert err.index("Noise exceeds") < err.index("interrupted")
 
@@ -474,7 +550,7 @@ def test_pure_privacy_is_called_so(command, dpsco, tmp_path):
     assert "spent: epsilon 2, pure (delta 0), replace_one" in out
     assert "1e-06" not in out
     shown = dpsco("verify", "--single", command[5])[1]
-    assert shown.startswith("TIED: epsilon 2, pure (delta 0), replace_one")
+    assert shown.startswith("VALID: epsilon 2, pure (delta 0), replace_one")
     assert "spent       epsilon 2, pure (delta 0), epsilon " in shown
     record = json.loads(dpsco("verify", "--single", "--json", command[5])[1])
     assert (record["epsilon"], record["delta"]) == (pytest.approx(2.0), 0.0)
@@ -493,9 +569,10 @@ def test_people_with_several_rows_are_named(command, dpsco):
 def test_quantiles_are_measured_as_such(home, dpsco, tmp_path):
     pytest.importorskip("jinja2")
     data, schema = home / "costs.csv", home / "costs.json"
-    model, report = tmp_path / "m.json", tmp_path / "r.html"
+    model, report, test = (tmp_path / name for name in ("m.json", "r.html", "test.csv"))
+    test.write_bytes(data.read_bytes())
     asked = ["--model", "quantile", "--setting", "quantile=0.9", "--epsilon", 50]
-    more = ["--test-public", data, "--report", report, "-o", model]
+    more = ["--test-public", test, "--report", report, "-o", model]
     code, out, _ = dpsco("fit", data, "--schema", schema, *asked, *more)
     assert code == 0
     evaluated = dpsco("evaluate", model, data)[1]

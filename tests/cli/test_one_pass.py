@@ -60,7 +60,7 @@ def test_the_files_order_is_kept(command, dpsco, home, tmp_path, monkeypatch):
 
 def test_a_finished_checkpoint_gives_the_same_model(command, dpsco, home, tmp_path):
     ledger, kept = tmp_path / "people.ledger", tmp_path / "run.checkpoint"
-    assert dpsco("ledger", "create", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    assert dpsco("odometer", "create", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
     again = [*command, *ONE_PASS, "--checkpoint", kept, "--odometer", ledger]
     assert dpsco(*again)[0] == 0
     first = command[5].read_text()
@@ -188,7 +188,7 @@ def rounds_of(ledger):
 def test_a_killed_fit_goes_on_where_it_stopped(command, dpsco, tmp_path):
     """Secure noise: a fit that began anew would let out other answers and pay again."""
     ledger, kept = tmp_path / "people.ledger", tmp_path / "run.checkpoint"
-    assert dpsco("ledger", "create", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
+    assert dpsco("odometer", "create", ledger, "--epsilon", 3, "--delta", 1e-5)[0] == 0
     again = [*map(str, command), *ONE_PASS, "--checkpoint", str(kept), "--odometer", str(ledger)]
     seen = {}
     for done in (3, 6):

@@ -9,10 +9,20 @@ from dpsco import cli
 from dpsco.models.row_counts import plan_with_count
 
 
-def test_solvers_lists_every_one_within_100_columns(capsys):
+def test_solvers_lists_one_line_each(capsys):
     from dpsco.solvers import registry
 
     assert cli.main(["solvers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for key, solver in registry().items():
+        (line,) = (line for line in lines if line.split(" ")[0] == key)
+        assert line.split(maxsplit=1)[1] == solver.summary
+
+
+def test_solvers_lists_every_one_within_100_columns(capsys):
+    from dpsco.solvers import registry
+
+    assert cli.main(["solvers", "--long"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     firsts = {line.split("  ")[0] for line in lines}
@@ -319,3 +329,69 @@ def test_rounds_refuses_in_the_words_of_the_command_line(refused, home):
     lacking = ["rounds", *FACTS[:4], "--epsilon", 1, "--classes", 2]
     assert "--n, or a table with --data" in refused(*lacking)
     assert "--data needs --schema" in refused(*lacking, "--data", home / "people.csv")
+
+
+# -- several budgets -----------------------------------------------------------------------------
+
+
+def test_several_epsilons_are_a_comparison(dpsco, tmp_path):
+    many = [*FACTS, 0.1, "--classes", 2]  # epsilon 1 and 0.1
+    code, out, err = dpsco("plan", *many, "--svg", tmp_path / "tradeoff.svg")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 130
+    assert "The most private of them with room to learn: epsilon " in out
+    assert (tmp_path / "tradeoff.svg").read_text().startswith("<svg ")
+    many += ["--solver", "noisy_gd", "--json"]
+    record = json.loads(dpsco("plan", *many)[1])
+    assert [point["solver"] for point in record["points"]] == ["noisy_gd"] * 2
+    one = json.loads(dpsco("plan", *FACTS, "--classes", 2, *many[-3:])[1])
+    same = record["points"][-1]
+    assert (same["excess"], same["band"]) == (one["predicted_excess"], one["excess_band"])
+    assert {name: same[name] for name in one["attack"]} == one["attack"]
+    rare = json.loads(dpsco("plan", *many, "--base-rate", 0.02)[1])
+    assert rare["points"][0]["constant_loss"] < record["points"][0]["constant_loss"]
+
+
+def test_a_plan_file_is_of_one_epsilon(refused, tmp_path):
+    path = tmp_path / "plan.json"
+    said = refused("plan", *FACTS, 2, "--classes", 2, "-o", path)
+    assert "-o writes one plan" in said
+    assert "pass that one alone" in said
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "nan"])
+def test_a_comparison_with_no_budget(refused, epsilon):
+    assert "epsilon" in refused("plan", *FACTS, epsilon, "--classes", 2)
+
+
+def test_attacks_are_shown_and_can_be_weighed(dpsco):
+    large = ["--d", 20, "--feature-norm", 1, "--n", 200_000, "--epsilon", 1, "--classes", 2]
+    usual = json.loads(dpsco("plan", *large, "--json")[1])
+    wary = json.loads(dpsco("plan", *large, "--prefer", "attack", "--json")[1])
+    assert (usual["solver"], wary["solver"]) == ("approx_objective_perturbation", "noisy_gd")
+    assert wary["attack"]["attack_accuracy"] < usual["attack"]["attack_accuracy"]
+    assert "Proven: no attack is right about one row in more than" in dpsco("plan", *large)[1]
+    record = json.loads(dpsco("recommend", *large, "--prefer", "attack", "--json")[1])
+    assert record["best"] == "noisy_gd"
+    ranked = [each["solver"] for each in record["ranked"] if each["calibrated"]]
+    assert list(record["attacks"]) == ranked
+
+
+def test_a_rehearsal_measures_for_free(dpsco, refused, home):
+    import dpsco.cli.demo_fit as demo
+
+    schema, rows = demo.HOME / "schema.json", demo.HOME / "fresh_messages.parquet"
+    command = ["plan", "--schema", schema, "--n", 4000, "--feature-norm", 2, "--epsilon", 0.03, 3]
+    code, out, err = dpsco(*command, "--rehearse", rows, "--repeats", 2)
+    assert code == 0
+    assert "is taken for public, as you declare" in err
+    assert "measured on public rows, 2 fits each, nothing charged" in out
+    made_up = dpsco(*command, "--rehearse", "--repeats", 2, "--json")[1]
+    few, many = json.loads(made_up)["points"]
+    assert few["basis"] == "made-up rows"
+    assert many["excess"] < few["excess"]
+    assert many["seconds"] > 0
+    assert "add --rehearse" in refused(*command, "--repeats", 2)
+    facts = ["plan", *FACTS, "--classes", 2, "--rehearse", rows]
+    assert "give --schema FILE" in refused(*facts)

@@ -50,7 +50,7 @@ def test_draft_guesses_kinds_and_rounds_ranges_outward(schema):
     assert columns["work"]["other"] is True
     assert columns["town"] == {"name": "town", "kind": "hashed", "buckets": 8}
     assert columns["owner"]["kind"] == columns["code"]["kind"] == "flag"
-    assert columns["joined"]["kind"] == "ignore"
+    assert columns["joined"]["kind"] == "date"
     assert columns["score"]["missing"] == "indicator"
     assert json.loads(schema.read_text())["label"] == {"name": "y", "kind": "sign"}
 
@@ -146,20 +146,20 @@ def test_draft_prints_its_notes_and_replaces_nothing_unasked(public, schema, cap
     assert "pass --force" in shown.err
     assert (shown.out, schema.read_text()) == ("", "mine")
     assert cli.main([*command, "--force"]) == 0
-    assert "note: column 'joined' is ignored" in capsys.readouterr().out
+    assert "joined  date: " in capsys.readouterr().out
     assert json.loads(schema.read_text())["label"] == {"name": "y", "kind": "sign"}
     command[-1] = str(public)
     assert cli.main([*command, "--force"]) == 2
     assert "is read by this command" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["t.csv.gz", "t.txt", "t.npz"])
+@pytest.mark.parametrize("name", ["t.json.gz", "t.txt", "t.npz"])
 def test_unknown_endings(schema, tmp_path, name, capsys):
     path = tmp_path / name
     path.write_text(CSV)
     for command in (["draft", str(path), "--public"], ["check", str(schema), str(path)]):
         assert cli.main(["schema", *command]) == 2
-        assert f"unknown ending {path.suffix}: use .csv or .parquet" in capsys.readouterr().err
+        assert f"unknown ending {path.suffix}: use .csv, .tsv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["", "none/schema.json", "public.csv/schema.json", "x" * 999])

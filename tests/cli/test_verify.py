@@ -36,7 +36,7 @@ def test_verify_accepts_an_honest_certificate(certificate, dpsco):
     pytest.importorskip("dp_accounting")
     code, out, _ = dpsco("verify", certificate)
     assert code == 3
-    assert out.startswith("CONSISTENT: epsilon 2 at delta")
+    assert out.startswith("NOT TIED: epsilon 2 at delta")
     assert "it is not tied to a run" in out
     assert "PLD gives epsilon" in out
 
@@ -44,7 +44,7 @@ def test_verify_accepts_an_honest_certificate(certificate, dpsco):
 def test_verify_accepts_a_model(model, dpsco):
     code, out, _ = dpsco("verify", "--single", model)
     assert code == 0
-    assert out.startswith("TIED: epsilon 2 at delta")
+    assert out.startswith("VALID: epsilon 2 at delta")
     assert json.loads(model.read_text())["digest"] in out
     assert "it is not a signature" in out
 
@@ -65,10 +65,10 @@ def test_verify_says_of_a_file_without_a_plan_that_nothing_ties_it(copy, dpsco):
     rewrite(copy, without_plan, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 3
-    assert out.startswith("CONSISTENT: epsilon 2 at delta")
-    assert "TIED" not in out
+    assert out.startswith("NOT TIED: epsilon 2 at delta")
+    assert "VALID" not in out
     record = json.loads(dpsco("verify", "--single", "--json", copy)[1])
-    assert (record["verdict"], record["valid"], record["digest"]) == ("consistent", True, None)
+    assert (record["verdict"], record["valid"], record["digest"]) == ("not tied", True, None)
 
 
 def test_verify_never_says_more_of_a_consistent_forgery_than_that_its_parts_agree(
@@ -98,19 +98,19 @@ def test_verify_compares_the_plan_with_the_weights(copy, dpsco):
     rewrite(copy, widen, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 1
-    assert out.startswith("INVALID")
+    assert out.startswith("NOT VALID")
 
 
 def test_verify_json(certificate, model, dpsco):
     code, out, _ = dpsco("verify", "--json", "--single", certificate)
     result = json.loads(out)
     assert code == 3
-    assert (result["verdict"], result["valid"], result["digest"]) == ("consistent", True, None)
+    assert (result["verdict"], result["valid"], result["digest"]) == ("not tied", True, None)
     assert result["epsilon"] <= 2.0
     assert result["second_accountant"] == "skipped"
     tied = json.loads(dpsco("verify", "--json", "--single", model)[1])
-    assert tied["verdict"] == "tied"
-    assert {**result, "verdict": "tied", "digest": tied["digest"]} == tied
+    assert tied["verdict"] == "valid"
+    assert {**result, "verdict": "valid", "digest": tied["digest"]} == tied
 
 
 @pytest.mark.parametrize("json_", [False, True])
@@ -119,14 +119,14 @@ def test_verify_fails_on_an_edited_certificate(certificate, dpsco, json_):
     code, out, err = dpsco("verify", certificate, *(["--json"] if json_ else []))
     assert (code, err) == (1, "")
     assert "changed after it was written" in out
-    assert json.loads(out)["valid"] is False if json_ else out.startswith("INVALID")
+    assert json.loads(out)["valid"] is False if json_ else out.startswith("NOT VALID")
 
 
 def test_verify_fails_on_a_forged_claim(certificate, dpsco):
     rewrite(certificate, claim_less, digest=_digest)
     code, out, _ = dpsco("verify", "--single", certificate)
     assert code == 1
-    assert out.startswith("INVALID")
+    assert out.startswith("NOT VALID")
 
 
 def test_verify_fails_on_an_edited_model(copy, dpsco):
@@ -185,7 +185,7 @@ def test_verify_fails_on_a_model_whose_plan_protects_others(
     rewrite(copy, swap, digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 1
-    assert out.startswith("INVALID")
+    assert out.startswith("NOT VALID")
     assert "plan protects others than its certificate says" in out
     record = json.loads(dpsco("verify", "--single", "--json", copy)[1])
     assert record["valid"] is False

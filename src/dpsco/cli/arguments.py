@@ -7,14 +7,19 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..data.schema.schema import Schema
+    from ..data.tables.cluster.source import SumTrace
     from ..fit.outlook import Outlook
+    from ..models.provenance import Provenance
     from ..task import Task
 
-TABLES = "a .csv file, a .parquet file, or a folder of .parquet files"
+TABLES = "a .csv, .tsv or .parquet file, .csv.gz, or a folder of .parquet files"
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
 PUBLIC_EXAMPLES = """
 dpsco {0} --schema schema.json --n 50000 --epsilon 1
@@ -56,6 +61,10 @@ def rows_of(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
+TOO_NOISY = 3
+"""The exit code where noise exceeds what can be learnt, so that a script can stop there."""
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -64,6 +73,31 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_single(parser: argparse.ArgumentParser) -> None:
     """Add ``--single``."""
     parser.add_argument("--single", action="store_true", help="skip the second accountant")
+
+
+def add_writing(parser: argparse.ArgumentParser) -> None:
+    """Add how a CSV file is written: public facts, which the schema keeps."""
+    group = parser.add_argument_group("how a CSV file is written (otherwise as the schema says)")
+    group.add_argument(
+        "--sep", type=_separator, metavar="CHARACTER", help="between entries, such as ; or tab"
+    )
+    group.add_argument("--encoding", metavar="NAME", help="such as cp1252; default utf-8")
+    group.add_argument("--decimal", metavar="CHARACTER", help="of numbers: a point or a comma")
+
+
+def _separator(text: str) -> str:
+    """Return a separator, which may be given by its name."""
+    return _SEPARATORS.get(text.casefold(), text)
+
+
+def written(options: argparse.Namespace, schema: Schema) -> Schema:
+    """Return a schema with what flags say of how the file is written.
+
+    Raises:
+        ParameterError: a separator, encoding or decimal is none.
+    """
+    fields = {"separator": options.sep, "encoding": options.encoding, "decimal": options.decimal}
+    return replace(schema, **{k: v for k, v in fields.items() if v is not None})
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
@@ -84,10 +118,30 @@ def tell_time(seconds: float) -> None:
           file=sys.stderr)  # fmt: skip
 
 
-def add_odometer(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a ledger that pays."""
-    parser.add_argument("--odometer", type=Path, metavar="FILE", help="a ledger that pays")
+def tell_sum(trace: SumTrace) -> None:
+    """Print how long workers took for a sum, and how many bytes travelled; likewise."""
+    rows = "a sample" if trace.rows is None else rows_of(trace.rows)
+    parts = f"{trace.slices:,} slice{'' if trace.slices == 1 else 's'}"
+    text = (
+        f"sum of {rows} in {parts}: {trace.seconds:.2f} s, the last "
+        f"{trace.slowest:.2f} s behind the median; {trace.sent:,} bytes sent, "
+        f"{trace.received:,} received"
+    )
+    again = f", {trace.repeated:,} answers not counted" if trace.repeated else ""
+    print(f"{text}{again}: keep it to yourself", file=sys.stderr)
+
+
+def add_odometer(parser: argparse.ArgumentParser, *, purpose: bool = True) -> None:
+    """Add the flags of an odometer that pays; not ``--purpose`` where provenance has it."""
+    parser.add_argument("--odometer", type=Path, metavar="FILE", help="an odometer that pays")
     add_expected(parser)
+    if purpose:
+        parser.add_argument(
+            "--purpose", metavar="TEXT", help="what for, which the odometer's entry keeps; public"
+        )
+    parser.add_argument(
+        "--person", metavar="NAME", help="who spends, which the odometer's entry keeps; public"
+    )
 
 
 def add_expected(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +150,29 @@ def add_expected(parser: argparse.ArgumentParser) -> None:
         "--expect-at-least",
         type=int,
         metavar="N",
-        help="what the ledger's counter must have reached: refuses an old copy of the ledger",
+        help="what the odometer's counter must have reached: refuses an old copy of the odometer",
+    )
+
+
+def add_order(parser: argparse.ArgumentParser) -> None:
+    """Add ``--order``."""
+    parser.add_argument(
+        "--order",
+        choices=("shuffled", "given", "groups"),
+        default="shuffled",
+        help="shuffle the rows (default), or keep the file's given order, which must not have "
+        "been chosen by looking at them; with --cluster: given, or shuffle groups of rows",
+    )
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add ``--cluster``."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="let workers read DATA, Parquet files or a quoted pattern of them: local:4 for four "
+        "processes of this machine, dask, tcp://host:8786 for a Dask cluster that is there, or "
+        "sc://host:15002 for a Spark server",
     )
 
 
@@ -122,11 +198,16 @@ def add_count(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_budget(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """Add what may be spent, and against whom it protects."""
+def add_budget(parser: argparse.ArgumentParser, *, required: bool, several: bool = False) -> None:
+    """Add what may be spent, and against whom it protects; ``several`` budgets are a list."""
     group = parser.add_argument_group("budget")
+    more = "; several to compare them" if several else ""
     group.add_argument(
-        "--epsilon", type=float, required=required, help="privacy budget; smaller is more private"
+        "--epsilon",
+        type=float,
+        required=required,
+        nargs="+" if several else None,
+        help=f"privacy budget; smaller is more private{more}",
     )
     group.add_argument("--delta", type=float, help="default 1/n^2; 0 asks for pure privacy")
     group.add_argument(
@@ -191,19 +272,65 @@ def expected(options: argparse.Namespace, task: Task, solver: str | None = None)
     """Return what is to be expected of a fit, from public facts."""
     from ..fit.outlook import outlook
 
+    return outlook(task, solver=solver, **facts(options))
+
+
+def facts(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is public of the labels, as `dpsco.outlook` takes it."""
     rate = options.base_rate
-    return outlook(
-        task,
-        solver=solver,
-        base_rate=rate[0] if rate and len(rate) == 1 else rate,
-        label_spread=options.label_spread,
+    return {
+        "base_rate": rate[0] if rate and len(rate) == 1 else rate,
+        "label_spread": options.label_spread,
+    }
+
+
+def add_prefer(parser: Any) -> None:
+    """Add what "auto" weighs."""
+    parser.add_argument(
+        "--prefer",
+        choices=("accuracy", "attack"),
+        default="accuracy",
+        help="what --solver auto weighs; attack takes the least proven bound on attacks among "
+        "solvers that are as good",
     )
+
+
+def add_provenance(parser: argparse.ArgumentParser) -> None:
+    """Add what people know of a fit: it is stated in the model file, the report and the card."""
+    group = parser.add_argument_group("what the fit is for (public; for reports)")
+    for name, text in (
+        ("purpose", "what the model is fitted for; an odometer's entry keeps it, too"),
+        ("dataset", "which table"),
+        ("period", "when its rows were collected"),
+        ("owner", "who answers for the table"),
+        ("approver", "who allowed the fit, or signs for it"),
+    ):
+        group.add_argument(f"--{name}", metavar="TEXT", help=text)
+    group.add_argument(
+        "--provenance",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with these and others: date, intended_use, limits, license",
+    )
+
+
+def stated_provenance(options: argparse.Namespace) -> Provenance | None:
+    """Return what was stated, flags before the file; None if nothing was."""
+    from ..models.provenance import Provenance
+
+    names = ("purpose", "dataset", "period", "owner", "approver")
+    values = {name: getattr(options, name) for name in names}
+    flags = Provenance(**{name: value for name, value in values.items() if value is not None})
+    stated = Provenance() if options.provenance is None else Provenance.load(options.provenance)
+    stated = stated.updated(flags)
+    return stated if stated.to_json() else None
 
 
 def add_solver(parser: argparse.ArgumentParser) -> None:
     """Add how it is fitted."""
     group = parser.add_argument_group("solver")
     group.add_argument("--solver", default="auto", metavar="KEY", help="see `dpsco solvers`")
+    add_prefer(group)
     add_calibration(group)
     group.add_argument(
         "--option",

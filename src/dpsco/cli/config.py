@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._validate import choice, integer
-from ..data.schema.encoder import TableEncoder
 from ..data.schema.schema import Schema
 from ..errors import DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import read_bytes
 from ..fit import run as api
-from ..models.config import (
-    ModelConfig,
-    config_of,
-    configure,
-    configure_for,
-    declared_classes,
-    require_label,
-    usual_model,
-)
-from ..models.plan import ModelPlan, plan_model
+from ..models.config import configure, usual_model
+from ..models.plan import ModelPlan
 from ..models.spec import MODELS
+from ..models.tables import TableModel, model_of_table, plan_table
 from ..privacy.budget import Budget, fit_budget
 from ..solvers.base import BasePlan
-
-
-@dataclass(frozen=True)
-class TableModel:
-    """A model, and the rows that it is fitted on: how many features, and how they are encoded."""
-
-    config: ModelConfig
-    d: int
-    encoder: TableEncoder | None = None  # where there is a schema
 
 
 def from_options(options: argparse.Namespace) -> TableModel:
@@ -78,32 +60,7 @@ def from_schema(options: argparse.Namespace, schema: Schema) -> TableModel:
     Raises:
         ParameterError: the schema has no label, or one that the model does not predict.
     """
-    config = configure_for(schema, _model_name(options), **_parameters(options))
-    encoder = TableEncoder(schema)
-    return TableModel(config, encoder.width, encoder)
-
-
-def from_plan(plan: BasePlan, schema: Schema) -> TableModel:
-    """Return the model that a plan was made for, on tables that a schema describes.
-
-    Raises:
-        DataError: the plan says of no model that it is for, or is for other rows or classes.
-    """
-    encoder, again = TableEncoder(schema), "Make the plan with this schema: dpsco plan --schema."
-    try:
-        config = config_of(plan)
-    except ParameterError as problem:
-        raise DataError(f"the plan cannot be used: {problem}") from None
-    if config is None:
-        raise DataError(f"the plan does not say which model it is for. {again}")
-    if plan.d != encoder.width:
-        raise DataError(
-            f"the plan is for a {config.name} model of rows of {plan.d} features, the schema makes "
-            f"rows of {encoder.width}. {again}"
-        )
-    if config.classes != declared_classes(require_label(schema)):
-        raise DataError(f"the plan is for other labels than the schema declares. {again}")
-    return TableModel(config, plan.d, encoder)
+    return model_of_table(schema, _model_name(options), **_parameters(options))
 
 
 def budget(options: argparse.Namespace, n: int) -> Budget:
@@ -124,24 +81,27 @@ def budget(options: argparse.Namespace, n: int) -> Budget:
 
 
 def make_plan(
-    options: argparse.Namespace, model: TableModel, n: int, *, single_epoch: bool = False
+    options: argparse.Namespace,
+    model: TableModel,
+    n: int,
+    *,
+    single_epoch: bool = False,
+    whole: Budget | None = None,
+    solver: str | None = None,
 ) -> ModelPlan:
-    """Return the plan of a fit on ``n`` rows."""
-    whole = budget(options, n)
-    return plan_model(
-        model.config,
-        n=n,
-        d=model.d,
-        budget=whole,
-        solver=options.solver,
+    """Return the plan of a fit on ``n`` rows, perhaps with another budget or solver."""
+    return plan_table(
+        model,
+        n,
+        budget(options, n) if whole is None else whole,
+        solver=options.solver if solver is None else solver,
         calibration=options.calibration,
         options=dict(options.option),
+        prefer=options.prefer,
         single_epoch=single_epoch,
+        sums=getattr(options, "cluster", None) is not None,
         count_rows=options.count_rows,
-        encoder=model.encoder,
         units=options.units or "auto",
-        reread=not single_epoch,  # of a fit with a checkpoint nothing is read before
-        sparse=model.encoder is not None and model.encoder.sparse,
     )
 
 

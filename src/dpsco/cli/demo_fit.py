@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,11 +21,12 @@ from numpy.typing import NDArray
 from ..data.schema.encoder import TableEncoder
 from ..data.schema.schema import Schema
 from ..data.tables.frames import from_frame
+from ..data.tables.table import Table
 from ..errors import MissingExtraError
 from ..files.writing import explained, write_files
 from ..models import SavedModel
-from ..models.config import configure_for
-from ..models.plan import plan_model
+from ..models.config import ModelConfig, configure_for
+from ..models.plan import ModelPlan, plan_model
 from ..privacy import certificate_text as statement
 from ..privacy.budget import fit_budget
 from ..privacy.certificate import Certificate
@@ -66,10 +68,14 @@ class Outcome:
         ]
         return "\n".join([*lines, "", f"solver: {plan.solver}"])
 
-    def save(self, folder: Path) -> dict[str, Path]:
+    def save(self, folder: Path, more: Mapping[str, tuple[str, bytes]] = {}) -> dict[str, Path]:
         """Write model, certificate, schema, fresh messages and report; return where they are.
 
         All of them are written, or none. The report is left out where its extra is not installed.
+
+        Args:
+            folder: where; it is made if it is not there.
+            more: other files by what they are: their name, and what they hold.
 
         Raises:
             DataError: a file cannot be written.
@@ -82,6 +88,7 @@ class Outcome:
             contents["report"] = ("report.html", self._report().encode())
         for name, file in (("schema", "schema.json"), ("fresh rows", "fresh_messages.parquet")):
             contents[name] = (file, (HOME / file).read_bytes())
+        contents |= more
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
         write_files({folder / file: content for file, content in contents.values()})
@@ -97,7 +104,7 @@ class Outcome:
         return render(
             self.certificate,
             plan=plan,
-            recommendation=recommend(plan.task),
+            recommendation=recommend(plan.task).with_attacks(plan.task, "all"),
             utility=Utility(
                 private,
                 f"{self.rows[1]:,} messages that the fit did not see",
@@ -108,6 +115,42 @@ class Outcome:
         )
 
 
+@dataclass(frozen=True)
+class Messages:
+    """The bundled tables, and what is public of them."""
+
+    schema: Schema
+    encoder: TableEncoder
+    config: ModelConfig
+    private: Any  # frames
+    fresh: Any
+
+    @classmethod
+    def load(cls) -> Messages:
+        """Read them."""
+        schema = Schema.load(HOME / "schema.json")
+        config = configure_for(schema, "logistic", feature_norm=FEATURE_NORM)
+        tables = _read("messages.parquet"), _read("fresh_messages.parquet")
+        return cls(schema, TableEncoder(schema), config, *tables)
+
+    @property
+    def table(self) -> Table:
+        """The messages that count as private, for a fit."""
+        return from_frame(self.private, encoder=self.encoder)
+
+    def plan(self, epsilon: float) -> ModelPlan:
+        """Return the plan of a fit; delta is 1/n^2."""
+        n, d = len(self.private), self.encoder.width
+        budget = fit_budget(n, epsilon=epsilon)
+        return plan_model(self.config, n=n, d=d, budget=budget, count_rows=False)
+
+    def encoded(self, frame: Any) -> tuple[Floats, Floats]:
+        """Return rows and labels of a frame, 1 for spam."""
+        X, y = self.encoder.encode(frame)
+        assert y is not None
+        return X, y
+
+
 def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcome:
     """Fit the bundled messages with and without privacy, and compare on fresh ones.
 
@@ -115,28 +158,21 @@ def run(*, epsilon: float = 1.0, randomness: Randomness | None = None) -> Outcom
         epsilon: the budget; delta is 1/n^2.
         randomness: secure by default; tests seed it.
     """
-    schema = Schema.load(HOME / "schema.json")
-    encoder = TableEncoder(schema)
-    config = configure_for(schema, "logistic", feature_norm=FEATURE_NORM)
-    private, fresh = _read("messages.parquet"), _read("fresh_messages.parquet")
-    n = len(private)
-    table = from_frame(private, encoder=encoder)
-    budget = fit_budget(n, epsilon=epsilon)
-    planned = plan_model(config, n=n, d=encoder.width, budget=budget, count_rows=False)
-    outcome = planned.run(table, randomness=randomness)
+    messages = Messages.load()
+    planned = messages.plan(epsilon)
+    outcome = planned.run(messages.table, randomness=randomness)
     model, certificate = outcome.model, outcome.result.certificate
-    saved = SavedModel(model, certificate, planned.fit, schema, encoder.feature_names)
-    (X, y), (Z, answers) = encoder.encode(private), encoder.encode(fresh)
-    assert y is not None
-    assert answers is not None
+    names = messages.encoder.feature_names
+    saved = SavedModel(model, certificate, planned.fit, messages.schema, names)
+    (X, y), (Z, answers) = messages.encoded(messages.private), messages.encoded(messages.fresh)
     larger = float(np.mean(y) > 0.5)
     guesses = {
         TRIVIAL: np.full(len(answers), larger),
         f"private, epsilon {epsilon:g}": model.decision(Z) > 0,
-        PLAIN: _not_private(X, y)(Z) > 0,
+        PLAIN: not_private(X, y)(Z) > 0,
     }
     accuracy = {name: float(np.mean(guess == answers)) for name, guess in guesses.items()}
-    return Outcome(saved, accuracy, (n, len(answers)))
+    return Outcome(saved, accuracy, (len(y), len(answers)))
 
 
 def _json(record: Any, *, indent: int) -> bytes:
@@ -151,7 +187,7 @@ def _read(name: str) -> Any:
     return read_public(HOME / name)
 
 
-def _not_private(X: Floats, y: Floats) -> Any:
+def not_private(X: Floats, y: Floats) -> Any:
     """Return the scores of logistic regression without privacy, with a trace of a penalty."""
     from scipy.optimize import minimize
 

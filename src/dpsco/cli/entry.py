@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,12 +21,15 @@ from .._version import __version__
 from ..errors import DpscoError, describe
 from ..files.journal import recover
 from .session import Session
+from .terminal import note, paint
 
 COMMANDS = (
-    "demo", "schema", "plan", "recommend", "rounds", "solvers", "fit", "predict", "evaluate",
-    "verify", "report", "ledger",
+    "demo", "schema", "shuffle", "plan", "recommend", "rounds", "solvers", "fit", "predict",
+    "evaluate", "verify", "report", "odometer", "federated", "ui", "completion",
 )  # fmt: skip
 """In the order of the help."""
+
+_OLD_NAMES = {"ledger": "odometer"}  # deprecated with 0.2
 
 _EXAMPLES = """examples:
   dpsco demo                                          # a private spam filter on bundled messages
@@ -42,18 +46,21 @@ exit codes:
   0    done
   1    a certificate or model does not hold, or a file does not match its schema
   2    wrong use, a missing extra, or a file that cannot be read or written
-  3    verify: consistent, but not tied to weights and a plan
+  3    fit, plan: noise exceeds what can be learnt, nothing was paid (fit --force goes on);
+       verify: the claims hold, but are not tied to weights and a plan
   70   an error of dpsco's own
   129  ended by SIGHUP; 130 interrupted; 143 ended by SIGTERM
   141  the reader of the output, such as head, went away
 """
 
-_WRONG_USE = 2
+_DONE, _WRONG_USE = 0, 2
 _OWN_FAULT = 70  # what sysexits.h calls a software error
 _BY_SIGNAL = 128  # plus its number is what a shell reports of a program that a signal has ended
 _INTERRUPTED = _BY_SIGNAL + signal.SIGINT
 _BROKEN_PIPE = 141  # SIGPIPE, which Windows does not have
 _ENDING = ("SIGTERM", "SIGHUP")  # a service that stops, a terminal that is closed
+
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 _FLAGS = {"solvers": "solver"}  # parameters whose flag has another name
 _HINTS = {
@@ -77,12 +84,34 @@ class _Ended(KeyboardInterrupt):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong."""
+    """A parser that says in one line what is wrong, and what was probably meant."""
+
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and refuse what is unknown: the command says it, not the whole."""
+        self._words = [] if args is None else list(args)
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Print the line and leave with the code for wrong use."""
-        print(f"{self.prog}: {message}. See `{self.prog} --help`.", file=sys.stderr)
+        text = f"{message}.{self._suggestion(message)} See `{self.prog} --help`."
+        print(f"{paint(self.prog, 'bad', sys.stderr)}: {text}", file=sys.stderr)
         raise SystemExit(_WRONG_USE)
+
+    def _suggestion(self, message: str) -> str:
+        """Return which command or flag was probably meant, or nothing."""
+        from .._validate import closest
+
+        choices = _CHOICE.search(message)
+        if choices is not None:
+            return closest(choices[1], re.findall(r"[\w-]+", choices[2]))
+        flags = set(re.findall(r"--[a-z][a-z-]*", self.format_usage())) | {"--help"}
+        unknown = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        return next(filter(None, (closest(word, flags) for word in unknown)), "")
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -113,6 +142,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         try:
             words = sys.argv[1:] if arguments is None else arguments
+            if not words:
+                parser().print_help()
+                return _DONE
+            words = _renamed(words)
             command = words[0] if words and words[0] in COMMANDS else None
             options = parser(command).parse_args(words)
             who = " ".join(filter(None, [who, options.command, getattr(options, "action", None)]))
@@ -141,6 +174,15 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as problem:
         return _own_fault(who, problem, session.remainder)
     return code
+
+
+def _renamed(words: Sequence[str]) -> Sequence[str]:
+    """Return the words with a command's new name in place of an old one, which still works."""
+    if words[0] not in _OLD_NAMES:
+        return words
+    new = _OLD_NAMES[words[0]]
+    note(words[0], f"the command is `dpsco {new}` now; this name will go in a later version.")
+    return [new, *words[1:]]
 
 
 def _recover(options: argparse.Namespace) -> None:
@@ -200,7 +242,7 @@ def _own_fault(who: str, problem: Exception, remainder: str) -> int:
 def _refuse(who: str, problem: str, code: int) -> int:
     """Say what is wrong, if there is anywhere left to say it, and return the exit code."""
     with contextlib.suppress(OSError):
-        print(f"{who}: {' '.join(problem.split())}", file=sys.stderr)
+        print(f"{paint(who, 'bad', sys.stderr)}: {' '.join(problem.split())}", file=sys.stderr)
     return code
 
 

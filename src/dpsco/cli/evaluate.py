@@ -11,9 +11,11 @@ from ..errors import ParameterError
 from .arguments import (
     TABLES,
     add_budget,
+    add_cluster,
     add_force,
     add_json,
     add_odometer,
+    add_writing,
     command,
     rows_of,
 )
@@ -56,30 +58,64 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
     add_budget(evaluate, required=False)
     add_odometer(evaluate)
     evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="where to write it")
+    add_cluster(evaluate)
+    add_writing(evaluate)
     add_force(evaluate)
     add_json(evaluate)
     evaluate.set_defaults(run=_evaluate)
 
 
 def _evaluate(options: argparse.Namespace, session: Session) -> int:
-    from .model_file import read_model
+    from .model_file import read_model, with_writing
     from .outputs import Outputs
 
     private = options.epsilon is not None
     if not private and (options.odometer or options.certificate or options.delta is not None):
         raise ParameterError("--odometer, --certificate and --delta go with --epsilon.")
-    saved = read_model(options.model)
+    saved = with_writing(read_model(options.model), options)
     with Outputs(force=options.force, inputs=[options.model, options.data]) as outputs:
         session.outputs, session.lost = outputs, "No numbers were shown"
         draft = outputs.reserve(options.certificate)
-        session.pay_from(options.odometer, options.expect_at_least)
-        X, labels, notes = _rows_to_measure(saved, options.data, options.label, look=not private)
-        metrics = _metrics(options, session, saved, X, labels)
+        session.pay_from(options)
+        if options.cluster is not None:
+            metrics, notes = _measured_elsewhere(options, session, saved), []
+        else:
+            rows = _rows_to_measure(saved, options.data, options.label, look=not private)
+            metrics, notes = _metrics(options, session, saved, *rows[:2]), rows[2]
         if metrics.certificate is not None:
             outputs.json(draft, metrics.certificate.to_json())
         outputs.commit()
     _print(options, metrics, notes)
     return 0
+
+
+def _measured_elsewhere(
+    options: argparse.Namespace, session: Session, saved: SavedModel
+) -> Metrics:
+    """Return noisy metrics of rows that workers read."""
+    from ..data.schema.encoder import TableEncoder
+    from ..data.tables.cluster.table import from_cluster
+    from ..models.config import require_label
+    from ..models.evaluate import measure_table, quantile_of
+    from .config import budget
+
+    if options.epsilon is None:
+        raise ParameterError(
+            "--cluster measures with noise: pass --epsilon. Exact numbers, about public rows, need "
+            "these rows in one place: leave --cluster out."
+        )
+    if saved.schema is None or options.label is not None:
+        raise ParameterError("--cluster needs a model with a schema, which names the label.")
+    require_label(saved.schema)
+    encoder = TableEncoder(saved.schema)
+    with from_cluster(options.data, cluster=options.cluster, encoder=encoder) as table:
+        return measure_table(
+            saved.model,
+            table,
+            budget(options, table.n),
+            quantile=quantile_of(saved.plan),
+            odometer=session.odometer,
+        )
 
 
 def _metrics(
@@ -98,7 +134,7 @@ def _metrics(
         labels,
         budget(options, len(labels)),
         quantile=quantile,
-        odometer=session.ledger,
+        odometer=session.odometer,
     )
 
 
@@ -136,7 +172,7 @@ def _rows_to_measure(
     Raises:
         DataError: the file's columns are not the model's.
     """
-    from ..data.tables.csvfile import is_csv
+    from ..data.tables.csvform import is_csv
 
     if saved.schema is None:
         if column is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, MissingExtraError, ParameterError
+from ..errors import DataError, DpscoError, MissingExtraError, ParameterError
 from . import arguments
+from .terminal import note
 
 if TYPE_CHECKING:
     from ..data.counts import RowCount
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
     from ..data.schema.schema import Schema
     from ..data.tables.table import Table
     from ..fit.checkpoint.file import Standing
-    from ..models import SavedModel
+    from ..models import Provenance, SavedModel
     from ..models.evaluate import Metrics
     from ..models.plan import ModelPlan, Outcome
+    from ..models.tables import TableModel
+    from ..report import Utility
     from ..solvers.base import BasePlan
-    from .config import TableModel
     from .outputs import Outputs
     from .session import Session
 
@@ -43,9 +46,11 @@ _EXAMPLES = """
 dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json
 dpsco fit private.parquet --schema schema.json --epsilon 1 -o model.json \\
     --certificate certificate.json --report report.html --test-public public.csv
-dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.ledger -o model.json
+dpsco fit private.csv --schema schema.json --plan plan.json --odometer my.odometer -o model.json
 dpsco fit private.parquet --schema schema.json --epsilon 1 --solver acc_srgd --option rounds=16 \\
-    --order given --checkpoint run.checkpoint -o model.json"""
+    --order given --checkpoint run.checkpoint -o model.json
+dpsco fit 'data/*.parquet' --schema schema.json --epsilon 1 --order given \\
+    --cluster tcp://scheduler:8786 -o model.json"""
 
 
 def add(commands: Any) -> None:
@@ -65,23 +70,42 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
     )
-    arguments.add_odometer(fit)
+    arguments.add_odometer(fit, purpose=False)
     fit.add_argument(
         "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
     )
+    _add_rows(fit)
+    fit.add_argument(
+        "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
+    )
+    arguments.add_writing(fit)
+    arguments.add_units(fit)
+    arguments.add_count(fit)
+    fit.add_argument(
+        "--force",
+        action="store_true",
+        help="replace files that are there, and fit where noise exceeds what can be learnt",
+    )
+    arguments.add_json(fit)
+    arguments.add_timing(fit)
+    arguments.add_budget(fit, required=False)
+    arguments.add_model(fit)
+    arguments.add_label_facts(fit)
+    arguments.add_solver(fit)
+    arguments.add_provenance(fit)
+    fit.set_defaults(run=_fit)
+
+
+def _add_rows(fit: argparse.ArgumentParser) -> None:
+    """Add how rows are read, and what brings a run over a crash."""
     fit.add_argument(
         "--spill",
         type=Path,
         metavar="FOLDER",
         help="where a table too large for memory is shuffled (default: the system's own)",
     )
-    fit.add_argument(
-        "--order",
-        choices=("shuffled", "given"),
-        default="shuffled",
-        help="shuffle the rows (default), or keep the file's given order, which must not have "
-        "been chosen by looking at them",
-    )
+    arguments.add_order(fit)
+    arguments.add_cluster(fit)
     fit.add_argument(
         "--checkpoint",
         type=Path,
@@ -89,19 +113,10 @@ def add(commands: Any) -> None:
         help="for solvers that work in rounds: if the fit is killed, the same command goes on from "
         "this file; keep it secret until then",
     )
-    fit.add_argument(
-        "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
-    )
-    arguments.add_units(fit)
-    arguments.add_count(fit)
-    arguments.add_force(fit)
-    arguments.add_json(fit)
-    arguments.add_timing(fit)
-    arguments.add_budget(fit, required=False)
-    arguments.add_model(fit)
-    arguments.add_label_facts(fit)
-    arguments.add_solver(fit)
-    fit.set_defaults(run=_fit)
+
+
+class _TooNoisy(Exception):  # noqa: N818 - no error: a forecast
+    """Noise exceeds what can be learnt, and nobody has asked for the fit all the same."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,7 @@ class Fit:
     not_counted: str  # why the rows were not counted, unless that was asked for
     standing: Standing | None  # where the checkpoint stood before the fit
     metrics: Metrics | None  # on public rows
+    utility: Utility | None = None  # the same, with figures
 
 
 def _fit(options: argparse.Namespace, session: Session) -> int:
@@ -120,8 +136,10 @@ def _fit(options: argparse.Namespace, session: Session) -> int:
     from .outputs import Outputs
 
     started = time.perf_counter()
-    schema = Schema.load(options.schema)
+    _check_public(options)
+    schema = arguments.written(options, Schema.load(options.schema))
     inputs = [options.data, options.schema, options.plan, options.odometer, options.test_public]
+    inputs.append(options.provenance)
     with Outputs(force=options.force, inputs=inputs) as outputs:
         session.outputs, session.checkpoint = outputs, options.checkpoint
         drafts = [
@@ -130,12 +148,18 @@ def _fit(options: argparse.Namespace, session: Session) -> int:
         _check_checkpoint(options, inputs)
         if options.report is not None:
             _require_report()
-        fit = _carry_out(options, schema, session)
+        try:
+            fit = _carry_out(options, schema, session)
+        except _TooNoisy as refusal:  # the drafts go
+            note("fit", f"{refusal} Nothing was read or paid; --force fits all the same.")
+            return arguments.TOO_NOISY
         _write(outputs, drafts, fit)
         outputs.commit()
+    if session.odometer is not None:
+        session.odometer.name_model(fit.saved.to_json()["digest"])
     seconds = time.perf_counter() - started
     if alarm := _alarm(fit.saved.rows_counted):
-        print(f"dpsco fit: WARNING: {alarm}", file=sys.stderr, flush=True)
+        note("fit", alarm, word="WARNING")
     print(json.dumps(_record(options, fit), indent=2) if options.json else _summary(options, fit))
     if options.timing:
         arguments.tell_time(seconds)
@@ -147,37 +171,46 @@ def _carry_out(options: argparse.Namespace, schema: Schema, session: Session) ->
     from .._validate import integer
     from ..data.schema.encoder import TableEncoder
     from ..fit.checkpoint.checkpoint import peek
-    from ..models import SavedModel
-    from .config import from_plan, from_schema
+    from ..models.tables import model_of_plan, saved_model
+    from .config import from_schema
 
     standing = None if options.checkpoint is None else peek(options.checkpoint)
+    stated = arguments.stated_provenance(options)
     encoder = TableEncoder(schema)
     if options.seed is not None:
         hint = "Leave --seed out for noise that nobody can reproduce."
         integer("--seed", options.seed, at_least=0, hint=hint)
-    session.pay_from(options.odometer, options.expect_at_least)
+    session.pay_from(options)
     loaded = _loaded_plan(options)
-    model = from_schema(options, schema) if loaded is None else from_plan(loaded, schema)
-    test = None if options.test_public is None else _test_rows(options.test_public, schema)
+    model = from_schema(options, schema) if loaded is None else model_of_plan(loaded, schema)
+    test = None if options.test_public is None else test_rows(options.test_public, schema)
     rows, table_for = _rows(options, encoder, standing)
     planned = _planned(options, model, rows, loaded)
+    _warn(options, planned.fit, resumed=standing is not None)
     table = table_for(planned.fit)
-    _warn(options, planned.fit)
     outcome = _run(options, planned, table, session, standing)
-    saved = SavedModel(
-        outcome.model,
-        outcome.result.certificate,
-        planned.fit,
-        schema,
-        encoder.feature_names,
-        outcome.count,
-    )
-    metrics = None
+    placed = _placed(stated, session, outcome)
+    saved = saved_model(planned, outcome, encoder, provenance=placed)
+    metrics = utility = None
     if test is not None:
         from ..models.evaluate import measure, quantile_of
+        from .report import public_utility
 
         metrics = measure(saved.model, *test, quantile=quantile_of(planned.fit))
-    return Fit(saved, planned.fit, planned.reason, standing, metrics)
+        if options.report is not None:
+            utility = public_utility(saved, *test)
+    return Fit(saved, planned.fit, planned.reason, standing, metrics, utility)
+
+
+def _placed(stated: Provenance | None, session: Session, outcome: Outcome) -> Provenance | None:
+    """Return what was stated of the fit, with its place in the odometer that paid."""
+    from ..models import Provenance
+
+    if stated is not None and session.odometer is not None:
+        with contextlib.suppress(DpscoError):  # what is paid must not be lost over a sentence
+            place = session.odometer.place(outcome.result.certificate.releases)
+            return stated.updated(Provenance(odometer=place))
+    return stated
 
 
 def _planned(
@@ -210,6 +243,10 @@ def _rows(
     from ..solvers.engine import reads_once
     from .progress import Bar
 
+    if options.cluster is not None:
+        return _cluster_rows(options, encoder)
+    if options.order == "groups":
+        raise ParameterError("--order groups goes with --cluster, whose row groups it shuffles.")
     if standing is not None and standing.ended is not None:
         unread = UnreadTable(options.data, encoder, standing.rows, options.spill)
         return standing.rows, lambda plan: unread
@@ -223,6 +260,36 @@ def _rows(
             )
 
     return file.rows, table_for
+
+
+def _cluster_rows(
+    options: argparse.Namespace, encoder: TableEncoder
+) -> tuple[int, Callable[[BasePlan], Table]]:
+    """Return how many rows the files of a cluster have, and what makes their table."""
+    from ..data.tables.cluster.table import from_cluster
+
+    if options.order == "shuffled":
+        raise ParameterError(
+            "--cluster leaves rows where they are, and so shuffles none. Use --order given if the "
+            "order in the files does not depend on the rows; --order groups, which shuffles whole "
+            "row groups; or `dpsco shuffle`, which writes the files anew in a random order."
+        )
+    if options.spill is not None:
+        raise ParameterError("--spill is for rows that are shuffled here: leave it out.")
+    shuffle: Any = "groups" if options.order == "groups" else None
+    table = from_cluster(
+        options.data,
+        cluster=options.cluster,
+        encoder=encoder,
+        shuffle=shuffle,
+        watch=arguments.tell_sum if options.timing else None,
+    )
+    return table.n, lambda plan: table
+
+
+def _order(options: argparse.Namespace) -> Any:
+    """Return the order that the table is asked for; a shuffle of groups is the table's own."""
+    return "shuffled" if options.order == "groups" else options.order
 
 
 def _run(
@@ -239,27 +306,36 @@ def _run(
     from .progress import Bar
 
     what = f"fitting by {planned.fit.solver}"
-    with Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
+    workers: Any = nullcontext() if options.cluster is None else table
+    with workers, Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
         if standing is not None and standing.ended is not None:
             warnings.simplefilter("ignore", UserWarning)
         return planned.run(
             table,
-            order=options.order,
+            order=_order(options),
             randomness=None if options.seed is None else Randomness.seeded(options.seed),
-            odometer=session.ledger,
+            odometer=session.odometer,
             progress=bar,
             checkpoint=options.checkpoint,
         )
 
 
-def _warn(options: argparse.Namespace, plan: BasePlan) -> None:
-    """Say what is to be expected, from public facts, where it is not good."""
+def _warn(options: argparse.Namespace, plan: BasePlan, *, resumed: bool) -> None:
+    """Say what is to be expected, from public facts, where it is not good.
+
+    Raises:
+        _TooNoisy: noise exceeds what can be learnt, without --force.
+    """
     from ..privacy.budget import budget_warnings
 
     outlook = arguments.expected(options, plan.task, plan.solver)
     sentences = budget_warnings(plan.budget, plan.n)
-    for sentence in sentences if outlook.promising else [*sentences, outlook.sentence]:
-        print(f"dpsco fit: note: {sentence}", file=sys.stderr, flush=True)
+    for sentence in sentences:
+        note("fit", sentence)
+    if outlook.verdict == "hopeless" and not (options.force or resumed):
+        raise _TooNoisy(outlook.sentence)
+    if not outlook.promising:
+        note("fit", outlook.sentence)
 
 
 def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
@@ -275,6 +351,7 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
         "--model": options.model is not None,
         "--feature-norm": options.feature_norm is not None,
         "--solver": options.solver != "auto",
+        "--prefer": options.prefer != "accuracy",
         "--option": bool(options.option),
         "--setting": bool(options.setting),
         "--units": options.units is not None,
@@ -285,7 +362,22 @@ def _loaded_plan(options: argparse.Namespace) -> BasePlan | None:
     return load_plan(options.plan)
 
 
-def _test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
+def _check_public(options: argparse.Namespace) -> None:
+    """Refuse to take the private rows for public ones, on which exact numbers are printed."""
+    private, public = (
+        None if path is None else Path(os.path.realpath(path))
+        for path in (options.data, options.test_public)
+    )
+    if public is None or private is None or not public.is_relative_to(private):
+        return
+    raise ParameterError(
+        f"--test-public measures without noise, and {options.test_public} is the private table of "
+        "this fit. Pass rows that are public and not fitted on; or leave it out, and measure with "
+        "noise: dpsco evaluate --epsilon."
+    )
+
+
+def test_rows(path: Path, schema: Schema) -> tuple[Any, Any]:
     """Return public rows with their labels, read before anything is paid for."""
     from ..data.block import matrix
     from ..data.schema.encoder import TableEncoder
@@ -309,7 +401,7 @@ def _write(outputs: Outputs, drafts: list[Path | None], fit: Fit) -> None:
     if report is not None:
         from .report import report_text
 
-        outputs.text(report, report_text(fit.saved, fit.metrics))
+        outputs.text(report, report_text(fit.saved.certificate, fit.saved, fit.utility))
 
 
 def _check_checkpoint(options: argparse.Namespace, inputs: list[Path | None]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, ParameterError
 from ..files import limits as _limits
 from ..files.reading import read_json
 from ..models import SavedModel
 from ..models.file import SCHEMA as MODEL
 from ..privacy.certificate import SCHEMA as CERTIFICATE
+from .arguments import written
 
 
 def read_model(path: Path) -> SavedModel:
@@ -27,6 +30,21 @@ def read_model(path: Path) -> SavedModel:
         return as_model(record)
     except DataError as problem:
         raise DataError(f"the model {path} is not valid: {problem}") from None
+
+
+def with_writing(saved: SavedModel, options: argparse.Namespace) -> SavedModel:
+    """Return a model whose schema reads files that are written as flags say.
+
+    Raises:
+        ParameterError: flags, and no schema.
+    """
+    if saved.schema is not None:
+        return replace(saved, schema=written(options, saved.schema))
+    flags = {"--sep": options.sep, "--encoding": options.encoding, "--decimal": options.decimal}
+    for flag, value in flags.items():
+        if value is not None:
+            raise ParameterError(f"{flag} goes with the schema of a model, and this one has none.")
+    return saved
 
 
 def as_model(record: dict[str, Any]) -> SavedModel:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validate import closest
 from ..data.schema import columns
 from ..data.schema.draft import read_public
 from ..data.tables.arrow import codes, family, numbers
@@ -19,9 +21,11 @@ Floats = NDArray[np.float64]
 
 
 def number_rows(
-    saved: SavedModel, path: Path, column: str | None = None
+    saved: SavedModel, path: Path, column: str | None = None, *, ignored: Sequence[str] = ()
 ) -> tuple[Floats, Floats | None]:
     """Return rows of numbers, and labels where their ``column`` is named.
+
+    Columns that are ``ignored`` are no features, if the model does not know their names.
 
     Raises:
         DataError: the file's columns are not the model's.
@@ -29,10 +33,15 @@ def number_rows(
     check_kind(path)
     table = read_public(path)
     names = table.schema.names
-    features = saved.feature_names or tuple(name for name in names if name != column)
+    features = saved.feature_names or tuple(
+        name for name in names if name not in (column, *ignored)
+    )
     absent = [name for name in (*features, *([column] if column else [])) if name not in names]
     if absent:
-        raise DataError(f"{path} has no column {absent[0]!r}; it has {', '.join(names)}.")
+        raise DataError(
+            f"{path} has no column {absent[0]!r}; it has {', '.join(names)}."
+            f"{closest(absent[0], names)}"
+        )
     if len(features) != saved.model.d:
         raise DataError(
             f"{path} has {len(features)} columns of features, the model has {saved.model.d}."
@@ -43,6 +52,23 @@ def number_rows(
     if column is None:
         return X, None
     return X, _labels(table.column(column), saved)
+
+
+def named_columns(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return columns of a file by their names.
+
+    Raises:
+        DataError: the file does not have one of them.
+    """
+    if not names:
+        return {}
+    check_kind(path)
+    table = read_public(path)
+    for name in names:
+        if name not in table.schema.names:
+            meant = closest(name, table.schema.names)
+            raise DataError(f"{path} has no column {name!r} to keep.{meant}")
+    return {name: table.column(name) for name in names}
 
 
 def _labels(column: Any, saved: SavedModel) -> Floats:

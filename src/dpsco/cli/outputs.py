@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DataError
 from ..files.journal import recover
-from ..files.writing import Draft, check_regular, commit, drop, explained
+from ..files.writing import Draft, check_regular, commit, drop, explained, mode_of_copy
 
 
 class Outputs:
@@ -30,8 +30,12 @@ class Outputs:
         self._drafts: list[Draft] = []
         self.written = False
 
-    def reserve(self, path: Path | None) -> Path | None:
+    def reserve(self, path: Path | None, *, rows_of: Path | None = None) -> Path | None:
         """Return where to write the file for ``path``; None stays None.
+
+        Args:
+            path: of the file.
+            rows_of: a table of whose rows the file speaks: nobody else may read it.
 
         Raises:
             DataError: there is a file already, or none can be written there.
@@ -41,7 +45,8 @@ class Outputs:
         with explained(path):
             recover(path)
             self._check(path)
-        self._drafts.append(Draft(path))
+        sources = [] if rows_of is None or not rows_of.exists() else [rows_of]
+        self._drafts.append(Draft(path, mode=mode_of_copy(sources)))
         self._drafts[-1].create()
         return self._drafts[-1].path
 

@@ -1,4 +1,4 @@
-"""``plan``: what a fit will do and cost, before any data."""
+"""``plan``: what a fit will do and cost, before any data; with several epsilons, a trade-off."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import (
     PUBLIC_EXAMPLES,
+    TOO_NOISY,
     add_budget,
     add_count,
     add_force,
@@ -24,6 +25,7 @@ from .arguments import (
     expected,
     finite,
 )
+from .tradeoff import add_tradeoff, compare, is_tradeoff
 
 if TYPE_CHECKING:
     from ..models.plan import ModelPlan
@@ -38,10 +40,11 @@ def add(commands: Any) -> None:
         "say what a fit will do and cost, without data",
         examples=PUBLIC_EXAMPLES.format("plan")
         + "\ndpsco plan --schema schema.json --n 50000 --epsilon 1 --solver noisy_gd "
-        "--option rounds=50 -o plan.json",
+        "--option rounds=50 -o plan.json"
+        "\ndpsco plan --schema schema.json --n 50000 --epsilon 0.1 0.3 1 3 --svg tradeoff.svg",
     )
     add_public_facts(plan)
-    add_budget(plan, required=True)
+    add_budget(plan, required=True, several=True)
     add_model(plan)
     add_label_facts(plan)
     add_json(plan)
@@ -49,11 +52,21 @@ def add(commands: Any) -> None:
     add_units(plan)
     add_count(plan)
     plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="file for `fit --plan`")
+    add_tradeoff(plan)
     add_force(plan)
     plan.set_defaults(run=_plan)
 
 
 def _plan(options: argparse.Namespace, session: Session) -> int:
+    """Print one plan, or compare several budgets."""
+    if is_tradeoff(options):
+        return compare(options, session)
+    (options.epsilon,) = options.epsilon
+    return _plan_one(options, session)
+
+
+def _plan_one(options: argparse.Namespace, session: Session) -> int:
+    from ..models.tables import plan_text
     from .config import from_options, make_plan
     from .outputs import Outputs
 
@@ -62,20 +75,22 @@ def _plan(options: argparse.Namespace, session: Session) -> int:
         session.outputs = outputs
         draft = outputs.reserve(options.output)
         planned = make_plan(options, model, options.n)
-        outputs.text(draft, planned.fit.to_json() + "\n")
+        outputs.text(draft, plan_text(planned))
         outputs.commit()
     record = _record(options, planned)
+    code = TOO_NOISY if record["verdict"] == "hopeless" else 0
     if options.json:
         print(json.dumps(record, indent=2))
-        return 0
+        return code
     print("\n".join(_lines(planned, model.config.name, record)))
     if options.output is not None:
         print(f"plan: {options.output}")
-    return 0
+    return code
 
 
 def _record(options: argparse.Namespace, planned: ModelPlan) -> dict[str, Any]:
     """Return a plan with what is to be expected of it, as JSON values."""
+    from ..privacy.accounting.attack_roc import Odds
     from ..privacy.budget import budget_warnings
 
     plan, count = planned.fit, planned.count
@@ -89,6 +104,7 @@ def _record(options: argparse.Namespace, planned: ModelPlan) -> dict[str, Any]:
         "zero_model_loss": finite(plan.task.constants.value_at_zero),
         "outlook": outlook.sentence,
         "verdict": outlook.verdict,
+        "attack": Odds(planned.cost).bound.to_json(),
         "warnings": budget_warnings(plan.budget, plan.n),
         "count_rows": None if count is None else count.sigma,
         "units": planned.units,
@@ -105,6 +121,7 @@ def _lines(planned: ModelPlan, name: str, record: dict[str, Any]) -> list[str]:
             "By so much the mean loss is expected to exceed that of the best model without "
             "privacy; eight of ten real tables lay within the range."
         )
+    lines.append(f"Proven: {_attack(record['attack'])}.")
     lines += [f"note: {sentence}" for sentence in record["warnings"]]
     rounds = "1 round" if plan.total_rounds == 1 else f"{plan.total_rounds:,} rounds"
     lines += ["", f"plan: a {name} model by {plan.solver}, {rounds}"]
@@ -116,6 +133,13 @@ def _lines(planned: ModelPlan, name: str, record: dict[str, Any]) -> list[str]:
     elif planned.reason:
         lines.append(f"  rows are not counted: {planned.reason}")
     return lines
+
+
+def _attack(record: dict[str, float]) -> str:
+    """Return the bound on attacks in words."""
+    from ..privacy.accounting.attack_roc import AttackBound
+
+    return str(AttackBound(record["attack_accuracy"], record["detection_at_1_percent"]))
 
 
 def _units(planned: ModelPlan) -> list[str]:

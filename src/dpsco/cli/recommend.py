@@ -13,6 +13,7 @@ from .arguments import (
     add_json,
     add_label_facts,
     add_model,
+    add_prefer,
     add_public_facts,
     command,
     expected,
@@ -37,6 +38,7 @@ def add(commands: Any) -> None:
     add_label_facts(recommend)
     add_json(recommend)
     add_calibration(recommend)
+    add_prefer(recommend)
     recommend.set_defaults(run=_recommend)
 
 
@@ -48,8 +50,9 @@ def _recommend(options: argparse.Namespace, session: Session) -> int:
     model = from_options(options)
     n = options.n
     task = Task(model.config.problem(), n, model.d, budget(options, n), options.calibration)
-    ranking = recommend(task)
+    ranking = recommend(task, prefer=options.prefer)
     best = ranking.best  # refuses where none applies
+    ranking = ranking.with_attacks(task, "all")
     sentence = expected(options, task, best).sentence
     if options.json:
         record = ranking.to_json()

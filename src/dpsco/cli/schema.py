@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError
-from .arguments import TABLES, add_force, add_json, command, rows_of
+from .arguments import TABLES, add_force, add_json, add_writing, command, rows_of, written
 
 if TYPE_CHECKING:
     from .session import Session
@@ -58,6 +58,7 @@ dpsco schema check schema.json private.csv --rows --not-private""",
         help="the data holder's own look at private rows: acknowledge that the counts are not "
         "private and must not be published",
     )
+    add_writing(check)
     add_json(check)
     check.set_defaults(run=_check)
 
@@ -101,11 +102,14 @@ def _add_draft(actions: Any) -> None:
         help="what the label is: a number in a range, one of a list of values, or -1 and 1 "
         "(default auto: by its type and values)",
     )
+    add_writing(draft)
     draft.set_defaults(run=_draft)
 
 
 def _draft(options: argparse.Namespace, session: Session) -> int:
     from ..data.schema.draft import draft, read_for_draft, require_public
+    from ..data.schema.schema import Flag, Schema
+    from ..data.tables.csvform import CsvForm
     from ..data.tables.table_file import check_kind
     from .outputs import Outputs
 
@@ -114,20 +118,22 @@ def _draft(options: argparse.Namespace, session: Session) -> int:
         session.outputs = outputs
         place = outputs.reserve(options.output)
         check_kind(options.file)
+        form = CsvForm.of(options.file, written(options, Schema((Flag("any"),))))
         guess = draft(
-            read_for_draft(options.file),
+            read_for_draft(options.file, form),
             label=options.label,
             public=True,
             rounded=options.round,
             most_categories=options.categories,
             label_kind=options.label_kind,
         )
-        outputs.text(place, guess.schema.to_json())
+        schema = written(options, guess.schema)
+        outputs.text(place, schema.to_json())
         outputs.commit()
     summary = f"{guess}\n\nA draft: check every line against what is publicly known."
     if options.output is None:
         print(summary, file=sys.stderr)
-        print(guess.schema.to_json(), end="")
+        print(schema.to_json(), end="")
     else:
         print(f"{summary}\nschema: {options.output}")
     return 0
@@ -146,7 +152,7 @@ def _check(options: argparse.Namespace, session: Session) -> int:
             f"private rows it needs --not-private: an acknowledgement that {_LOOK}. Without --rows "
             "only names and types are compared."
         )
-    schema = Schema.load(options.schema)
+    schema = written(options, Schema.load(options.schema))
     check_kind(options.file)
     check = check_file(schema, options.file)
     record: dict[str, Any] = {"valid": check.ok, "files": check.files, "rows": check.rows}

@@ -19,6 +19,7 @@ from ..data.schema.schema import (
     Category,
     ClassLabel,
     Column,
+    Date,
     Flag,
     Hashed,
     Label,
@@ -26,8 +27,10 @@ from ..data.schema.schema import (
     NumberLabel,
     Schema,
     SignLabel,
+    Text,
 )
 from ..data.tables.arrow import family, places, pyarrow, reads_numbers, written_numbers
+from ..data.tables.dates import dates_in
 from ..data.tables.table_file import TableFile
 from ..data.tables.written import number_in, numbers_in
 from .progress import Bar
@@ -36,7 +39,10 @@ Tally = dict[str, dict[str, int]]  # column -> what is unusual -> how many entri
 
 _MOST_NAMED = 20  # columns in a line
 
-FAULTS = ("below the range", "above the range", "not declared", "not a number", "neither -1 nor 1")
+FAULTS = (
+    *("below the range", "above the range", "not declared"),
+    *("not a number", "not a date", "neither -1 nor 1"),
+)
 """What does not fit the schema; missing entries do, by its rule for them."""
 
 UNREAD = tuple(what for what in FAULTS if "range" not in what)
@@ -153,6 +159,21 @@ def _there(schema: Schema, name: str, array: Any) -> dict[str, int]:
     return {"missing": int(array.null_count)}
 
 
+def _dates(schema: Schema, name: str, array: Any) -> dict[str, int]:
+    column = declared(schema, name)
+    assert isinstance(column, Date)
+    values, limits = dates_in(array, column.unit, column.order), column.as_number
+    missing = int(array.null_count)
+    with np.errstate(invalid="ignore"):
+        below, above = values < limits.low, values > limits.high
+    return {
+        "missing": missing,
+        "below the range": int(below.sum()),
+        "above the range": int(above.sum()),
+        "not a date": int(np.isnan(values).sum()) - missing,
+    }
+
+
 _COUNTERS = {
     Number: _in_range,
     NumberLabel: _in_range,
@@ -161,6 +182,8 @@ _COUNTERS = {
     SignLabel: _sign,
     Flag: _yes_or_no,
     Hashed: _there,
+    Text: _there,
+    Date: _dates,
 }
 
 
@@ -172,7 +195,7 @@ def rules(schema: Schema | None) -> list[str]:
     if schema is None:
         return []
     sentences = []
-    if any(isinstance(column, Number) for column in schema.encoded):
+    if any(isinstance(column, (Number, Date)) for column in schema.encoded):
         sentences.append(
             "numbers outside their range are clipped to it; what is missing or no number counts as "
             "the schema's entry for missing ones"
@@ -277,8 +300,10 @@ def _is_unread(column: Column | Label, array: Any, schema: Schema) -> Any:
     there = ~np.asarray(array.is_null().to_numpy(zero_copy_only=False))
     if isinstance(column, (Category, ClassLabel)):
         return there & (places(array, column, schema)[0] < 0)
-    if isinstance(column, Hashed):
+    if isinstance(column, (Hashed, Text)):
         return np.zeros(len(array), dtype=bool)
+    if isinstance(column, Date):
+        return there & np.isnan(dates_in(array, column.unit, column.order))
     return there & np.isnan(written_numbers(array, schema))
 
 
@@ -295,6 +320,8 @@ def _advice(column: Column | Label, texts: list[str], schema: Schema, public: bo
     shown = ", ".join(repr(text) for text in texts[:_MOST_SHOWN])
     such = f"Not read: {shown}{', ...' if len(texts) > _MOST_SHOWN else ''}. "
     advice = _numbers_advice(texts, schema) if reads_numbers(column) else ""
+    if isinstance(column, Date):
+        advice = f'Dates are read in the "order": "{column.order}"; declare another one.'
     if isinstance(column, (Category, ClassLabel)):
         advice = _list_advice(column, texts, public)
     return (such if public and texts else "") + advice

@@ -1,8 +1,10 @@
-"""What a command has begun: files, a ledger that pays, a checkpoint. `main` says what is left of it
-if the command fails."""
+"""What a command has begun: files, an odometer that pays, a checkpoint. `main` says what is left
+of it if the command fails."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
     from .outputs import Outputs
 
 
-def open_ledger(path: Path, expected: int | None = None) -> Any:
-    """Return an existing ledger.
+def open_odometer(path: Path, expected: int | None = None, **purpose: str | None) -> Any:
+    """Return an existing odometer.
 
     Args:
         path: of the file.
         expected: what its counter must have reached, if that is known.
+        purpose: what for and by whom is spent, as `Odometer` takes it.
 
     Raises:
         OdometerError: there is none, it cannot be read, or it is an old copy.
@@ -33,22 +36,22 @@ def open_ledger(path: Path, expected: int | None = None) -> Any:
     if not path.exists():
         check_absent(path)
         raise OdometerError(
-            f"there is no ledger {path}. Begin one: dpsco ledger create {path} --epsilon ... "
+            f"there is no odometer {path}. Begin one: dpsco odometer create {path} --epsilon ... "
             "--delta ..."
         )
-    return Odometer(path, expect_at_least=expected)
+    return Odometer(path, None, expect_at_least=expected, **purpose)
 
 
-class PayingLedger:
-    """A ledger that pays, and remembers whether it did: what fails later must not deny it."""
+class PayingOdometer:
+    """An odometer that pays, and remembers whether it did: what fails later must not deny it."""
 
-    def __init__(self, path: Path, expected: int | None = None) -> None:
-        self._path, self._odometer = path, open_ledger(path, expected)
+    def __init__(self, path: Path, expected: int | None = None, **purpose: str | None) -> None:
+        self._path, self._odometer = path, open_odometer(path, expected, **purpose)
         self.budget = self._odometer.budget
         self._charged, self._entries = False, list["Entry"]()
 
     def spend(self, releases: Any, *, label: str, run: str | None = None) -> Entry:
-        """Pay as the ledger does; for a run that has a name, once."""
+        """Pay as the odometer does; for a run that has a name, once."""
         self._charged = True
         try:
             entry: Entry = self._odometer.spend(releases, label=label, run=run)
@@ -63,28 +66,39 @@ class PayingLedger:
         return bool(self._odometer.paid(run))
 
     def commit(self, run: str, round: int, digest: str) -> None:
-        """Record what a round has let out, as the ledger does."""
+        """Record what a round has let out, as the odometer does."""
         self._odometer.commit(run, round, digest)
 
     def committed(self, run: str) -> dict[int, str]:
-        """Return what the ledger knows of a run's rounds."""
+        """Return what the odometer knows of a run's rounds."""
         rounds: dict[int, str] = self._odometer.committed(run)
         return rounds
+
+    def name_model(self, digest: str) -> None:
+        """Add to the entries of this run which model came of it; it is paid for all the same."""
+        with contextlib.suppress(OdometerError):
+            for entry in self._entries:
+                self._odometer.name_model(entry.number, digest)
+
+    def place(self, releases: Any) -> str:
+        """Return which entry has paid for these releases, in words."""
+        number = self._entries[-1].number if self._entries else None
+        return str(self._odometer.place(releases, number=number))
 
     @property
     def aftermath(self) -> str:
         """What must be said where nothing came of the run; empty if nothing was paid."""
         if not self._charged:
             return ""
-        if not self._entries:  # it ended while the ledger was writing
+        if not self._entries:  # it ended while the odometer was writing
             return (
-                f"the ledger {self._path} may have been charged: look with dpsco ledger show "
+                f"the odometer {self._path} may have been charged: look with dpsco odometer show "
                 f"{self._path}."
             )
         numbers = ", ".join(str(entry.number) for entry in self._entries)
         return (
-            f"the ledger {self._path} has been charged (entry {numbers}): part of the run may have "
-            "been released."
+            f"the odometer {self._path} has been charged (entry {numbers}): part of the run may "
+            "have been released."
         )
 
 
@@ -93,17 +107,19 @@ class Session:
     """What one command has begun; the command fills it in, `main` reads it after a failure."""
 
     outputs: Outputs | None = None
-    ledger: PayingLedger | None = None
+    odometer: PayingOdometer | None = None
     checkpoint: Path | None = None
     lost: str = "No model was written"  # what a failure means after something was paid
 
-    def pay_from(self, path: Path | None, expected: int | None) -> PayingLedger | None:
-        """Open the ledger that is to pay, if one is."""
+    def pay_from(self, options: argparse.Namespace) -> PayingOdometer | None:
+        """Open the odometer that is to pay, if one is; of an evaluation or a fit."""
+        path, expected = options.odometer, options.expect_at_least
+        purpose = {name: getattr(options, name, None) for name in ("purpose", "person")}
         if path is not None:
-            self.ledger = PayingLedger(path, expected)
+            self.odometer = PayingOdometer(path, expected, **purpose)
         elif expected is not None:
             raise ParameterError("--expect-at-least goes with --odometer.")
-        return self.ledger
+        return self.odometer
 
     @property
     def is_written(self) -> bool:
@@ -112,10 +128,10 @@ class Session:
 
     @property
     def aftermath(self) -> str:
-        """What to say of a ledger that has paid for something that then failed."""
-        if self.ledger is None or not self.ledger.aftermath or self.is_written:
+        """What to say of an odometer that has paid for something that then failed."""
+        if self.odometer is None or not self.odometer.aftermath or self.is_written:
             return ""
-        return f"{self.lost}, but {self.ledger.aftermath} {self._continuation}"
+        return f"{self.lost}, but {self.odometer.aftermath} {self._continuation}"
 
     @property
     def remainder(self) -> str:

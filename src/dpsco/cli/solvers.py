@@ -18,18 +18,27 @@ def add(commands: Any) -> None:
         commands,
         "solvers",
         "list the solvers, or describe one",
-        examples="dpsco solvers\ndpsco solvers noisy_gd",
+        examples="dpsco solvers\ndpsco solvers --long\ndpsco solvers noisy_gd",
     )
     solvers.add_argument("key", nargs="?", metavar="KEY", help="a solver's key")
+    solvers.add_argument(
+        "--long", action="store_true", help="papers, theorems, settings, needs, rounds and costs"
+    )
     solvers.add_argument("--json", action="store_true", help="print a list of records as JSON")
     solvers.set_defaults(run=_solvers)
 
 
 def _solvers(options: argparse.Namespace, session: Session) -> int:
     from ..solvers import listing
+    from .terminal import table
 
     if options.json:
         print(json.dumps(listing.records(options.key), indent=2))
+    elif options.key is not None:
+        print(listing.page(options.key))
+    elif options.long:
+        print(listing.table())
     else:
-        print(listing.table() if options.key is None else listing.page(options.key))
+        table(("", ""), listing.lines())
+        print("\n`dpsco solvers KEY` says more about one of them, `--long` about all.")
     return 0

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CertificateError, DataError
 from .arguments import add_json, add_single, command
+from .terminal import verdict
 
 if TYPE_CHECKING:
     from ..privacy.certificate import Verification
     from .session import Session
 
-_EXIT_CODES = {"TIED": 0, "CONSISTENT": 3, "INVALID": 1}
-_ABOUT_VERIFY = """Recompute the claims of a certificate. The first word says what was found:
+_EXIT_CODES = {"VALID": 0, "NOT TIED": 3, "NOT VALID": 1}
+_ABOUT_VERIFY = """Recompute the claims of a certificate. The first words are the verdict:
 
-TIED        (exit code 0) a model file: the claims follow from the releases, and its digest covers
-            weights, plan and certificate, which agree. It is not a signature.
-CONSISTENT  (exit code 3) the claims follow from the releases that the certificate lists; it is not
-            tied to a run: there are no weights or no plan to compare it with.
-INVALID     (exit code 1) damaged, changed, or its claims do not follow."""
+VALID      (exit code 0) a model file: the claims follow from the releases, and its digest covers
+           weights, plan and certificate, which agree. It is not a signature.
+NOT TIED   (exit code 3) the claims follow from the releases that the certificate lists; it is not
+           tied to a run: there are no weights or no plan to compare it with.
+NOT VALID  (exit code 1) damaged, changed, or its claims do not follow."""
 
 
 def add(commands: Any) -> None:
@@ -47,15 +48,17 @@ def _verify(options: argparse.Namespace, session: Session) -> int:
         outcome = _verified(record, second=not options.single)
     except (CertificateError, DataError) as problem:  # it was changed, or is damaged
         print(
-            json.dumps({"verdict": "invalid", "valid": False, "problems": [str(problem)]}, indent=2)
+            json.dumps(
+                {"verdict": "not valid", "valid": False, "problems": [str(problem)]}, indent=2
+            )
             if options.json
-            else f"INVALID: {options.file}: {problem}"
+            else verdict(f"NOT VALID: {options.file}: {problem}")
         )
-        return _EXIT_CODES["INVALID"]
+        return _EXIT_CODES["NOT VALID"]
     if options.json:
         print(json.dumps(_verdict_record(outcome), indent=2))
     else:
-        print(outcome, outcome.certificate, sep="\n\n")
+        print(verdict(str(outcome)), outcome.certificate, sep="\n\n")
     return _EXIT_CODES[outcome.verdict]
 
 

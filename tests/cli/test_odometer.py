@@ -1,4 +1,4 @@
-"""``ledger``: several fits within one budget."""
+"""``odometer``: several fits within one budget."""
 
 import contextlib
 import json
@@ -19,31 +19,71 @@ from dpsco.models import evaluate
 
 def test_create_and_show(dpsco, tmp_path):
     path = tmp_path / "a.ledger"
-    code, out, _ = dpsco("ledger", "create", path, "--epsilon", 3, "--delta", 1e-6)
+    code, out, _ = dpsco("odometer", "create", path, "--epsilon", 3, "--delta", 1e-6)
     assert code == 0
     assert out == (
         f"{path}: spent epsilon 0 of 3 at delta 1e-06; protects one row, adjacency replace_one\n"
     )
-    code, out, _ = dpsco("ledger", "show", path, "--json")
+    code, out, _ = dpsco("odometer", "show", path, "--json")
     record = json.loads(out)
     assert code == 0
     assert (record["spent"], record["allowed"], record["entries"]) == (0.0, 3.0, [])
     assert record["budget"]["adjacency"] == "replace_one"
-    assert dpsco("ledger", "show", path)[1] == dpsco("ledger", "show", path)[1] != ""
+    assert dpsco("odometer", "show", path)[1] == dpsco("odometer", "show", path)[1] != ""
+
+
+def test_an_entry_says_what_for_by_whom_and_which_model(dpsco, paid, tmp_path):
+    path, command = paid
+    notes = ["--purpose", "readmission study", "--person", "A. Turing"]
+    assert dpsco(*command, *notes)[0] == 0
+    (entry,) = entries(dpsco, path)
+    assert (entry["purpose"], entry["person"]) == ("readmission study", "A. Turing")
+    assert entry["model"] == json.loads((tmp_path / "m.json").read_text())["digest"]
+    shown = dpsco("odometer", "show", path)[1]
+    assert "readmission study  A. Turing" in shown
+    assert entry["model"].removeprefix("sha256:")[:12] in shown
+    assert str(dp.Odometer(path)).endswith(entry["model"].removeprefix("sha256:")[:12])
+
+
+def test_what_is_left_can_be_spent_and_no_more(tmp_path):
+    odometer = dp.Odometer(tmp_path / "a.odometer", dp.ApproxDP(3.0, 1e-6), purpose="tests")
+
+    def fit(epsilon):
+        budget = dp.ApproxDP(epsilon, 1e-6)
+        sigma = dp.privacy.gaussian_sigma(budget, bound=1.0, rows=(0, 9))
+        return dp.privacy.GaussianRelease(1.0, sigma, rows=(0, 9))
+
+    odometer.spend(fit(2.0))
+    following = odometer.next_epsilon
+    assert odometer.left < following < 3.0
+    with pytest.raises(dp.errors.BudgetError):
+        odometer.spend(fit(following * 1.001))
+    odometer.spend(fit(following * 0.999))
+    assert odometer.left < 0.01
+    assert [entry.purpose for entry in odometer.entries()] == ["tests", "tests"]
+
+
+def test_the_old_name_still_works_and_says_the_new_one(dpsco, tmp_path):
+    path = tmp_path / "a.ledger"
+    code, out, err = dpsco("ledger", "create", path, "--epsilon", 3, "--delta", 1e-6)
+    assert code == 0
+    assert out.startswith(f"{path}: spent epsilon 0 of 3")
+    assert err.startswith("dpsco ledger: note: the command is `dpsco odometer` now")
+    assert dpsco("odometer", "show", path)[0] == 0
 
 
 def test_the_unit_and_the_adjacency_are_kept(dpsco, tmp_path):
     path = tmp_path / "a.ledger"
     more = ["--adjacency", "zero_out", "--rows-per-person", 4]
-    assert dpsco("ledger", "create", path, "--epsilon", 3, "--delta", 1e-6, *more)[0] == 0
-    budget = json.loads(dpsco("ledger", "show", path, "--json")[1])["budget"]
+    assert dpsco("odometer", "create", path, "--epsilon", 3, "--delta", 1e-6, *more)[0] == 0
+    budget = json.loads(dpsco("odometer", "show", path, "--json")[1])["budget"]
     assert budget["adjacency"] == "zero_out"
     assert budget["unit"] == {"rows": 4, "name": "person"}
 
 
 def test_a_ledger_is_never_replaced(dpsco, refused, tmp_path):
     path = tmp_path / "a.ledger"
-    create = ["ledger", "create", path, "--delta", 1e-6, "--epsilon"]
+    create = ["odometer", "create", path, "--delta", 1e-6, "--epsilon"]
     assert dpsco(*create, 3)[0] == 0
     before = path.read_bytes()
     assert "never replaced" in refused(*create, 300)
@@ -54,37 +94,39 @@ def test_a_ledger_is_never_replaced(dpsco, refused, tmp_path):
 def test_refusals(refused, tmp_path):
     path = tmp_path / "a.ledger"
     for delta in (0, 1, 2):
-        text = refused("ledger", "create", path, "--epsilon", 1, "--delta", delta)
+        text = refused("odometer", "create", path, "--epsilon", 1, "--delta", delta)
         assert f"--delta must lie strictly between 0 and 1, got {delta}" in text
         assert "PureDP" not in text
-    text = refused("ledger", "create", path, "--epsilon", 1, "--delta", 0.1, "--rows-per-person", 0)
+    text = refused(
+        "odometer", "create", path, "--epsilon", 1, "--delta", 0.1, "--rows-per-person", 0
+    )
     assert "--rows-per-person must be at least 1" in text
     assert "--epsilon must be positive" in refused(
-        "ledger", "create", path, "--epsilon", -1, "--delta", 1e-6
+        "odometer", "create", path, "--epsilon", -1, "--delta", 1e-6
     )
-    assert "dpsco ledger create" in refused("ledger", "show", path)
+    assert "dpsco odometer create" in refused("odometer", "show", path)
     path.write_text("something else, long enough to be a file with a header of its own")
-    assert "cannot use the odometer" in refused("ledger", "show", path)
+    assert "cannot use the odometer" in refused("odometer", "show", path)
 
 
 def test_fits_pay_until_nothing_is_left(dpsco, refused, home, make, tmp_path):
     path = tmp_path / "a.ledger"
-    assert dpsco("ledger", "create", path, "--epsilon", 2.5, "--delta", 1e-5)[0] == 0
+    assert dpsco("odometer", "create", path, "--epsilon", 2.5, "--delta", 1e-5)[0] == 0
     pay = ["--odometer", path, "--solver", "noisy_gd", "--option", "rounds=2"]
     assert make.fit(home, tmp_path / "first.json", *pay) == 0
-    spent = json.loads(dpsco("ledger", "show", path, "--json")[1])
+    spent = json.loads(dpsco("odometer", "show", path, "--json")[1])
     assert 1.0 < spent["spent"] < 2.5
     assert [entry["label"] for entry in spent["entries"]] == ["noisy_gd"]
     data, schema = home / "people.csv", home / "schema.json"
     command = ["fit", data, "--schema", schema, "-o", tmp_path / "second.json", "--epsilon", 2.5]
     assert "Nothing was recorded or released" in refused(*command, *pay)
-    assert json.loads(dpsco("ledger", "show", path, "--json")[1]) == spent
-    assert "dpsco ledger create" in refused(*command, "--odometer", tmp_path / "none")
+    assert json.loads(dpsco("odometer", "show", path, "--json")[1]) == spent
+    assert "dpsco odometer create" in refused(*command, "--odometer", tmp_path / "none")
 
 
 def test_a_fit_that_cannot_be_written_costs_nothing(dpsco, refused, home, tmp_path):
     path = tmp_path / "a.ledger"
-    assert dpsco("ledger", "create", path, "--epsilon", 3, "--delta", 1e-4)[0] == 0
+    assert dpsco("odometer", "create", path, "--epsilon", 3, "--delta", 1e-4)[0] == 0
     (tmp_path / "model.json").write_text("mine")
     command = ["fit", home / "people.csv", "--schema", home / "schema.json", "--epsilon", 1]
     for output in ("model.json", "none/model.json", "a.ledger/model.json"):
@@ -93,21 +135,21 @@ def test_a_fit_that_cannot_be_written_costs_nothing(dpsco, refused, home, tmp_pa
     broken = tmp_path / "broken.csv"
     broken.write_text("age\n1\n")
     refused(*command, "--odometer", path, "-o", new, "--test-public", broken)
-    assert json.loads(dpsco("ledger", "show", path, "--json")[1])["spent"] == 0.0
+    assert json.loads(dpsco("odometer", "show", path, "--json")[1])["spent"] == 0.0
 
 
 @pytest.fixture
 def paid(dpsco, home, tmp_path):
     """A ledger, and a command that it pays for."""
     path = tmp_path / "a.ledger"
-    assert dpsco("ledger", "create", path, "--epsilon", 9, "--delta", 1e-5)[0] == 0
+    assert dpsco("odometer", "create", path, "--epsilon", 9, "--delta", 1e-5)[0] == 0
     command = ["fit", home / "people.csv", "--schema", home / "schema.json", "--epsilon", 2]
     quick = ["--solver", "noisy_gd", "--option", "rounds=2", "-o", tmp_path / "m.json"]
     return path, [*command, *quick, "--odometer", path]
 
 
 def entries(dpsco, path):
-    return json.loads(dpsco("ledger", "show", path, "--json")[1])["entries"]
+    return json.loads(dpsco("odometer", "show", path, "--json")[1])["entries"]
 
 
 def raising(problem):
@@ -122,17 +164,21 @@ def test_show_lists_each_entry(dpsco, paid, tmp_path):
     for number in (1, 2):
         command[command.index("-o") + 1] = tmp_path / f"{number}.json"
         assert dpsco(*command)[0] == 0
-    out = dpsco("ledger", "show", path)[1]
+    out = dpsco("odometer", "show", path)[1]
     assert "ApproxDP" not in out
     assert "Unit(" not in out
-    record = json.loads(dpsco("ledger", "show", path, "--json")[1])
+    record = json.loads(dpsco("odometer", "show", path, "--json")[1])
     assert record["adjacency"] == "replace_one"
-    first, *_, second, third, last = out.splitlines()
+    first, _, _, second, third, _, left, why, last = out.splitlines()
+    assert left.startswith(f"left: epsilon {record['left']:.6g} of 9; one more fit may cost")
+    assert record["left"] < record["next_epsilon"] < 9
+    assert "at the odometer's delta 1e-05, which gives another number" in why
     assert last == "counter 2: keep it, and --expect-at-least 2 notices an old copy"
     assert record["counter"] == 2
     assert " of 9 at delta 1e-05; protects one row, adjacency replace_one" in first
     for line, entry in zip((second, third), record["entries"], strict=True):
-        number, moment, spent, label = line.split()
+        number, moment, spent, label, digest = line.split()
+        assert entry["model"].startswith(f"sha256:{digest}")
         assert (int(number), moment, label) == (entry["number"], entry["time"], "noisy_gd")
         assert entry["spent"] <= float(spent) <= 1.0001 * entry["spent"]
         assert 1.0 < entry["spent"] < 2.0  # at the ledger's delta, which is above the fit's
@@ -153,7 +199,7 @@ def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, proble
     path, command = paid
     monkeypatch.delenv("DPSCO_DEBUG", raising=False)
     monkeypatch.setattr(fit, "_write", raising(problem))
-    charged = f"No model was written, but the ledger {path} has been charged (entry 1): part of"
+    charged = f"No model was written, but the odometer {path} has been charged (entry 1): part of"
     assert f"{words}{charged} the run may have been released." in refused(*command, code=code)
     assert len(entries(dpsco, path)) == 1
     monkeypatch.setattr(api, "as_table", raising(problem))  # before anything is paid
@@ -170,7 +216,7 @@ def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monk
         "dpsco.privacy.odometer.odometer.Odometer.spend", raising(KeyboardInterrupt())
     )
     text = refused(*command, code=130)
-    assert f"the ledger {path} may have been charged: look with dpsco ledger show" in text
+    assert f"the odometer {path} may have been charged: look with dpsco odometer show" in text
 
 
 def test_an_interrupt_after_the_end_denies_nothing(dpsco, paid, monkeypatch):
@@ -190,7 +236,7 @@ def test_an_interrupted_evaluation_says_what_was_paid(
     text = refused(
         "evaluate", model, home / "fresh.csv", "--epsilon", 1, "--odometer", path, code=130
     )
-    assert f"No numbers were shown, but the ledger {path} has been charged (entry 1)" in text
+    assert f"No numbers were shown, but the odometer {path} has been charged (entry 1)" in text
 
 
 def _interrupted(running):
@@ -222,7 +268,7 @@ def test_a_real_interrupt(paid):
         running.kill()
         running.communicate()
     assert running.returncode == 130
-    assert f"the ledger {path} " in err
+    assert f"the odometer {path} " in err
     assert "charged" in err
     assert "Traceback" not in err
 
@@ -251,7 +297,7 @@ def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid,
         running.kill()
         running.communicate()
     assert running.returncode == 128 + getattr(signal, name)
-    assert f"dpsco fit: ended by {name}. No model was written, but the ledger {path} " in err
+    assert f"dpsco fit: ended by {name}. No model was written, but the odometer {path} " in err
     # The spend can be seen a moment before the fit hears that it was recorded.
     assert "has been charged" in err or "may have been charged" in err
     assert "Traceback" not in err
@@ -261,7 +307,7 @@ def test_a_service_that_is_stopped_says_what_was_paid_and_leaves_no_drafts(paid,
 def test_a_purse_that_refuses_has_not_paid(tmp_path):
     path = tmp_path / "a.ledger"
     dp.Odometer(path, dp.ApproxDP(0.1, 1e-6))
-    purse = session.PayingLedger(path)
+    purse = session.PayingOdometer(path)
     with pytest.raises(dp.errors.BudgetError):
         purse.spend(dp.privacy.GaussianRelease(1.0, 1.0, rows=(0, 9)), label="dear")
     assert purse.aftermath == ""
@@ -284,7 +330,7 @@ def test_an_old_copy_of_a_ledger_pays_nothing(dpsco, refused, paid, tmp_path):
     path.write_bytes(new)
     beside.unlink(missing_ok=True)
     assert "is missing. If it was moved, move both." in refused(*command)
-    assert dpsco("ledger", "show", path, "--expect-at-least", 1)[0] == 0
+    assert dpsco("odometer", "show", path, "--expect-at-least", 1)[0] == 0
     assert beside.read_bytes() == count
     assert "--expect-at-least goes with --odometer" in refused(
         *command[: command.index("--odometer")], "--force", "--expect-at-least", 1
@@ -299,11 +345,11 @@ def test_a_ledger_that_was_emptied_or_removed_is_no_fresh_budget(dpsco, refused,
     for cut in (b"", whole[:1], whole[:100]):
         path.write_bytes(cut)
         assert "emptied or cut" in refused(*command)
-        assert "emptied or cut" in refused("ledger", "show", path)
+        assert "emptied or cut" in refused("odometer", "show", path)
         assert path.read_bytes() == cut
     path.unlink()
     gone = "which has counted 1, as"
     assert gone in refused(*command)
-    assert gone in refused("ledger", "create", path, "--epsilon", 9, "--delta", 1e-5)
+    assert gone in refused("odometer", "create", path, "--epsilon", 9, "--delta", 1e-5)
     path.write_bytes(whole)
     assert dpsco(*command)[0] == 0

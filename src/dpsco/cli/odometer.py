@@ -1,4 +1,4 @@
-"""``ledger``: the record of what several fits have spent on one dataset (an odometer)."""
+"""``odometer``: the record of what several fits have spent on one dataset."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from ..errors import OdometerError, ParameterError
 from .arguments import add_expected, add_json, command
 
 if TYPE_CHECKING:
+    from ..privacy.odometer.odometer import Odometer
     from .session import Session
 
 _EXAMPLES = """
-dpsco ledger create patients.ledger --epsilon 3 --delta 1e-9
-dpsco fit patients.csv --schema schema.json --epsilon 1 --odometer patients.ledger -o model.json
-dpsco ledger show patients.ledger"""
+dpsco odometer create patients.odometer --epsilon 3 --delta 1e-9
+dpsco fit patients.csv --schema schema.json --epsilon 1 --odometer patients.odometer -o model.json
+dpsco odometer show patients.odometer"""
 
 
 def add(commands: Any) -> None:
-    """Add the commands about ledgers."""
-    ledger = command(
-        commands, "ledger", "keep several fits on one dataset within one budget", examples=_EXAMPLES
+    """Add the commands about odometers."""
+    odometer = command(
+        commands,
+        "odometer",
+        "keep several fits on one dataset within one budget",
+        examples=_EXAMPLES,
     )
-    actions = ledger.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = command(actions, "create", "begin a ledger with a total budget", examples=_EXAMPLES)
+    actions = odometer.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = command(actions, "create", "begin an odometer with a total budget", examples=_EXAMPLES)
     create.add_argument("file", type=Path, metavar="FILE", help="an SQLite file, to be created")
     create.add_argument("--epsilon", type=float, required=True, help="the total budget")
     create.add_argument(
@@ -42,7 +46,7 @@ def add(commands: Any) -> None:
     )
     create.set_defaults(run=_create)
     show = command(actions, "show", "print what was spent", examples=_EXAMPLES)
-    show.add_argument("file", type=Path, metavar="FILE", help="a ledger")
+    show.add_argument("file", type=Path, metavar="FILE", help="an odometer")
     add_expected(show)
     add_json(show)
     show.set_defaults(run=_show)
@@ -66,20 +70,20 @@ def _create(options: argparse.Namespace, session: Session) -> int:
     )
     if options.file.exists():
         raise OdometerError(
-            f"{options.file} is there already; a ledger is never replaced. Show it: dpsco ledger "
-            f"show {options.file}"
+            f"{options.file} is there already; an odometer is never replaced. Show it: dpsco "
+            f"odometer show {options.file}"
         )
     print(Odometer(options.file, total))
     return 0
 
 
 def _show(options: argparse.Namespace, session: Session) -> int:
-    from .session import open_ledger
+    from .session import open_odometer
 
-    odometer = open_ledger(options.file, options.expect_at_least)
+    odometer = open_odometer(options.file, options.expect_at_least)
     counter = odometer.counter
     if not options.json:
-        print(odometer)
+        _print(odometer)
         print(f"counter {counter}: keep it, and --expect-at-least {counter} notices an old copy")
         return 0
     budget = odometer.budget
@@ -90,6 +94,9 @@ def _show(options: argparse.Namespace, session: Session) -> int:
             "time": entry.time,
             "label": entry.label,
             "spent": odometer.spent_by(entry),
+            "purpose": entry.purpose,
+            "person": entry.person,
+            "model": entry.model,
         }
         for entry in odometer.entries()
     ]
@@ -98,8 +105,26 @@ def _show(options: argparse.Namespace, session: Session) -> int:
         "adjacency": budget.adjacency.value,
         "spent": spent,
         "allowed": allowed,
+        "left": odometer.left,
+        "next_epsilon": odometer.next_epsilon,
         "identity": odometer.identity,
         "counter": counter,
     }
     print(json.dumps({**record, "entries": entries}, indent=2))
     return 0
+
+
+def _print(odometer: Odometer) -> None:
+    """Print what was spent, entry by entry, what is left, and how to read the numbers."""
+    from .terminal import table
+
+    first, *_ = str(odometer).splitlines()
+    print(first)
+    entries = odometer.entries()
+    if entries:
+        print()
+        table(("entry", "time", "by itself", "for", "purpose", "person", "model"),
+              [odometer.cells(entry) for entry in entries])  # fmt: skip
+        print()
+    for line in odometer.explanation():
+        print(line)
