@@ -21,7 +21,9 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton",
     "dpsco_docs",
+    "dpsco_show",
 ]
 exclude_patterns = ["_build", "gallery"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -29,6 +31,15 @@ default_role = "py:obj"
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_space = False  # a dollar sign in a sentence is one
+myst_dmath_allow_digits = False
+html_math_renderer = "mathml"
+strip_signature_backslash = True  # an attribute `coef_` is called that
+copybutton_selector = ", ".join(
+    f"div.highlight-{language} pre" for language in ("python", "default", "sh", "console", "json")
+)
+copybutton_exclude = ".linenos, .gp, .go"  # prompts, and what a console prints
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"

@@ -30,7 +30,22 @@ PROJECT = {
     "security": "SECURITY.md",
     "contributing": "CONTRIBUTING.md",
 }
+# Pages whose tables name what the reference explains: the names of which package.
+LINKED = {
+    "estimators": "dpsco.estimators",
+    "losses": "dpsco.losses",
+    "geometry": "dpsco.geometry.domains",
+}
 HEADER = ("Paper", "Guarantee", "Rate", "Needs", "Symbols")
+GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η"}
+GREEK |= {"kappa": "κ", "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ"}
+GREEK |= {"Delta": "Δ", "Phi": "Φ"}
+SIGNS = {"<=": "≤", ">=": "≥", "->": "→", "||": "‖", "sqrt": "√"}
+# Code, a letter with its index, a power, a sign: what a header's plain text writes in ASCII.
+SYMBOL = re.compile(
+    rf"(`[^`]+`|(?<![\w`])(?:{'|'.join(GREEK)}|[A-Za-z])(?:_[A-Za-z0-9]{{1,3}})?(?!\w)"
+    r"|\^(?:\([^()]*\)|-?[A-Za-z0-9.]+(?:/\d)?)|<=|>=|->|\|\||\bsqrt\b)"
+)
 
 
 # The gate
@@ -124,7 +139,25 @@ def complete(app: Sphinx, name: str, source: list[str]) -> None:
         text += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
     elif name == "cli":
         text += command_reference()
+    if name in LINKED:
+        text = linked(text, LINKED[name])
     source[0] = text
+
+
+def linked(text: str, package: str) -> str:
+    """Lead the names in the first column of a page's tables to what the reference says of them."""
+    found = list(dpsco_api.entries([package]))
+    home = dpsco_api.homes(dpsco_api.entries())
+    paths = {entry.name: home[entry.path] for entry in found}
+
+    def link(code: re.Match[str]) -> str:
+        path = paths.get(code.group(2))
+        return f"{{py:obj}}`{code.group(1)} <{path}>`" if path else code.group(0)
+
+    def row(cell: re.Match[str]) -> str:
+        return re.sub(r"`((\w+)(?:\([^`<>]*\))?)`", link, cell.group(0))
+
+    return re.sub(r"^\| [^|\n]*`[^|\n]*\|", row, text, flags=re.MULTILINE)
 
 
 def _pages(app: Sphinx, folder: str) -> list[Path]:
@@ -187,12 +220,30 @@ def _table(rows: dict[str, str | list[str]]) -> nodes.table:
         words = nodes.paragraph()
         for i, word in enumerate([text] if isinstance(text, str) else text):
             words += nodes.Text(" ") if i else nodes.Text("")
-            words += nodes.Text(word) if isinstance(text, str) else nodes.literal("", word)
+            words += symbols(word) if isinstance(text, str) else nodes.literal("", word)
         cells = (nodes.entry("", nodes.paragraph("", name)), nodes.entry("", words))
         body += nodes.row("", *cells)
     group += body
     table += group
     return table
+
+
+def symbols(text: str) -> list[nodes.Node]:
+    """Return a header's plain text with its letters, indices, powers and signs as in print."""
+    parts: list[nodes.Node] = []
+    for k, piece in enumerate(SYMBOL.split(text)):
+        if k % 2 == 0 or piece in SIGNS:
+            parts.append(nodes.Text(SIGNS.get(piece, piece)))
+        elif piece.startswith("`"):
+            parts.append(nodes.literal("", piece.strip("`")))
+        elif piece.startswith("^"):
+            power = re.sub(r"^\^\(?|\)$", "", piece)
+            parts.append(nodes.superscript("", power))
+        else:
+            letter, _, index = piece.partition("_")
+            parts.append(nodes.Text(GREEK.get(letter, letter)))
+            parts += [nodes.subscript("", index)] if index else []
+    return parts
 
 
 def command_reference() -> str:
@@ -282,4 +333,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", as_rst, priority=100)  # before napoleon
     app.connect("missing-reference", short_name)
     app.connect("env-check-consistency", check_names)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 2,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

@@ -160,6 +160,16 @@ def test_headers_are_read_in_parts(site):
         assert tuple(site.header(family(key).__doc__)) == site.HEADER
 
 
+def test_headers_are_shown_as_in_print(site):
+    text = "`mu_x` E[F(w) - F*] <= R^2/(2 h) + sqrt(d) sigma_1 n^(-1/2); noisy_gd -> mu-GDP"
+    parts = site.symbols(text)
+    assert "".join(part.astext() for part in parts) == (
+        "mu_x E[F(w) - F*] ≤ R2/(2 h) + √(d) σ1 n-1/2; noisy_gd → μ-GDP"
+    )
+    kinds = [part.tagname for part in parts if part.tagname != "#text"]
+    assert kinds == ["literal", "superscript", "subscript", "superscript"]
+
+
 def test_every_command_has_its_help_on_the_site(site):
     from dpsco.cli import parser
 
@@ -199,6 +209,17 @@ def test_links_to_the_project_lead_to_its_copies(site):
     assert site._moved(text, "../", "project/") == "[a](project/security.md#what) [b](data.md)"
 
 
+def test_tables_lead_to_the_reference(site):
+    table = "| `PrivateSVC` | `PrivateMean` |\n| `Other()` | x |\n"
+    assert site.linked(table, "dpsco.estimators") == (
+        "| {py:obj}`PrivateSVC <dpsco.estimators.PrivateSVC>` | `PrivateMean` |\n"
+        "| `Other()` | x |\n"
+    )
+    for page, package in site.LINKED.items():
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        assert site.linked(text, package).count("{py:obj}`") >= 9
+
+
 @pytest.fixture
 def small_site(site, tmp_path, planted):
     """Return a function that builds a site of one package and stubs of the solvers' pages."""
@@ -231,7 +252,7 @@ def test_the_build_fails_with_a_gap(site, api, small_site, tmp_path, planted, mo
     app = small_site()
     head = app.env.get_doctree("solvers/noisy_gd").astext()
     assert "Full-batch gradient descent" in head
-    assert "mu-GDP with mu = sqrt(rounds)" in head
+    assert "μ-GDP with μ = √(rounds)" in head
     assert "momentum" in head
     assert "planted_package.ModelSpec" in app.env.get_domain("py").objects
 
@@ -264,5 +285,47 @@ def test_gallery_examples_stand_alone(path):
 
 def test_the_gallery_has_what_was_promised():
     stems = " ".join(path.stem for path in EXAMPLES)
-    for topic in ("adult", "heavy_tails", "house_prices", "few_rounds", "solvers"):
+    for topic in ("tutorial", "adult", "heavy_tails", "house_prices", "few_rounds", "solvers"):
         assert topic in stems
+
+
+DRAWINGS = ("pipeline", "clipping", "worlds", "attack", "solver_map", "federated")
+DRAWINGS += ("few_rounds", "geometry", "odometer", "one_round", "tradeoff")
+
+
+@pytest.fixture
+def draw(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(DOCS / "figures"))
+    module = importlib.import_module("draw")
+    monkeypatch.setattr(module.svg, "HERE", tmp_path)
+    return module
+
+
+def test_drawings_are_those_that_the_script_draws(draw, tmp_path):
+    """All but the measured one, which takes a minute; numbers in them come from the package."""
+    assert set(DRAWINGS) | {"accuracy"} == set(draw.DRAWINGS)
+    draw.main(DRAWINGS)
+    for name in DRAWINGS:
+        text = (DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == text, name
+
+
+def test_drawings_take_the_colours_of_the_page(draw):
+    """By the style sheet on the site, light and dark; by the drawing itself elsewhere."""
+    style = (DOCS / "_static" / "dpsco.css").read_text(encoding="utf-8")
+    for name, (light, dark) in draw.svg.COLOURS.items():
+        assert f"--fig-{name}: {light};" in style
+        assert f"--fig-{name}: {dark};" in style
+    for path in (DOCS / "figures").glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert "prefers-color-scheme" in text
+        assert "<title" in text
+        assert not re.search(r'="#[0-9a-f]{3,6}"', text), f"{path.name}: a colour of its own"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_pictures_are_described(page):
+    text = page.read_text(encoding="utf-8")
+    for alt, file in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text):
+        assert len(alt) > 20, file
+        assert (DOCS / file).is_file()
