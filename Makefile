@@ -8,7 +8,12 @@ DEV    := $(VENV)/.installed-dev
 OLD    := $(VENV)-oldest
 OLDEST := $(OLD)/.installed
 
-.PHONY: help demo quick test lint types layers unit oldest docs bench fuzz bench-peers bench-rates bench-park clean
+SPARK := $(VENV)-spark
+
+FLOWER := $(VENV)-flower
+FLWR   := $(FLOWER)/.installed
+
+.PHONY: help demo quick test lint types layers unit oldest spark flower flower-tests docs bench fuzz bench-peers bench-rates bench-park clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -30,7 +35,7 @@ demo: $(USE)  ## fit a private model end to end and verify its certificate
 quick: $(DEV)  ## the tests for daily work, two minutes: all but those marked slow or thorough
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --no-header -m 'not slow and not thorough'
 
-test: lint types layers unit oldest docs  ## set up, then lint, types, layers, tests, oldest versions, docs
+test: lint types layers unit oldest spark flower docs  ## set up, then lint, types, layers, tests, oldest versions, Spark, Flower, docs
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -53,9 +58,35 @@ $(OLDEST): pyproject.toml
 	    --constraint $(OLD)/lowest.txt --editable '.[all,test]'
 	@touch $@
 
-oldest: $(OLDEST)  ## all tests that are not slow, with every dependency at its lower bound
-	OPENBLAS_NUM_THREADS=1 DPSCO_OLDEST=1 $(OLD)/bin/python -m pytest -n 2 -q --no-header -m 'not slow' \
+oldest: $(OLDEST)  ## the tests of make quick, with every dependency at its lower bound
+	OPENBLAS_NUM_THREADS=1 DPSCO_OLDEST=1 $(OLD)/bin/python -m pytest -n 2 -q --no-header -m 'not slow and not thorough' \
 	    --ignore=tests/docs --ignore=tests/report/test_browser.py
+
+# The whole of pyspark, 480 MB with the server, in the place of the client that the extra asks for.
+$(SPARK)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(SPARK)
+	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet]' \
+	    'pyspark[connect]>=4.2,<5' 'pandas<3' pytest
+	@touch $@
+
+spark: $(SPARK)/.installed  ## the tests with a real Spark server, which needs Java 17
+	OPENBLAS_NUM_THREADS=1 DPSCO_SPARK=1 $(SPARK)/bin/python -m pytest -q --no-header \
+	    tests/data/tables/cluster/test_spark.py
+
+# Flower pins versions of what others need as well, so it has an environment of its own.
+$(FLWR): pyproject.toml
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --editable '.[flower,parquet]' pytest
+	@touch $@
+
+flower:  ## a federated run as a Flower app: its own processes, on loopback; needs Python 3.11
+	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then $(MAKE) flower-tests; \
+	    else echo "Flower needs Python 3.11 or newer: its tests are left out"; fi
+
+flower-tests: $(FLWR)
+	OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest -q --no-header \
+	    tests/federated/transport/test_flower.py
 
 docs: $(DEV)  ## build the documentation; a warning is an error
 	$(BIN)/sphinx-build -j 2 -W --keep-going -q -b html docs docs/_build/html
@@ -76,4 +107,4 @@ bench-park: $(DEV)  ## untuned fits beside a peer tuned in hindsight (tables in 
 	$(BIN)/python -m benchmarks.park
 
 clean:  ## remove the environment and every generated file
-	rm -rf $(VENV) $(OLD) demo-output docs/_build docs/api docs/examples docs/project build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLD) $(SPARK) $(FLOWER) demo-output docs/_build docs/api docs/examples docs/project build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -14,7 +14,8 @@ import numpy as np
 
 import dpsco as dp
 from dpsco.data import Schema, TableEncoder
-from dpsco.federated import Answer, Request, Worker
+from dpsco.federated import Agreement, Answer, Request, Roster, Worker
+from dpsco.federated.terms import Terms
 from dpsco.fit.checkpoint.checkpoint import peek
 from dpsco.models import SavedModel
 from dpsco.privacy.mechanisms import GaussianRelease
@@ -145,6 +146,13 @@ def read_message(content: bytes) -> None:
     """Read a message as whoever gets it: a task is answered, an answer is looked at."""
     if b'"worker"' in content:
         repr(Answer.from_json(content))
+        return
+    if b'"workers"' in content:
+        _ = Roster.from_json(content).digest
+        return
+    if b'"protocol"' in content:
+        plan = samples.batch_plans()["acc_srgd"]
+        Agreement(plan).terms.objection(Terms.from_json(content))
         return
     plan = samples.batch_plans()["acc_srgd"]
     X, y = samples.rows()

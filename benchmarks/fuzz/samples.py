@@ -11,12 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import dpsco as dp
-from dpsco.data import Category, ClassLabel, Flag, Hashed, Ignore, Number, NumberLabel, Schema
+from dpsco.data import (
+    Category,
+    ClassLabel,
+    Date,
+    Flag,
+    Hashed,
+    Ignore,
+    Number,
+    NumberLabel,
+    Schema,
+    Text,
+)
 from dpsco.errors import DpscoError
-from dpsco.federated import Answer, FixedPoint, Request, fingerprint
-from dpsco.models import SavedModel, configure
+from dpsco.federated import Agreement, Answer, FixedPoint, Request, Roster, fingerprint
+from dpsco.federated.pairwise_masks import public_half
+from dpsco.models import Provenance, SavedModel, configure
 from dpsco.privacy.accounting.composition import cost
 from dpsco.privacy.certificate import Certificate
 from dpsco.privacy.mechanisms import (
@@ -64,7 +77,7 @@ PROBLEMS = (
 )
 SCHEMAS = (
     Schema(
-        (Number("age", 0, 100), Category("job", ("a", "b"))),
+        (Number("age", 0, 100, source="the form"), Category("job", ("a", "b"))),
         label=ClassLabel("ill", ("no", "yes")),
     ),
     Schema(
@@ -76,6 +89,15 @@ SCHEMAS = (
             Ignore("id"),
         ),
         label=NumberLabel("pay", 0, 1000),
+    ),
+    Schema(
+        (
+            Date("since", "2000-01-01", "2029-12-31", "month", "indicator", "dmy"),
+            Text("note", 64, ngrams=(1, 3), of="letters", most=50),
+        ),
+        decimal=",",
+        separator=";",
+        encoding="cp1252",
     ),
 )
 
@@ -164,7 +186,9 @@ def models() -> list[dict[str, Any]]:
     labels = rng.choice(["no", "yes"], 400)
     setup = configure("logistic", feature_norm=2.0, classes=["no", "yes"])
     result = dp.solve(setup.problem(), (X, labels), BUDGET, solver="noisy_gd")
-    saved = SavedModel(setup.model(result.weights), result.certificate, result.plan, SCHEMAS[0])
+    stated = Provenance(purpose="beds", owner="clinic", date="2026")
+    parts = (setup.model(result.weights), result.certificate, result.plan, SCHEMAS[0])
+    saved = SavedModel(*parts, provenance=stated)
     three = configure("logistic", feature_norm=2.0, classes=["a", "b", "c"])
     other = dp.solve(three.problem(), (X, rng.choice(["a", "b", "c"], 400)), BUDGET)
     number = configure("huber", feature_norm=2.0, label_range=(0.0, 5.0))
@@ -217,10 +241,11 @@ def odometers(folder: Path) -> list[Path]:
     """Write odometers: new, with spends of several kinds, with runs and rounds."""
     paths = [folder / f"{k}.odometer" for k in range(3)]
     dp.Odometer(paths[0], dp.ApproxDP(5.0, 1e-6))
-    second = dp.Odometer(paths[1], dp.ApproxDP(50.0, 1e-5))
+    second = dp.Odometer(paths[1], dp.ApproxDP(50.0, 1e-5), purpose="study", person="A. T.")
     second.spend(GaussianRelease(1.0, 50.0, rows=(0, 100)), label="first")
     second.spend(PoissonGaussianRelease(1.0, 5.0, 0.05, rows=(0, 100), count=20), label="second")
     second.spend(SelectionRelease(1.0, 50.0, 10, rows=(0, 100), count=5))
+    second.name_model(1, "sha256:" + "0" * 64)
     third = dp.Odometer(paths[2], dp.ZCDP(3.0))
     third.spend(GaussianRelease(1.0, 50.0, rows=(0, 100)), run="0" * 32)
     third.commit("0" * 32, 1, "f" * 64)
@@ -228,7 +253,7 @@ def odometers(folder: Path) -> list[Path]:
 
 
 def messages() -> list[str]:
-    """Return tasks and answers."""
+    """Return tasks, answers, and what parties agree on beforehand."""
     plan = batch_plans()["acc_srgd"]
     start, stop = plan.batches()[0]
     point = np.zeros(plan.task.n_weights)
@@ -245,8 +270,14 @@ def messages() -> list[str]:
     )
     encoding = FixedPoint(2.0**-20, 35)
     two = dataclasses.replace(task, points=(point, point), factors=(4.0, 3.0), encoding=encoding)
+    masked = dataclasses.replace(two, trust="secure_aggregation", members=("north", "south"))
+    key = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+    other = X25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+    roster = Roster({"north": public_half(key), "south": public_half(other)})
+    terms = Agreement(plan).terms
     words = np.arange(4, dtype=np.uint64)
     answers = [
         Answer(run=task.run, round=3, worker="ward 7", vector=vector) for vector in (point, words)
     ]
-    return [task.to_json(), two.to_json(), *(answer.to_json() for answer in answers)]
+    texts = [task, two, masked, *answers, roster, terms]
+    return [text.to_json() for text in texts]
