@@ -6,6 +6,7 @@ No error, with all that is behind it, quotes a row: tables hold a canary, and no
 import json
 import os
 import traceback
+from functools import partial
 
 import numpy as np
 import pytest
@@ -124,6 +125,18 @@ def test_a_shard_that_changes_on_the_way(canaries, odometer, tmp_path, name):
         dp.run(plan(), table, progress=lambda done, total: heard.append(done), **keep)
     assert heard == [2, 3]
     assert list(odometer.entries()) == [run]
+
+
+def test_no_file_counts_twice(canaries, tmp_path):
+    """A pattern that finds a file twice, and a file that has two names."""
+    with dp.data.from_cluster(canaries / "**" / "**" / "*.parquet", label="y") as table:
+        assert table.n == N
+    for link in (os.symlink, os.link):
+        link(canaries / "part1.parquet", canaries / "part2.parquet")
+        for rows in (canaries, canaries / "*.parquet"):
+            refused(DataError, "named twice", partial(dp.data.from_cluster, rows, label="y"))
+        refused(DataError, "named twice", partial(dp.data.from_parquet, canaries, label="y"))
+        (canaries / "part2.parquet").unlink()
 
 
 def test_files_that_do_not_fit(canaries, tmp_path):

@@ -25,7 +25,7 @@ from ...._validate import shown
 from ....errors import DataError, ParameterError
 from ....kernels.pairwise import SUM_LEAF, runs
 from ....privacy.randomness import Stream
-from ..origin import stamp
+from ..origin import check_once, matches, stamp
 from ..parquet import Footer, read_footers
 
 Indices = NDArray[np.int64]
@@ -198,9 +198,10 @@ def _footers(path: str) -> list[Footer]:
     """Return the footers of a file, of a folder, or of all files that fit a pattern."""
     if os.path.exists(path) or not glob.has_magic(path):
         return read_footers(path)
-    names = sorted(name for name in glob.glob(path, recursive=True) if os.path.isfile(name))
+    names = [Path(name) for name in matches(path) if os.path.isfile(name)]
     if not names:
         raise DataError(f"no file fits the pattern {path}.")
+    check_once(names)
     return [footer for name in names for footer in read_footers(name)]
 
 
