@@ -40,6 +40,17 @@ def files_of(path: str | Path) -> set[Hashable]:
     return {_identity(file) for file in files if file.is_file()}
 
 
+def check_unchanged(files: Iterable[Stamped]) -> None:
+    """Refuse files that were written since they were planned for.
+
+    Raises:
+        DataError: one was, or is gone.
+    """
+    for path, state in files:
+        if stamp(path) != state:
+            raise DataError(f"the file {path} changed after its footer was read.")
+
+
 def matches(pattern: str | Path) -> list[str]:
     """Return what fits a pattern, each name once: ``**`` after ``**`` finds some twice."""
     return sorted(set(glob.glob(os.fspath(pattern), recursive=True)))

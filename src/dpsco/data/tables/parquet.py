@@ -20,7 +20,7 @@ from ..._validate import shown
 from ...errors import DataError, ParameterError
 from ..schema.encoder import TableEncoder, check_encoder
 from .arrow import family, pyarrow, require, wrong_type
-from .origin import check_once, stamp
+from .origin import check_once, check_unchanged, stamp
 from .stream import Decoder, EncodedColumns, PlainColumns, StreamTable
 
 _NUMBERS = ("boolean", "integer", "real")
@@ -323,8 +323,7 @@ def read_batches(
 
 def _same(footer: Footer) -> tuple[int, int]:
     """Return the stamp of a file, which must be that of its footer."""
-    if stamp(footer.path) != footer.stamp:
-        raise DataError(f"the file {footer.path} changed after its footer was read.")
+    check_unchanged([(footer.path, footer.stamp)])
     return footer.stamp
 
 

@@ -3,7 +3,8 @@
 All of it is read off the files' footers before a run begins. A shard is known by its name below the
 common folder, its size, and a digest of its footer, which says of every row group where it begins
 and how large its columns are. So a worker tells a file that is another one, or that was written
-again since, from the one that was planned for.
+again since, from the one that was planned for. Other rows of the same types and sizes may leave the
+footer as it was: the driver looks at the time of change, too, before the sum of a round leaves.
 """
 
 from __future__ import annotations

@@ -229,6 +229,7 @@ class ClusterTable(StreamTable):
             self.adapter,
             self._reading,
             bounds,
+            stamped=self._files.stamped,
             width=width,
             entries=entries,
             leaves=self._leaves,
