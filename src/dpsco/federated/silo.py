@@ -129,7 +129,7 @@ class HelpingSilo(NonCopyable):
         self._journal = None if journal is None else Journal(journal)
         entries = [] if self._journal is None else self._journal.entries
         self._over = {entry.get("run") for entry in entries}  # begun by processes before this one
-        self._begun = False
+        self._begun: str | None = None  # the run that this process has written down last
 
     def answer(self, request: Request) -> Answer:
         """Return the noise of a round, once; refusals as those of `NoiseHelper.answer`.
@@ -142,9 +142,9 @@ class HelpingSilo(NonCopyable):
                 f"helper {self.name!r} was started anew, and the noise of this run was lost with "
                 "the process before. Begin a new run."
             )
-        if self._journal is not None and not self._begun:
+        if self._journal is not None and request.run != self._begun:
             self._journal.append({"helper": self.name, "run": request.run})
-            self._begun = True
+            self._begun = request.run
         return self._helper.answer(request)
 
     def close(self) -> None:
