@@ -46,26 +46,26 @@ _MOST_LEAVES = 64  # of a slice: 262,144 rows, or four row groups if these are l
 class SumTrace:
     """What one sum took: not to be published.
 
-    Times may tell of rows. How many rows a sample holds is secret: amplification counts on it. The
-    numbers of its slices and bytes go with that.
+    Times may tell of rows. How many rows a sample holds is secret: amplification counts on it. Its
+    slices and bytes would tell, so they are None too.
 
     Args:
         rows: that were summed; None for a sample.
-        slices: in how many parts.
+        slices: in how many parts; None for a sample.
         repeated: answers that did not count: damaged, or second ones.
         seconds: from the first slice sent to the last answer.
         slowest: seconds that the last answer came after the median one.
-        sent: bytes of the task and of all slices, each once.
-        received: bytes of all answers.
+        sent: bytes of the task and of all slices, each once; None for a sample.
+        received: bytes of all answers; None for a sample.
     """
 
     rows: int | None
-    slices: int
+    slices: int | None
     repeated: int
     seconds: float
     slowest: float
-    sent: int
-    received: int
+    sent: int | None
+    received: int | None
 
 
 Progress = Callable[[int, int], None]  # slices done, slices in all
@@ -211,14 +211,15 @@ class Gathering:
     def trace(self) -> SumTrace:
         """Return what it took."""
         times = sorted(self._times) or [0.0]
+        whole = not self._sampled
         return SumTrace(
-            rows=None if self._sampled else sum(part.rows for part in self._slices),
-            slices=len(self._slices),
+            rows=sum(part.rows for part in self._slices) if whole else None,
+            slices=len(self._slices) if whole else None,
             repeated=self._repeated,
             seconds=times[-1],
             slowest=times[-1] - times[len(times) // 2],
-            sent=len(self._task) + sum(map(len, self._messages.values())),
-            received=self._received,
+            sent=len(self._task) + sum(map(len, self._messages.values())) if whole else None,
+            received=self._received if whole else None,
         )
 
     @property
