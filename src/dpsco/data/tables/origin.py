@@ -33,11 +33,16 @@ def stamp(path: Path) -> tuple[int, int]:
     return result.st_size, result.st_mtime_ns
 
 
-def files_of(path: str | Path) -> set[Hashable]:
-    """Return which files a path, a folder or a pattern leads to, whatever their names are."""
+def files_at(path: str | Path) -> list[Path]:
+    """Return the files that a path, a folder or a pattern leads to; none if there is nothing."""
     places = [path] if os.path.exists(path) else matches(path)
     files = [file for place in map(Path, places) for file in (place, *place.rglob("*"))]
-    return {_identity(file) for file in files if file.is_file()}
+    return [file for file in files if file.is_file()]
+
+
+def files_of(path: str | Path) -> set[Hashable]:
+    """Return which files these are, whatever their names."""
+    return set(map(_identity, files_at(path)))
 
 
 def check_unchanged(files: Iterable[Stamped]) -> None:
