@@ -160,6 +160,8 @@ def test_rows_in_another_order_under_the_same_footer(tmp_path, sampled):
         assert footer_digest(path) == digest
         with pytest.raises(DataError, match=r"rows.parquet changed"):
             source.sum_at(query, [1, 8_000]) if sampled else source.sum(query, 4_000, 9_000)
+        with pytest.raises(DataError, match=r"rows.parquet changed"):  # before anything is paid for
+            table.check(source.bounds, order="given")
 
 
 def test_files_that_do_not_fit(canaries, tmp_path):
