@@ -1,6 +1,7 @@
 """``--cluster``: the same models and predictions, from rows that workers read."""
 
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +77,25 @@ def test_predictions_are_the_same(model, parts, dpsco, tmp_path, ending):
     assert one.column(0).to_pylist() == two.column(0).to_pylist()
     for name in one.column_names[1:]:
         np.testing.assert_allclose(one.column(name), two.column(name), rtol=1e-12)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("rows", ["one file", "folder", "pattern"])
+def test_nobody_else_may_read_predictions(model, parts, dpsco, tmp_path, rows):
+    """A folder that all may enter has files that they may not read; a pattern is no file at all."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o755)
+    for part in parts.iterdir():
+        (closed / part.name).write_bytes(part.read_bytes())
+        (closed / part.name).chmod(0o600)
+    named = {"one file": closed / part.name, "folder": closed, "pattern": closed / "*.parquet"}
+    out = tmp_path / "p.csv"
+    before = os.umask(0)
+    try:
+        assert dpsco("predict", model, named[rows], "--cluster", "threads:1", "-o", out)[0] == 0
+    finally:
+        os.umask(before)
+    assert out.stat().st_mode & 0o777 == 0o600
 
 
 def test_rows_without_a_label_are_predicted(model, parts, dpsco, tmp_path):

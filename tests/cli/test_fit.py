@@ -398,7 +398,29 @@ def test_the_private_rows_are_no_public_ones(command, home, refused, tmp_path):
     link = tmp_path / "public.csv"
     link.symlink_to(home / "people.csv")
     for test in (home / "people.csv", home / ".." / home.name / "people.csv", link):
-        assert "is the private table of this fit" in refused(*command, "--test-public", test)
+        assert "holds private rows of this fit" in refused(*command, "--test-public", test)
+
+
+def test_a_part_of_the_private_rows_is_no_public_one(refused, tmp_path):
+    """A folder or pattern of private files, or links to them, and a folder with them in it."""
+    private, public = tmp_path / "data" / "private", tmp_path / "public"
+    private.mkdir(parents=True)
+    public.mkdir()
+    for k in range(2):
+        (private / f"part{k}.parquet").write_bytes(b"rows")
+    (public / "linked.parquet").symlink_to(private / "part1.parquet")
+    (public / "same.parquet").hardlink_to(private / "part0.parquet")
+    more = ["--schema", tmp_path / "schema.json", "-o", tmp_path / "model.json", "--epsilon", 1]
+    for rows in (private, tmp_path / "data" / "*" / "*.parquet"):
+        for test in (
+            private / "part0.parquet",
+            public / "linked.parquet",
+            public / "same.parquet",
+            tmp_path / "data",
+            public,
+        ):
+            text = refused("fit", rows, *more, "--test-public", test)
+            assert "holds private rows of this fit" in text
 
 
 def test_test_rows_without_labels_are_refused(command, refused, make, tmp_path):

@@ -4,6 +4,9 @@ import dataclasses
 import itertools
 import json
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpsco as dp
@@ -90,6 +93,26 @@ def test_coins_that_were_lost_are_not_drawn_again(setting, tmp_path):
             else:
                 first = silo.answer(request)
                 assert silo.answer(request) is first
+
+
+def test_rows_that_are_cut_stay_where_they_are(setting, tmp_path):
+    """A table that was written again in another order would have rows in two rounds."""
+    plan, path = setting.plan(), tmp_path / "rows.parquet"
+    columns = {**{f"x{k}": column for k, column in enumerate(setting.X.T)}, "y": setting.y}
+    table = pa.table(columns)
+    coordinator = Coordinator(plan)
+
+    def silo():
+        rows = dp.data.from_parquet(path, label="y")
+        return Silo(rows, Agreement(plan), name="w", journal=tmp_path / "journal")
+
+    pq.write_table(table, path)
+    for _ in range(2):
+        with silo() as party:
+            coordinator.receive([party.answer(coordinator.request())])
+    pq.write_table(table.take(np.arange(120)[::-1]), path)
+    with silo() as party, pytest.raises(LedgerError, match="rows of 'w' have changed"):
+        party.answer(coordinator.request())
 
 
 def test_a_silo_cuts_its_rows_into_parts_once(setting, tmp_path):

@@ -129,6 +129,9 @@ def test_a_helper_that_was_started_anew_has_no_second_noise(setting, tmp_path):
     _, request = request_of(agreement, tuple(sorted((*NAMES, "court"))))
     how = {"name": "court", "masks": masks["court"], "journal": tmp_path / "court"}
     with HelpingSilo(agreement, **how) as helper:
+        stray = dataclasses.replace(request, run="0" * 32, plan="0" * 32)  # hides no run after it
+        with pytest.raises(AssumptionError, match="does not answer"):
+            helper.answer(stray)
         helper.answer(request)
     with HelpingSilo(agreement, **how) as helper, pytest.raises(LedgerError, match="anew"):
         helper.answer(request)

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from dpsco.errors import DataError
 from dpsco.files.journal import claim_of, recover
-from dpsco.files.writing import Draft, commit, write_files, write_text
+from dpsco.files.writing import Draft, commit, mode_of_copy, write_files, write_text
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals, devices, locks")
 
@@ -244,3 +245,17 @@ def test_names_of_any_length(tmp_path):
     places = [tmp_path / (letter * length) for letter in "xy" for length in (1, 179, 181, 255)]
     write_files(dict.fromkeys(places, b"new"))
     assert names(tmp_path) == sorted(place.name for place in places)
+
+
+@POSIX
+def test_a_copy_is_no_more_open_than_the_folders_of_its_source():
+    """Files in a closed folder may say that everybody reads them; a group is another one there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        rows = Path(folder) / "rows"
+        rows.touch()
+        rows.chmod(0o666)
+        assert mode_of_copy([rows]) == 0o600
+        os.chmod(folder, 0o755)
+        assert mode_of_copy([rows]) == 0o666
+        rows.chmod(0o640)
+        assert mode_of_copy([rows]) == 0o600

@@ -19,7 +19,8 @@ from dpsco import report
 from dpsco.data.counts import RowCount
 from dpsco.errors import MissingExtraError, ParameterError
 from dpsco.fit.choose import Candidate, Recommendation
-from dpsco.models import LinearModel, Provenance, SavedModel
+from dpsco.models import LinearModel, Provenance, SavedModel, diagnose, measure_privately
+from dpsco.models.diagnostics import Diagnostics
 from dpsco.privacy import certificate as certificates
 from dpsco.privacy.accounting.attack_roc import Odds
 from dpsco.privacy.certificate import Certificate, Claims
@@ -363,6 +364,17 @@ def test_measuring_on_private_rows_is_said(rows):
     assert ('<p class="warning" role="note">These rows are private' in text) == (rows == "unpaid")
 
 
+def test_what_was_paid_for_is_not_called_public():
+    """Noisy metrics of private rows, and exact figures of these beside them."""
+    model = LinearModel("logistic", np.ones((1, 2)), np.zeros(1), ("a", "b"))
+    rows, places = np.ones((50, 2)), np.ones(50)
+    paid = measure_privately(model, rows, places, dp.ApproxDP(1.0, 1e-6))
+    utility = report.Utility.of(paid)
+    assert (utility.rows, utility.on) == ("paid", "50 private rows")
+    with pytest.raises(ParameterError, match="exact numbers"):
+        report.Utility.of(paid, diagnostics=diagnose(model, rows, places))
+
+
 def test_solvers_are_compared(key):
     problem, budget, _ = CASES[key]
     made = solved(key).plan
@@ -636,6 +648,7 @@ def test_wrong_arguments_are_refused(wrong, name):
         {"baselines": [1]},
         {"baselines": {"b": {"a": None}}},
         {"rows": "secret"},
+        {"rows": "paid", "diagnostics": Diagnostics({})},
     ],
     ids=str,
 )

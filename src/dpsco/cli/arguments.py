@@ -120,12 +120,13 @@ def tell_time(seconds: float) -> None:
 
 def tell_sum(trace: SumTrace) -> None:
     """Print how long workers took for a sum, and how many bytes travelled; likewise."""
-    rows = "a sample" if trace.rows is None else rows_of(trace.rows)
-    parts = f"{trace.slices:,} slice{'' if trace.slices == 1 else 's'}"
+    rows, size = "a sample", ""
+    if trace.rows is not None:
+        rows = f"{rows_of(trace.rows)} in {trace.slices:,} slice{'' if trace.slices == 1 else 's'}"
+        size = f"; {trace.sent:,} bytes sent, {trace.received:,} received"
     text = (
-        f"sum of {rows} in {parts}: {trace.seconds:.2f} s, the last "
-        f"{trace.slowest:.2f} s behind the median; {trace.sent:,} bytes sent, "
-        f"{trace.received:,} received"
+        f"sum of {rows}: {trace.seconds:.2f} s, the last {trace.slowest:.2f} s behind the "
+        f"median{size}"
     )
     again = f", {trace.repeated:,} answers not counted" if trace.repeated else ""
     print(f"{text}{again}: keep it to yourself", file=sys.stderr)

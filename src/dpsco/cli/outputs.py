@@ -35,7 +35,8 @@ class Outputs:
 
         Args:
             path: of the file.
-            rows_of: a table of whose rows the file speaks: nobody else may read it.
+            rows_of: a table of whose rows the file speaks, or a pattern of files: nobody else may
+                read it.
 
         Raises:
             DataError: there is a file already, or none can be written there.
@@ -45,7 +46,11 @@ class Outputs:
         with explained(path):
             recover(path)
             self._check(path)
-        sources = [] if rows_of is None or not rows_of.exists() else [rows_of]
+        sources: list[Path] = []
+        if rows_of is not None:
+            from ..data.tables.origin import files_at
+
+            sources = files_at(rows_of)
         self._drafts.append(Draft(path, mode=mode_of_copy(sources)))
         self._drafts[-1].create()
         return self._drafts[-1].path

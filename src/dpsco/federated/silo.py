@@ -7,15 +7,19 @@ batches: by public numbers, so the order must not have been chosen by looking at
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from pathlib import Path
 from typing import Any
 
 from ..data.source import Source
+from ..data.tables.origin import shareable
 from ..data.tables.table import Table
 from ..errors import LedgerError, ParameterError
 from ..fit.run import as_table
 from ..privacy.release import NonCopyable
 from ..solvers.engine import EnginePlan
+from .agreement import fingerprint
 from .helper import NoiseHelper
 from .journal import Journal
 from .messages import Answer, Request, check_name
@@ -64,6 +68,9 @@ class Silo(NonCopyable):
         _check_masks(masks, agreement, name)
         plan, table = agreement.plan, as_table(data)
         self._journal = None if journal is None else Journal(journal)
+        self._lock = threading.Lock()
+        origin = table.origin if isinstance(table, Table) and _in_parts(plan) else None
+        self._rows = None if origin is None else _digest(str(shareable(origin)))
         how: dict[str, Any] = {
             "trust": agreement.trust,
             "encoding": agreement.encoding,
@@ -78,9 +85,30 @@ class Silo(NonCopyable):
             raise
 
     def answer(self, request: Request) -> Answer:
-        """Return the party's contribution to a round; refusals as those of `Worker.answer`."""
+        """Return the party's contribution to a round; refusals as those of `Worker.answer`.
+
+        Raises:
+            LedgerError: rows that are cut into parts lie in other files than when the run began.
+        """
         workers = self._workers
+        self._check_rows(request.run)
         return workers[min(request.round, len(workers) - 1)].answer(request)
+
+    def _check_rows(self, run: str) -> None:
+        """Refuse files that changed since a run began: rows in another order would come twice."""
+        if self._journal is None or self._rows is None:
+            return
+        head = {"worker": self.name, "plan": fingerprint(self.agreement.plan), "run": run}
+        with self._lock:
+            known = [e["rows"] for e in self._journal.entries if {**e, **head} == e and "rows" in e]
+            if not known:
+                self._journal.append({**head, "rows": self._rows})
+            elif known != [self._rows]:
+                raise LedgerError(
+                    f"the rows of {self.name!r} have changed since this run began, in which each "
+                    "row belongs to one round. Put back the table that it began with, or begin a "
+                    "new run."
+                )
 
     def close(self) -> None:
         """Let go of the journal."""
@@ -129,7 +157,7 @@ class HelpingSilo(NonCopyable):
         self._journal = None if journal is None else Journal(journal)
         entries = [] if self._journal is None else self._journal.entries
         self._over = {entry.get("run") for entry in entries}  # begun by processes before this one
-        self._begun = False
+        self._begun: str | None = None  # the run that this process has written down last
 
     def answer(self, request: Request) -> Answer:
         """Return the noise of a round, once; refusals as those of `NoiseHelper.answer`.
@@ -142,9 +170,9 @@ class HelpingSilo(NonCopyable):
                 f"helper {self.name!r} was started anew, and the noise of this run was lost with "
                 "the process before. Begin a new run."
             )
-        if self._journal is not None and not self._begun:
+        if self._journal is not None and request.run != self._begun:
             self._journal.append({"helper": self.name, "run": request.run})
-            self._begun = True
+            self._begun = request.run
         return self._helper.answer(request)
 
     def close(self) -> None:
@@ -168,6 +196,10 @@ def answer_name(plan: EnginePlan, party: str, round: int) -> str:
     A coordinator counts a name once in a run of a single epoch.
     """
     return f"{party}, part {round}" if _in_parts(plan) else party
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _in_parts(plan: EnginePlan) -> bool:

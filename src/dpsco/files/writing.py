@@ -102,12 +102,20 @@ class Draft:
 
 
 def mode_of_copy(sources: Iterable[Path]) -> int:
-    """Return the mode of a file with rows of other files: nobody else reads it than reads these."""
-    mode = 0o666
-    for source in sources:
+    """Return the mode of a file with rows of other files: nobody else reads it than reads these.
+
+    Whoever cannot pass a folder above a file cannot read it. A group counts as everybody does: that
+    of a new file may be another one.
+    """
+    everybody = 0o6
+    for source in map(Path, sources):
         with explained(source):
-            mode &= os.stat(source).st_mode
-    return mode | 0o600
+            mode = os.stat(source).st_mode
+            everybody &= mode & mode >> 3
+            for folder in source.resolve().parents:
+                if not os.stat(folder).st_mode & 0o001:
+                    everybody = 0
+    return 0o600 | everybody << 3 | everybody
 
 
 def commit(drafts: Sequence[Draft]) -> None:

@@ -56,6 +56,11 @@ class Utility:
                 f"0.76}}}}; got {self.scores!r} and {self.baselines!r}."
             )
         _validate.choice("rows", self.rows, words.MEASURED_ON)
+        if self.diagnostics is not None and self.rows == "paid":
+            raise ParameterError(
+                "diagnostics are exact numbers about rows, which nobody has paid for: leave them "
+                "out, or make them of public rows."
+            )
         for scores in (self.scores, *self.baselines.values()):
             for name, value in scores.items():
                 _validate.real(f"the score {name!r}", value)
@@ -65,7 +70,7 @@ class Utility:
         cls,
         metrics: Metrics,
         *,
-        rows: str = "public",
+        rows: str | None = None,
         diagnostics: Diagnostics | None = None,
         quantile: float | None = None,
     ) -> Utility:
@@ -73,10 +78,12 @@ class Utility:
 
         Args:
             metrics: of the model.
-            rows: as in `Utility`.
+            rows: as in `Utility`; by default "paid" of what has a certificate, else "public".
             diagnostics: of public rows.
             quantile: that the model estimates: the aim of its coverage.
         """
+        if rows is None:
+            rows = "public" if metrics.certificate is None else "paid"
         errors = metrics.errors if diagnostics is None else diagnostics.spread
         count = "1" if metrics.rows == 1 else f"{metrics.rows:,}"
         kind = "public" if rows == "public" else "private"

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..data.schema.schema import Schema
+from ..data.tables.origin import files_of
 from ..data.tables.table_file import open_file
 from ..errors import DataError, ParameterError
 from ..files.disk import flag, lock
@@ -133,7 +134,7 @@ class Study:
                 open_file(path, schema, label=True)  # refuses what does not fit
                 forms, writing = columns.forms_of(schema), _writing(schema)
             elif origin == "sample" and other is not None:
-                if _files(path) & _files(other):
+                if files_of(path) & files_of(other):
                     raise ParameterError(
                         "the public rows are the table itself: ranges that are read off private "
                         "rows tell about them. Name other rows, or type what is publicly known."
@@ -361,11 +362,3 @@ def _check_own(folder: Path) -> None:
             f"{', '.join(others)}. Choose a new or empty folder with --folder; a schema file can "
             "be opened on the page."
         )
-
-
-def _files(path: Path) -> set[tuple[int, int]]:
-    """Return which files a table is made of, whatever their names: links lead to the same ones."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return {
-        (stat.st_dev, stat.st_ino) for stat in (file.stat() for file in files if file.is_file())
-    }

@@ -6,9 +6,10 @@ kept to see to it, but their files can be told from others without a look inside
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,56 @@ def stamp(path: Path) -> tuple[int, int]:
     except OSError:
         raise DataError(f"the file {path} is gone.") from None
     return result.st_size, result.st_mtime_ns
+
+
+def files_at(path: str | Path) -> list[Path]:
+    """Return the files that a path, a folder or a pattern leads to; none if there is nothing."""
+    places = [path] if os.path.exists(path) else matches(path)
+    files = [file for place in map(Path, places) for file in (place, *place.rglob("*"))]
+    return [file for file in files if file.is_file()]
+
+
+def files_of(path: str | Path) -> set[Hashable]:
+    """Return which files these are, whatever their names."""
+    return set(map(_identity, files_at(path)))
+
+
+def check_unchanged(files: Iterable[Stamped]) -> None:
+    """Refuse files that were written since they were planned for.
+
+    Raises:
+        DataError: one was, or is gone.
+    """
+    for path, state in files:
+        if stamp(path) != state:
+            raise DataError(f"the file {path} changed after its footer was read.")
+
+
+def matches(pattern: str | Path) -> list[str]:
+    """Return what fits a pattern, each name once: ``**`` after ``**`` finds some twice."""
+    return sorted(set(glob.glob(os.fspath(pattern), recursive=True)))
+
+
+def check_once(files: Iterable[Path]) -> None:
+    """Refuse a file that is listed under two names, such as a link to another one.
+
+    Raises:
+        DataError: its rows would count twice, and their bounds not hold.
+    """
+    known: dict[Hashable, Path] = {}
+    for file in files:
+        other = known.setdefault(_identity(file), file)
+        if other is not file:
+            raise DataError(
+                f"{file} is named twice (as {other}): its rows would count twice. Name each file "
+                "once; a folder stands for all of its files."
+            )
+
+
+def _identity(path: Path) -> Hashable:
+    """Return what two names of one file have in common, links of every kind."""
+    result = os.stat(path)
+    return (result.st_dev, result.st_ino) if result.st_ino else os.path.realpath(path)
 
 
 def origin_of(files: Iterable[Stamped], reading: str) -> str:

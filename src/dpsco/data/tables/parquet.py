@@ -20,7 +20,7 @@ from ..._validate import shown
 from ...errors import DataError, ParameterError
 from ..schema.encoder import TableEncoder, check_encoder
 from .arrow import family, pyarrow, require, wrong_type
-from .origin import stamp
+from .origin import check_once, check_unchanged, stamp
 from .stream import Decoder, EncodedColumns, PlainColumns, StreamTable
 
 _NUMBERS = ("boolean", "integer", "real")
@@ -218,7 +218,7 @@ def parquet_files(path: str | Path) -> list[Path]:
     notes there.
 
     Raises:
-        DataError: there is no such file, or none in the folder.
+        DataError: there is no such file, or none in the folder, or one is there twice.
     """
     root = Path(path)
     if root.is_file():
@@ -235,6 +235,7 @@ def parquet_files(path: str | Path) -> list[Path]:
     ]
     if not shown:
         raise DataError(f"the folder {root} has no file whose name ends in .parquet or .pq.")
+    check_once(shown)
     return sorted(shown)
 
 
@@ -322,8 +323,7 @@ def read_batches(
 
 def _same(footer: Footer) -> tuple[int, int]:
     """Return the stamp of a file, which must be that of its footer."""
-    if stamp(footer.path) != footer.stamp:
-        raise DataError(f"the file {footer.path} changed after its footer was read.")
+    check_unchanged([(footer.path, footer.stamp)])
     return footer.stamp
 
 

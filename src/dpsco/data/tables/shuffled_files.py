@@ -33,6 +33,7 @@ from ...privacy.randomness import Randomness, Stream
 from ..schema.schema import Schema
 from .arrow import family, pyarrow, reads_numbers
 from .csvform import is_csv
+from .origin import check_once
 from .parquet import Footer, ParquetFiles, opened, parquet_files, read_footers, same_types
 from .spill import Buckets
 from .stream import Files
@@ -315,14 +316,7 @@ def _listed(inputs: Paths) -> list[Path]:
     for each in map(Path, listed):
         recover(each)
         files.extend([each] if is_csv(each) else parquet_files(each))
-    known: dict[str, Path] = {}
-    for file in files:
-        other = known.setdefault(os.path.realpath(file), file)
-        if other is not file:
-            raise DataError(
-                f"{file} is named twice (as {other}): its rows would count twice. Name each file "
-                "once; a folder stands for all of its files."
-            )
+    check_once(files)
     return files
 
 

@@ -6,14 +6,16 @@ No error, with all that is behind it, quotes a row: tables hold a canary, and no
 import json
 import os
 import traceback
+from functools import partial
 
 import numpy as np
 import pytest
 
 import dpsco as dp
+from dpsco.data.queries import ClippedGradient
 from dpsco.data.tables.cluster import messages
 from dpsco.data.tables.cluster.adapters import SCHEMES, adapter_of
-from dpsco.data.tables.cluster.layout import Part, Shard, Slice
+from dpsco.data.tables.cluster.layout import Part, Shard, Slice, footer_digest
 from dpsco.data.tables.cluster.local import LocalAdapter
 from dpsco.data.tables.cluster.work import answer
 from dpsco.errors import ClusterError, DataError, ParameterError
@@ -124,6 +126,42 @@ def test_a_shard_that_changes_on_the_way(canaries, odometer, tmp_path, name):
         dp.run(plan(), table, progress=lambda done, total: heard.append(done), **keep)
     assert heard == [2, 3]
     assert list(odometer.entries()) == [run]
+
+
+def test_no_file_counts_twice(canaries, tmp_path):
+    """A pattern that finds a file twice, and a file that has two names."""
+    with dp.data.from_cluster(canaries / "**" / "**" / "*.parquet", label="y") as table:
+        assert table.n == N
+    for link in (os.symlink, os.link):
+        link(canaries / "part1.parquet", canaries / "part2.parquet")
+        for rows in (canaries, canaries / "*.parquet"):
+            refused(DataError, "named twice", partial(dp.data.from_cluster, rows, label="y"))
+        refused(DataError, "named twice", partial(dp.data.from_parquet, canaries, label="y"))
+        (canaries / "part2.parquet").unlink()
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_rows_in_another_order_under_the_same_footer(tmp_path, sampled):
+    """Numbers of one type take as many bytes in any order: only the time of change tells."""
+    path, values = tmp_path / "rows.parquet", np.random.default_rng(0).normal(size=9_000)
+    plain = {"write_statistics": False, "use_dictionary": False, "compression": "none"}
+
+    def write(column):
+        columns = pa.table({"x": column, "y": np.sign(column)})
+        pq.write_table(columns, path, **plain)
+
+    write(values)
+    digest = footer_digest(path)
+    query = ClippedGradient(dp.losses.Logistic(), np.zeros(2), 1.0)
+    with dp.data.from_cluster(path, label="y", cluster="threads:1") as table:
+        source = table.bounded(dp.Bounds(1.0, label="sign", intercept=1.0), order="given")
+        source.sum(query, 0, 4_000)
+        write(values[::-1])
+        assert footer_digest(path) == digest
+        with pytest.raises(DataError, match=r"rows.parquet changed"):
+            source.sum_at(query, [1, 8_000]) if sampled else source.sum(query, 4_000, 9_000)
+        with pytest.raises(DataError, match=r"rows.parquet changed"):  # before anything is paid for
+            table.check(source.bounds, order="given")
 
 
 def test_files_that_do_not_fit(canaries, tmp_path):

@@ -266,7 +266,7 @@ class Silent(LocalAdapter):
     ("solver", "answers", "left"),
     [
         ("noisy_gd", 3 + 2 * 8 + 3, "5 of 8"),  # the shards, two rounds, a bit of the third
-        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "2 of 3"),  # of a secret sample
+        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "^some"),  # of a sample, whose size is secret
         ("dp_ftrl", 3 + 2 * 2 + 1, "1 of 2"),  # of correlated noise
     ],
 )

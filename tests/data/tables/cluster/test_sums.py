@@ -164,7 +164,8 @@ def test_a_watch_is_not_told_how_many_rows_were_drawn(folder):
     how = {"cluster": "threads:1", "watch": traces.append}
     with data.from_cluster(folder, label="y", **how) as table:
         table.bounded(BOUNDS, order="given").sum_at(GRADIENT, np.arange(0, 60_000, 7))
-    assert [trace.rows for trace in traces] == [None]
+    (trace,) = traces
+    assert (trace.rows, trace.slices, trace.sent, trace.received) == (None,) * 4
 
 
 def test_slices_are_powers_of_two():

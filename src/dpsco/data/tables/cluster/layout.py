@@ -3,7 +3,8 @@
 All of it is read off the files' footers before a run begins. A shard is known by its name below the
 common folder, its size, and a digest of its footer, which says of every row group where it begins
 and how large its columns are. So a worker tells a file that is another one, or that was written
-again since, from the one that was planned for.
+again since, from the one that was planned for. Other rows of the same types and sizes may leave the
+footer as it was: the driver looks at the time of change, too, before the sum of a round leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...._validate import shown
 from ....errors import DataError, ParameterError
 from ....kernels.pairwise import SUM_LEAF, runs
 from ....privacy.randomness import Stream
-from ..origin import stamp
+from ..origin import check_once, matches, stamp
 from ..parquet import Footer, read_footers
 
 Indices = NDArray[np.int64]
@@ -198,9 +199,10 @@ def _footers(path: str) -> list[Footer]:
     """Return the footers of a file, of a folder, or of all files that fit a pattern."""
     if os.path.exists(path) or not glob.has_magic(path):
         return read_footers(path)
-    names = sorted(name for name in glob.glob(path, recursive=True) if os.path.isfile(name))
+    names = [Path(name) for name in matches(path) if os.path.isfile(name)]
     if not names:
         raise DataError(f"no file fits the pattern {path}.")
+    check_once(names)
     return [footer for name in names for footer in read_footers(name)]
 
 

@@ -2,7 +2,8 @@
 
 An answer counts if it is of this task and this slice, whole, of this version, and finite; the first
 such answer of a slice is the one. A slice that does not come back is asked for again. A slice that
-cannot be read stops the run, before anything of its round leaves.
+cannot be read stops the run, before anything of its round leaves; so does a file that was written
+meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ...block import Block, Floats, Indices
 from ...bounds import Bounds
 from ...queries import Query
 from ...source import Source
+from ..origin import Stamped, check_unchanged
 from .adapters import Adapter
 from .layout import Layout, Part, Slice
 from .messages import (
@@ -44,26 +46,26 @@ _MOST_LEAVES = 64  # of a slice: 262,144 rows, or four row groups if these are l
 class SumTrace:
     """What one sum took: not to be published.
 
-    Times may tell of rows. How many rows a sample holds is secret: amplification counts on it. The
-    numbers of its slices and bytes go with that.
+    Times may tell of rows. How many rows a sample holds is secret: amplification counts on it. Its
+    slices and bytes would tell, so they are None too.
 
     Args:
         rows: that were summed; None for a sample.
-        slices: in how many parts.
+        slices: in how many parts; None for a sample.
         repeated: answers that did not count: damaged, or second ones.
         seconds: from the first slice sent to the last answer.
         slowest: seconds that the last answer came after the median one.
-        sent: bytes of the task and of all slices, each once.
-        received: bytes of all answers.
+        sent: bytes of the task and of all slices, each once; None for a sample.
+        received: bytes of all answers; None for a sample.
     """
 
     rows: int | None
-    slices: int
+    slices: int | None
     repeated: int
     seconds: float
     slowest: float
-    sent: int
-    received: int
+    sent: int | None
+    received: int | None
 
 
 Progress = Callable[[int, int], None]  # slices done, slices in all
@@ -78,6 +80,7 @@ class ClusterSource(Source):
         adapter: of the workers.
         reading: how columns become rows.
         bounds: that clip them.
+        stamped: which files they are, and in which state.
         width: of a row, without the intercept.
         entries: numbers that a row stores, about.
         leaves: of a slice, a power of two; None: `slice_leaves` decides.
@@ -92,6 +95,7 @@ class ClusterSource(Source):
         reading: Reading,
         bounds: Bounds,
         *,
+        stamped: Iterable[Stamped],
         width: int,
         entries: int,
         leaves: int | None = None,
@@ -100,6 +104,7 @@ class ClusterSource(Source):
     ) -> None:
         super().__init__(layout.rows, bounds.width(width), bounds)
         self._layout, self._adapter, self._reading = layout, adapter, reading
+        self._stamped = tuple(stamped)
         self._stored, self._slice_leaves = entries, leaves
         self._progress, self._watch = progress, watch
 
@@ -120,6 +125,7 @@ class ClusterSource(Source):
         total = PairwiseSum()
         for part, answer in sums.in_order():
             total.add(answer.total, part.leaves)
+        check_unchanged(self._stamped)  # other rows may leave the footer, and its digest, as it was
         if self._watch is not None:
             self._watch(sums.trace())
         return total.result()
@@ -205,16 +211,21 @@ class Gathering:
     def trace(self) -> SumTrace:
         """Return what it took."""
         times = sorted(self._times) or [0.0]
-        sampled = any(part.sample is not None for part in self._slices)
+        whole = not self._sampled
         return SumTrace(
-            rows=None if sampled else sum(part.rows for part in self._slices),
-            slices=len(self._slices),
+            rows=sum(part.rows for part in self._slices) if whole else None,
+            slices=len(self._slices) if whole else None,
             repeated=self._repeated,
             seconds=times[-1],
             slowest=times[-1] - times[len(times) // 2],
-            sent=len(self._task) + sum(map(len, self._messages.values())),
-            received=self._received,
+            sent=len(self._task) + sum(map(len, self._messages.values())) if whole else None,
+            received=self._received if whole else None,
         )
+
+    @property
+    def _sampled(self) -> bool:
+        """Whether the rows are a sample, whose size is secret."""
+        return any(part.sample is not None for part in self._slices)
 
     def _answers(self) -> Iterator[tuple[str, Answer]]:
         """Yield the first good answer of each slice."""
@@ -243,8 +254,9 @@ class Gathering:
                         break
             tries = 0 if len(waiting) < before else tries + 1
             if tries >= TRIES:
+                count = f"{len(waiting)} of {len(self._slices)}"
                 raise ClusterError(
-                    f"{len(waiting)} of {len(self._slices)} slices have no answer that counts, "
+                    f"{'some' if self._sampled else count} slices have no answer that counts, "
                     f"after {TRIES} tries ({reason.rstrip('.')}). What was released before "
                     "stays paid for; a run with a checkpoint can go on from there."
                 )

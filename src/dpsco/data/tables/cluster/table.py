@@ -18,6 +18,7 @@ from ...bounds import Bounds
 from ...schema.encoder import TableEncoder
 from ...schema.schema import Schema
 from ...source import UNCHOSEN, Source
+from ..origin import check_unchanged
 from ..parquet import Footer, ParquetFiles, decoder_of
 from ..stream import Decoder, StreamTable
 from ..table import Order
@@ -157,6 +158,7 @@ class ClusterTable(StreamTable):
         if not self._verified:
             verify(self.adapter, self._layout, bounds, self._reading)
             self._verified = True
+        check_unchanged(self._files.stamped)
 
     def check_loss(self, loss: Any) -> None:
         """Refuse a loss of the user's own: code is not sent."""
@@ -229,6 +231,7 @@ class ClusterTable(StreamTable):
             self.adapter,
             self._reading,
             bounds,
+            stamped=self._files.stamped,
             width=width,
             entries=entries,
             leaves=self._leaves,
