@@ -123,6 +123,42 @@ def test_a_cluster_that_is_there_is_joined_and_left(folder, alone, monkeypatch):
 
 
 @pytest.mark.slow
+def test_dask_workers_without_dpsco_say_so_and_live(few_rows, dask, tmp_path, monkeypatch):
+    """What a worker cannot unpickle ends it: a cluster of others must not lose its workers."""
+    import distributed
+
+    from dpsco.data.tables.cluster import dask as module
+
+    monkeypatch.setattr(module, "REACH", 1.0)
+    (tmp_path / "dpsco").mkdir()
+    (tmp_path / "dpsco" / "__init__.py").write_text("raise ImportError")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        address = cluster.scheduler_address
+
+        def check():
+            with dp.data.from_cluster(few_rows, label="y", cluster=address) as table:
+                table.check(BOUNDS, order="given")
+
+        with pytest.raises(ClusterError, match=f"{address} has no workers"):
+            check()
+        command = [sys.executable, "-m", "dask", "worker", address, "--no-dashboard"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        worker = subprocess.Popen(command, env=environment, **quiet)
+        try:
+            monkeypatch.setattr(module, "REACH", 60.0)
+            with pytest.raises(ClusterError, match="cannot import this dpsco"):
+                check()
+            assert worker.poll() is None
+            assert len(cluster.scheduler.workers) == 1
+        finally:
+            worker.terminate()
+            worker.wait(60)
+
+
+@pytest.mark.slow
 def test_a_dask_cluster_of_this_machine_is_closed_to_others(dask):
     """Whoever reaches a scheduler runs code as its user, and reads the rows."""
     import distributed
