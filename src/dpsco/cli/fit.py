@@ -308,6 +308,8 @@ def _run(
     what = f"fitting by {planned.fit.solver}"
     workers: Any = nullcontext() if options.cluster is None else table
     with workers, Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
+        if options.cluster is not None:
+            workers.listen(bar.part)
         if standing is not None and standing.ended is not None:
             warnings.simplefilter("ignore", UserWarning)
         return planned.run(
