@@ -14,17 +14,10 @@ from dpsco.data.tables.cluster.adapters import adapter_of
 from dpsco.data.tables.cluster.local import LocalAdapter
 from dpsco.errors import ClusterError, ParameterError
 
-from .conftest import BOUNDS, make_plan
+from .conftest import BOUNDS, OPTIONS, make_plan
 
 # What Dask leaves behind when its workers are killed is not ours to close.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-OPTIONS = {
-    "noisy_gd": {"rounds": 4},
-    "dp_sgd_poisson": {"epochs": 2, "rate": 0.3},
-    "dp_ftrl": {"rounds": 5},
-    "noisy_fw_gll": {"rounds": 4},
-}
 
 
 def seeded():
