@@ -44,6 +44,17 @@ def test_a_fit_is_the_same_model(home, parts, dpsco, tmp_path):
     assert "workers read the rows" in extra.pop()
 
 
+def test_a_fit_that_is_over_needs_no_cluster(home, parts, dpsco, tmp_path):
+    out, place = tmp_path / "m.json", home / "schema.json"
+    how = ["--schema", place, *HOW, "--checkpoint", tmp_path / "run", "-o", out]
+    assert dpsco("fit", parts, *how, "--cluster", "threads:2")[0] == 0
+    coef = SavedModel.load(out).model.coef
+    code, shown, error = dpsco("fit", parts, *how, "--force", "--cluster", "tcp://127.0.0.1:1")
+    assert code == 0, error
+    assert "stored result of the run" in shown
+    assert SavedModel.load(out).model.coef.tobytes() == coef.tobytes()
+
+
 def test_sums_are_timed_for_whoever_asks(home, parts, dpsco, tmp_path):
     schema = ["--schema", home / "schema.json", *HOW, "--cluster", "threads:2", "-o"]
     timing = ["--timing", "--no-count-rows", "--units", "declared"]
