@@ -119,7 +119,7 @@ class Flower:
         installs = "--disable-runtime-dependency-installation"
         words = ("--insecure", installs, "--port", str(self.link))
         self.start("link", "flower-superlink", *words)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.link)) == 0:
@@ -150,7 +150,7 @@ class Flower:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
 

@@ -18,6 +18,7 @@ from .conftest import BOUNDS, OPTIONS, make_plan
 
 # What Dask leaves behind when its workers are killed is not ours to close.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+PATIENCE = 240.0  # seconds for a process to start, or to end
 
 
 def seeded():
@@ -90,7 +91,7 @@ def test_the_number_of_processes_moves_no_bit(folder, alone, workers):
 def test_dask_ends_at_the_bits_of_one_process(folder, alone, dask, workers):
     client = dask._client
     client.cluster.scale(workers)
-    client.wait_for_workers(workers, timeout=60)
+    client.wait_for_workers(workers, timeout=PATIENCE)
     assert dask.workers == workers
     for plan, expected in alone.values():
         assert run(folder, plan, dask).weights.tobytes() == expected
@@ -122,7 +123,6 @@ def test_dask_workers_without_dpsco_say_so_and_live(few_rows, dask, tmp_path, mo
 
     from dpsco.data.tables.cluster import dask as module
 
-    monkeypatch.setattr(module, "REACH", 1.0)
     (tmp_path / "dpsco").mkdir()
     (tmp_path / "dpsco" / "__init__.py").write_text("raise ImportError")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -130,25 +130,27 @@ def test_dask_workers_without_dpsco_say_so_and_live(few_rows, dask, tmp_path, mo
         n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as cluster:
         address = cluster.scheduler_address
+        adapter = adapter_of(address)
 
         def check():
-            with dp.data.from_cluster(few_rows, label="y", cluster=address) as table:
-                table.check(BOUNDS, order="given")
+            dp.data.from_cluster(few_rows, label="y", cluster=adapter).check(BOUNDS, order="given")
 
+        monkeypatch.setattr(module, "REACH", 0.5)
         with pytest.raises(ClusterError, match=f"{address} has no workers"):
             check()
         command = [sys.executable, "-m", "dask", "worker", address, "--no-dashboard"]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         worker = subprocess.Popen(command, env=environment, **quiet)
         try:
-            monkeypatch.setattr(module, "REACH", 60.0)
+            monkeypatch.setattr(module, "REACH", PATIENCE)
             with pytest.raises(ClusterError, match="cannot import this dpsco"):
                 check()
             assert worker.poll() is None
             assert len(cluster.scheduler.workers) == 1
         finally:
             worker.terminate()
-            worker.wait(60)
+            worker.wait(PATIENCE)
+            adapter.close()
 
 
 @pytest.mark.slow
@@ -216,7 +218,7 @@ def test_workers_end_with_a_killed_driver(few_rows, tmp_path):
         except FileNotFoundError:
             return False
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while any(map(alive, workers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(alive, workers))
@@ -227,7 +229,7 @@ def test_a_killed_dask_worker_moves_no_bit(folder, alone, dask, tmp_path):
     plan, expected = alone["noisy_gd"]
     client, killed = dask._client, []
     client.cluster.scale(2)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=PATIENCE)
 
     def kill(done, total):
         if done == 2 and len(killed) < 2:
