@@ -47,21 +47,24 @@ class Visitor:
         return reply.status_code, reply.content
 
 
-def take_part(trial, url, name, cert=None, ca="ca.pem", word=None, files=None, patience=3.0):
+def take_part(
+    trial, url, name, cert=None, ca="ca.pem", word=None, files=None, patience=3.0, agreement=None
+):
     """Join as a party, in this process."""
     cert = cert or name
     files = files or (ca, f"{cert}.pem", f"{cert}.key")
     context = client_context(*(trial.folder / part for part in files))
     word = word or trial.word(name)
-    with Line(url, word, tls=context, patience=patience) as line, trial.silo(name) as silo:
+    line = Line(url, word, tls=context, patience=patience)
+    with line, trial.silo(name, agreement) as silo:
         return join(silo, line)
 
 
-def honest(trial, url, names, stop):
+def honest(trial, url, names, stop, agreement):
     """Let parties take part in threads of this process."""
 
     def run(name):
-        stop[name] = take_part(trial, url, name, patience=PATIENCE)
+        stop[name] = take_part(trial, url, name, patience=PATIENCE, agreement=agreement)
 
     threads = [threading.Thread(target=run, args=(name,)) for name in names]
     for thread in threads:
@@ -97,13 +100,13 @@ def endless():
 
 def test_a_liar_is_refused_and_counts_as_zero(trial, processes):
     """A process with two honest silos and one that tries everything; the run ends without it."""
-    trial.plan = trial.write_plan("short.json", rounds=2)
+    agreement = Agreement(trial.write_plan("short.json", rounds=2))
     server = trial.serve(
         *("--minimum", "2", "--timeout", "2"), plan="short.json", output="liar.json"
     )
     processes.append(server)
     url, results = server.url(), {}
-    terms = Agreement(trial.plan).terms
+    terms = agreement.terms
     with Visitor(trial, url, trial.word("west")) as west:
         assert west.get("/v1/request")[0] == 428  # it has agreed to nothing yet
         lie = dataclasses.replace(terms, plan="0" * 32).to_json()
@@ -122,12 +125,12 @@ def test_a_liar_is_refused_and_counts_as_zero(trial, processes):
         # One that is true; the same again, which counts once; later a replay of it.
         assert west.post("/v1/answer", honest_answer)[0] == 204
         assert west.post("/v1/answer", honest_answer)[0] == 204
-        threads = honest(trial, url, ("north",), results)
+        threads = honest(trial, url, ("north",), results, agreement)
         server.line("round 1 of 2 closed with 2 of 3")
         status, reason = west.post("/v1/answer", honest_answer)  # the next one waits for two
         assert status == 409
         assert "closed" in reason or "nothing" in reason
-    threads += honest(trial, url, ("south",), results)
+    threads += honest(trial, url, ("south",), results, agreement)
     for thread in threads:
         thread.join(PATIENCE)
     assert set(results) == {"north", "south"}
@@ -151,6 +154,8 @@ def test_strangers_are_refused_and_both_sides_say_it(trial, processes):
     with pytest.raises(RefusedError, match="token"):
         take_part(trial, url, "north", word="0" * 64)
     server.line("refused a stranger: this token is not one of this run")
+    with pytest.raises(RefusedError, match="takes this party for 'south'"):
+        take_part(trial, url, "north", word=trial.word("south"))
     # A server that another authority has signed for, as the client sees it.
     with pytest.raises(RefusedError, match="certificate of the other side is not valid"):
         take_part(trial, url, "north", ca="rogue.pem")
