@@ -85,7 +85,8 @@ class DaskAdapter:
         A worker of Dask that is sent what it cannot import ends, with all that it does for others.
         So each is asked by a function of Python's own, once.
         """
-        if not self._client.nthreads():
+        workers = set(self._client.nthreads())
+        if not workers:
             try:
                 self._client.wait_for_workers(1, timeout=REACH)
             except TimeoutError:
@@ -94,12 +95,11 @@ class DaskAdapter:
                     f"the Dask cluster at {address} has no workers. Start some (dask worker "
                     f"{address}), or use workers of this machine: 'dask' or 'local'."
                 ) from None
-        new = set(self._client.nthreads()) - self._able
-        if not new:
+            workers = set(self._client.nthreads())
+        if workers <= self._able:
             return
-        answers = self._client.run(
-            import_module, answer.__module__, workers=list(new), on_error="return"
-        )
+        asked = {"workers": list(workers - self._able), "on_error": "return"}
+        answers = self._client.run(import_module, answer.__module__, **asked)
         for worker, result in answers.items():
             if isinstance(result, ImportError):
                 raise ClusterError(
