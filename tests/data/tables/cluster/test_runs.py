@@ -297,7 +297,7 @@ class Silent(LocalAdapter):
     ("solver", "answers", "left"),
     [
         ("noisy_gd", 3 + 2 * 8 + 3, "5 of 8"),  # the shards, two rounds, a bit of the third
-        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "2 of 3"),  # of a secret sample
+        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "some"),  # of a secret sample, whose size nobody says
         ("dp_ftrl", 3 + 2 * 2 + 1, "1 of 2"),  # of correlated noise
     ],
 )
@@ -308,7 +308,7 @@ def test_what_never_comes_stops_the_run_and_it_goes_on(
     plan, expected = alone[solver]
     odometer = dp.Odometer(tmp_path / "odometer", plan.budget)
     keep = {"checkpoint": tmp_path / "checkpoint", "odometer": odometer}
-    with pytest.raises(ClusterError, match=f"{left} slices have no answer that counts"):
+    with pytest.raises(ClusterError, match=f"^{left} slices have no answer that counts"):
         run(folder, plan, Silent(answers), **keep)
     (entry,) = odometer.entries()
     assert run(folder, plan, "threads:2", **keep).weights.tobytes() == expected

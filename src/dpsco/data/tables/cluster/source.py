@@ -183,6 +183,7 @@ class Gathering:
         self._adapter, self._task, self._slices = adapter, task, slices
         self._form: dict[str, Any] = {"size": size, "columns": columns}
         self._progress = progress
+        self._sampled = any(part.sample is not None for part in slices)  # how many rows is secret
         self._messages = {part.id: pack_slice(part) for part in slices}
         self._begin = time.perf_counter()
         self._times: list[float] = []
@@ -206,9 +207,8 @@ class Gathering:
     def trace(self) -> SumTrace:
         """Return what it took."""
         times = sorted(self._times) or [0.0]
-        sampled = any(part.sample is not None for part in self._slices)
         return SumTrace(
-            rows=None if sampled else sum(part.rows for part in self._slices),
+            rows=None if self._sampled else sum(part.rows for part in self._slices),
             slices=len(self._slices),
             repeated=self._repeated,
             seconds=times[-1],
@@ -244,10 +244,11 @@ class Gathering:
                         break
             tries = 0 if len(waiting) < before else tries + 1
             if tries >= TRIES:
+                which = "some" if self._sampled else f"{len(waiting)} of {len(self._slices)}"
                 raise ClusterError(
-                    f"{len(waiting)} of {len(self._slices)} slices have no answer that counts, "
-                    f"after {TRIES} tries ({reason.rstrip('.')}). What was released before "
-                    "stays paid for; a run with a checkpoint can go on from there."
+                    f"{which} slices have no answer that counts, after {TRIES} tries "
+                    f"({reason.rstrip('.')}). What was released before stays paid for; a run with "
+                    "a checkpoint can go on from there."
                 )
 
     def _note(self, message: bytes, done: int) -> None:
