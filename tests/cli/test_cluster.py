@@ -133,6 +133,15 @@ def test_what_workers_cannot_do(home, model, parts, dpsco, tmp_path, command, ma
     assert not out.exists()
 
 
+def test_a_pattern_that_the_shell_wrote_out(home, parts, dpsco, tmp_path):
+    files = sorted(parts.iterdir())
+    how = ["--schema", home / "schema.json", "--epsilon", "1", "-o", tmp_path / "m.json"]
+    code, _, error = dpsco("fit", *files, *how, "--cluster", "threads:1")
+    assert code == 2
+    assert "a pattern in quotes" in error
+    assert "quotes" not in dpsco("fit", files[0], *how, "--clutser", "threads:1")[2]
+
+
 def test_groups_need_a_cluster(home, parts, dpsco, tmp_path):
     out, place = tmp_path / "m.json", home / "schema.json"
     how = ["--schema", place, "--epsilon", "1", "--order", "groups"]
