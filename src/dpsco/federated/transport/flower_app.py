@@ -23,6 +23,7 @@ from typing import Any
 
 from ...data.schema.schema import Schema
 from ...errors import DpscoError, MissingExtraError, ParameterError
+from ...privacy.odometer.odometer import Odometer
 from ..messages import Request
 from ..sides import load_agreement, open_party
 from ..terms import Terms
@@ -128,18 +129,21 @@ def carry_out(grid: Any, settings: Mapping[str, Any]) -> None:
     Args:
         grid: Flower's.
         settings: the run's configuration: plan, parties (their names, with spaces between), output,
-            and if need be roster, schema, checkpoint, minimum, timeout, seed, reply-timeout.
+            and if need be roster, schema, checkpoint, odometer, minimum, timeout, seed,
+            reply-timeout.
     """
     agreement = load_agreement(Path(_setting(settings, "plan")), _path(settings, "roster"))
     output, schema = Path(_setting(settings, "output")), _path(settings, "schema")
     columns = None if schema is None else Schema.load(schema)
     if columns is not None:
         agreement.check_schema(columns)
+    ledger = _path(settings, "odometer")
     with (
         opened(
             agreement,
             str(_setting(settings, "parties")).split(),
             checkpoint=_path(settings, "checkpoint"),
+            odometer=None if ledger is None else Odometer(ledger),
             seed=settings.get("seed"),
             minimum=settings.get("minimum"),
             timeout=settings.get("timeout"),

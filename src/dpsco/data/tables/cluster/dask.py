@@ -98,8 +98,8 @@ class DaskAdapter:
             workers = set(self._client.nthreads())
         if workers <= self._able:
             return
-        asked = {"workers": list(workers - self._able), "on_error": "return"}
-        answers = self._client.run(import_module, answer.__module__, **asked)
+        options = {"workers": list(workers - self._able), "on_error": "return"}
+        answers = self._client.run(import_module, answer.__module__, **options)
         for worker, result in answers.items():
             if isinstance(result, ImportError):
                 raise ClusterError(
