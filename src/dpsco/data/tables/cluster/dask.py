@@ -7,6 +7,7 @@ bytes; Dask's workers need the same dpsco installed, and the files under the sam
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -89,7 +90,7 @@ class DaskAdapter:
         if not workers:
             try:
                 self._client.wait_for_workers(1, timeout=REACH)
-            except TimeoutError:
+            except (asyncio.TimeoutError, TimeoutError):  # the same from Python 3.11 on
                 address = self._client.scheduler.address
                 raise ClusterError(
                     f"the Dask cluster at {address} has no workers. Start some (dask worker "
@@ -199,7 +200,7 @@ def _explained(address: str = "") -> Iterator[None]:
     """Say in our words that a cluster does not answer; its own may quote what was shipped."""
     try:
         yield
-    except (OSError, TimeoutError, RuntimeError, ValueError) as problem:
+    except (OSError, asyncio.TimeoutError, RuntimeError, ValueError) as problem:
         if isinstance(problem, ClusterError):
             raise
         where = f" at {address}" if address else ""
