@@ -63,9 +63,9 @@ oldest: $(OLDEST)  ## the tests of make quick, with every dependency at its lowe
 	    --ignore=tests/docs --ignore=tests/report/test_browser.py
 
 # The whole of pyspark, 480 MB with the server, in the place of the client that the extra asks for.
-$(SPARK)/.installed: pyproject.toml
+$(SPARK)/.installed: pyproject.toml Makefile
 	$(PYTHON) -m venv $(SPARK)
-	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet]' \
+	$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,accounting]' \
 	    'pyspark[connect]>=4.2,<5' 'pandas<3' pytest
 	@touch $@
 

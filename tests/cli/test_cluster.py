@@ -45,6 +45,17 @@ def test_a_fit_is_the_same_model(home, parts, dpsco, tmp_path):
     assert "workers read the rows" in extra.pop()
 
 
+def test_a_fit_that_is_over_needs_no_cluster(home, parts, dpsco, tmp_path):
+    out, place = tmp_path / "m.json", home / "schema.json"
+    how = ["--schema", place, *HOW, "--checkpoint", tmp_path / "run", "-o", out]
+    assert dpsco("fit", parts, *how, "--cluster", "threads:2")[0] == 0
+    coef = SavedModel.load(out).model.coef
+    code, shown, error = dpsco("fit", parts, *how, "--force", "--cluster", "tcp://127.0.0.1:1")
+    assert code == 0, error
+    assert "stored result of the run" in shown
+    assert SavedModel.load(out).model.coef.tobytes() == coef.tobytes()
+
+
 def test_sums_are_timed_for_whoever_asks(home, parts, dpsco, tmp_path):
     schema = ["--schema", home / "schema.json", *HOW, "--cluster", "threads:2", "-o"]
     timing = ["--timing", "--no-count-rows", "--units", "declared"]
@@ -140,6 +151,15 @@ def test_what_workers_cannot_do(home, model, parts, dpsco, tmp_path, command, ma
     assert code
     assert match in error
     assert not out.exists()
+
+
+def test_a_pattern_that_the_shell_wrote_out(home, parts, dpsco, tmp_path):
+    files = sorted(parts.iterdir())
+    how = ["--schema", home / "schema.json", "--epsilon", "1", "-o", tmp_path / "m.json"]
+    code, _, error = dpsco("fit", *files, *how, "--cluster", "threads:1")
+    assert code == 2
+    assert "a pattern in quotes" in error
+    assert "quotes" not in dpsco("fit", files[0], *how, "--clutser", "threads:1")[2]
 
 
 def test_groups_need_a_cluster(home, parts, dpsco, tmp_path):

@@ -57,6 +57,26 @@ def test_the_bar(clock):
     assert screen.getvalue().endswith("\r\x1b[K")
 
 
+def test_slices_of_a_round_are_shown_until_it_ends(clock):
+    screen = Terminal()
+    with Bar("fitting", screen) as bar:
+        clock[0] += 0.5
+        bar.part(1, 4)
+        assert screen.getvalue() == ""
+        clock[0] += 1.0
+        bar.part(2, 4)
+        assert screen.getvalue().endswith("fitting ..., 2 of 4 slices")
+        clock[0] += 1.0
+        bar(1, 2)
+        assert screen.getvalue().endswith(" 50 %")
+        clock[0] += 0.05
+        bar.part(1, 4)
+        assert screen.getvalue().endswith(" 50 %")
+        clock[0] += 0.1
+        bar.part(3, 4)
+        assert screen.getvalue().endswith(" 50 %, 3 of 4 slices")
+
+
 def test_no_terminal_no_bar(clock):
     for stream in (io.StringIO(), None):
         with Bar("fitting", stream) as bar:

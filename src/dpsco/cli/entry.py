@@ -28,6 +28,7 @@ COMMANDS = (
     "evaluate", "verify", "report", "odometer", "federated", "ui", "completion",
 )  # fmt: skip
 """In the order of the help."""
+_SEVERAL = "Several files are one folder, or with --cluster a pattern in quotes"
 
 _OLD_NAMES = {"ledger": "odometer"}  # deprecated with 0.2
 
@@ -93,7 +94,9 @@ class Parser(argparse.ArgumentParser):
         self._words = [] if args is None else list(args)
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            files = any(map(os.path.exists, unknown))  # the shell wrote a pattern out
+            hint = f". {_SEVERAL}" if files else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
 
     def error(self, message: str) -> NoReturn:

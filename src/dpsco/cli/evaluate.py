@@ -98,6 +98,7 @@ def _measured_elsewhere(
     from ..models.config import require_label
     from ..models.evaluate import measure_table, quantile_of
     from .config import budget
+    from .progress import Bar
 
     if options.epsilon is None:
         raise ParameterError(
@@ -108,7 +109,8 @@ def _measured_elsewhere(
         raise ParameterError("--cluster needs a model with a schema, which names the label.")
     require_label(saved.schema)
     encoder = TableEncoder(saved.schema)
-    with from_cluster(options.data, cluster=options.cluster, encoder=encoder) as table:
+    how: Any = {"cluster": options.cluster, "encoder": encoder}
+    with Bar("measuring") as bar, from_cluster(options.data, progress=bar, **how) as table:
         return measure_table(
             saved.model,
             table,

@@ -244,7 +244,7 @@ def _rows(
     from .progress import Bar
 
     if options.cluster is not None:
-        return _cluster_rows(options, encoder)
+        return _cluster_rows(options, encoder, standing)
     if options.order == "groups":
         raise ParameterError("--order groups goes with --cluster, whose row groups it shuffles.")
     if standing is not None and standing.ended is not None:
@@ -263,9 +263,12 @@ def _rows(
 
 
 def _cluster_rows(
-    options: argparse.Namespace, encoder: TableEncoder
+    options: argparse.Namespace, encoder: TableEncoder, standing: Standing | None
 ) -> tuple[int, Callable[[BasePlan], Table]]:
-    """Return how many rows the files of a cluster have, and what makes their table."""
+    """Return how many rows the files of a cluster have, and what makes their table.
+
+    If the fit is over, no cluster is reached: it may be gone.
+    """
     from ..data.tables.cluster.table import from_cluster
 
     if options.order == "shuffled":
@@ -277,9 +280,10 @@ def _cluster_rows(
     if options.spill is not None:
         raise ParameterError("--spill is for rows that are shuffled here: leave it out.")
     shuffle: Any = "groups" if options.order == "groups" else None
+    over = standing is not None and standing.ended is not None
     table = from_cluster(
         options.data,
-        cluster=options.cluster,
+        cluster="threads:1" if over else options.cluster,
         encoder=encoder,
         shuffle=shuffle,
         watch=arguments.tell_sum if options.timing else None,
@@ -308,6 +312,8 @@ def _run(
     what = f"fitting by {planned.fit.solver}"
     workers: Any = nullcontext() if options.cluster is None else table
     with workers, Bar(what, timing=options.timing) as bar, warnings.catch_warnings():
+        if options.cluster is not None:
+            workers.listen(bar.part)
         if standing is not None and standing.ended is not None:
             warnings.simplefilter("ignore", UserWarning)
         return planned.run(

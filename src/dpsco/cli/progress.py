@@ -27,26 +27,39 @@ class Bar:
         self._timing = timing
         self._started = self._shown = time.monotonic()
         self._visible = self._called = False
+        self._text, self._part = f"{what} ...", ""
         self._lock, self._end = threading.Lock(), threading.Event()
         self._watcher: ThreadPoolExecutor | None = None
 
     def __call__(self, done: int, total: int) -> None:
         """Show the bar anew, if it is time."""
-        self._called = True
+        self._called, self._part = True, ""
         now = time.monotonic()
-        if now - self._started < _PATIENCE or now - self._shown < _PAUSE or not self._terminal():
+        if not self._is_time(now):
             return
         share = min(1.0, done / total) if total else 1.0
         left = (now - self._started) * (1.0 - share) / share if share else 0.0
         bar = ("#" * round(_WIDTH * share)).ljust(_WIDTH)
         ahead = f", {left:.0f} s left" if self._timing else ""
-        self._draw(f"{self._what} [{bar}] {100 * share:3.0f} %{ahead}")
+        self._text = f"{self._what} [{bar}] {100 * share:3.0f} %{ahead}"
+        self._draw(self._text)
+
+    def part(self, done: int, total: int) -> None:
+        """Show how much is done of the sum that a round waits for."""
+        self._part = f", {done:,} of {total:,} slices"
+        if self._is_time(time.monotonic()):
+            self._draw(self._text + self._part)
 
     def tick(self) -> None:
         """Show that something is done, as long as nothing else is known."""
         passed = time.monotonic() - self._started
         if not self._called and passed >= _PATIENCE and self._terminal():
-            self._draw(f"{self._what} ..." + (f" {passed:.0f} s" if self._timing else ""))
+            seconds = f" {passed:.0f} s" if self._timing else ""
+            self._draw(f"{self._what} ...{seconds}{self._part}")
+
+    def _is_time(self, now: float) -> bool:
+        waited = now - self._started >= _PATIENCE and now - self._shown >= _PAUSE
+        return waited and self._terminal()
 
     def _terminal(self) -> bool:
         try:

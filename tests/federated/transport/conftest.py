@@ -37,7 +37,7 @@ SILOS = {"north": 4096, "south": 4096, "west": 1000}  # whole leaves of a sum fi
 SCHEMA = Schema(
     tuple(Number(name, -1, 1) for name in "abc"), label=ClassLabel("ill", ("no", "yes"))
 )
-PATIENCE = 90.0  # seconds: a process needs two to start
+PATIENCE = 240.0  # seconds: a process needs two to start, many times that on a busy machine
 
 
 class Trial:
@@ -123,7 +123,7 @@ class Trial:
             self.folder,
             *("federated", "join", url, "--plan", plan, "--schema", "schema.json"),
             *("--table", f"{name}.parquet", "--name", name, "--token-file", f"{name}.token"),
-            *("--journal", journal or f"{name}.{plan}.journal", "--patience", "90"),
+            *("--journal", journal or f"{name}.{plan}.journal", "--patience", "240"),
             *(files if url.startswith("https") else ("--plain-http",)),
             *more,
         )

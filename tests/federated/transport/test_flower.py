@@ -55,6 +55,7 @@ schema = "{folder}/schema.json"
 parties = "north south west"
 output = ""
 roster = ""
+odometer = ""
 seed = 3
 """
 APPS = """
@@ -119,7 +120,7 @@ class Flower:
         installs = "--disable-runtime-dependency-installation"
         words = ("--insecure", installs, "--port", str(self.link))
         self.start("link", "flower-superlink", *words)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.link)) == 0:
@@ -150,7 +151,7 @@ class Flower:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
 
@@ -187,12 +188,14 @@ def test_a_flower_app_fits_what_one_table_fits(flower):
     trial, output = flower.trial, flower.folder / "flower.json"
     trial.plan = trial.write_plan("two.json", rounds=2)
     flower.join("two.json")
-    run = flower.run(output=output, plan=flower.folder / "two.json")
+    odometer = dp.Odometer(flower.folder / "odometer", dp.ApproxDP(3.0, 1e-6))
+    run = flower.run(output=output, plan=flower.folder / "two.json", odometer=odometer.path)
     assert output.exists(), run.stdout + run.stderr + logs(flower)
     model = SavedModel.load(output)
     assert same_bits(model, trial.central(), trial.plan)
     assert model.verify(cross_check=False).ok
     assert re.search("round 2 of 2 closed with 3 of 3", run.stdout)
+    assert len(odometer.entries()) == 1
 
 
 def test_a_flower_app_adds_integers_behind_masks(flower):

@@ -21,8 +21,9 @@ def reply(status, text=b""):
 class Liar:
     """Says to each question for work what comes next, and writes down what is sent to it."""
 
-    def __init__(self, *requests, result=b""):
+    def __init__(self, *requests, result=b"", greeting=b'{"party": "west"}'):
         self.requests, self.result, self.heard = list(requests), result, []
+        self.greeting = greeting
 
     def __call__(self, http):
         path = http.url.path.removeprefix("/v1/")
@@ -35,7 +36,7 @@ class Liar:
         if path == "result":
             return reply(200, self.result)
         self.heard.append(path)
-        return reply(204)
+        return reply(200, self.greeting) if path == "agree" else reply(204)
 
     def line(self):
         line = Line("http://127.0.0.1:1", "0" * 64, plain=True, patience=0.1)
@@ -121,6 +122,16 @@ def test_a_result_is_that_of_the_plan(trial):
             run(trial, Liar(result=json.dumps(odd)))
     with pytest.raises(LedgerError, match="cannot read the result"):
         run(trial, Liar(result=json.dumps({**said, "weights": [np.inf]})))
+
+
+@pytest.mark.parametrize("greeting", [b'{"party": "north"}', b"{}", b"[]"])
+def test_who_is_taken_for_another_leaves(trial, greeting):
+    """Tokens were mixed up: it would answer in the other's place, and be refused there."""
+    (first, *_), _ = rounds_of_run(trial)
+    liar = Liar(first, greeting=greeting)
+    with pytest.raises(RefusedError, match="the token is not that of 'west'"):
+        run(trial, liar)
+    assert liar.heard == ["agree"]
 
 
 @pytest.mark.parametrize("text", [b"[" * 9000, b'{"refused": "\\u001b[2Jno\\n"}', b"\xff", b"[]"])

@@ -24,7 +24,7 @@ from dpsco.federated.transport.tokens import issue, load_word
 
 from ..conftest import Setting
 from ..test_pairwise_masks import NAMES, roster_of
-from .test_gathering import plan_of
+from .test_gathering import PATIENCE, plan_of
 
 SECRET = "918273465"  # the digits of every number in the rows
 
@@ -109,12 +109,12 @@ def test_nothing_but_the_sums_that_trust_allows(masked, tmp_path, monkeypatch, l
     words = [load_word(tmp_path / f"{name}.token") for name in NAMES]
 
     def take_part(k, name):
-        ready.wait(20)
+        ready.wait(PATIENCE)
         rows = slice(40 * k, 40 * k + 40)
         how = {"masks": masks[name] if masked else None, "journal": tmp_path / f"{name}.journal"}
         with (
             Silo((X[rows], y[rows]), agreement, name=name, **how) as silo,
-            Line(url[0], words[k], plain=True, patience=5.0, say=said.append) as line,
+            Line(url[0], words[k], plain=True, patience=PATIENCE, say=said.append) as line,
         ):
             join(silo, line, say=said.append)
 
@@ -124,7 +124,7 @@ def test_nothing_but_the_sums_that_trust_allows(masked, tmp_path, monkeypatch, l
     with opened(agreement, NAMES, say=say) as gathering:
         serve(gathering, tokens, host="127.0.0.1", port=0, plain=True)
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     (wire,) = wires
     check_texts([*said, *wire.heads, *map(bytes.decode, wire.bodies)], words)
     check_files(tmp_path)
@@ -193,9 +193,9 @@ def test_an_error_that_nobody_foresaw_is_not_told(where, tmp_path, monkeypatch, 
     with opened(agreement, ("north",), say=say) as gathering:
 
         def take_part():
-            ready.wait(20)
+            ready.wait(PATIENCE)
             word = load_word(tmp_path / "word")
-            with Line(url[0], word, plain=True, patience=2.0, say=said.append) as line:
+            with Line(url[0], word, plain=True, patience=PATIENCE, say=said.append) as line:
                 try:
                     join(Silo(canaries(), agreement, name="north"), line)
                 except Exception as problem:
@@ -207,7 +207,7 @@ def test_an_error_that_nobody_foresaw_is_not_told(where, tmp_path, monkeypatch, 
         tokens = Tokens.load(tmp_path / "tokens")
         with pytest.raises(LedgerError, match="told to stop"):
             serve(gathering, tokens, host="127.0.0.1", port=0, plain=True)
-        thread.join(20)
+        thread.join(PATIENCE)
     (end,) = ends
     if where == "server":
         assert "an error of dpsco's own" in str(end)

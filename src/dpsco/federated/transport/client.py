@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..._validate import shown
 from ...errors import DpscoError, LedgerError, MissingExtraError, ParameterError
 from ...files import limits as _limits
 from ...files.reading import parse_json
@@ -246,9 +247,16 @@ def _answered(party: Party, line: Line, request: Request, say: Callable[[str], N
 
 
 def _greet(party: Party, line: Line) -> None:
-    """Compare terms with the coordinator."""
-    terms = party.agreement.terms.to_json()
-    line.ask("POST", "/v1/agree", most=_limits.AGREEMENT.size, body=terms)
+    """Compare terms with the coordinator, and whom it takes this party for."""
+    terms, limits = party.agreement.terms.to_json(), _limits.AGREEMENT
+    text = line.ask("POST", "/v1/agree", most=limits.size, body=terms)
+    record = parse_json(text or b"", what="the greeting", limits=limits, error=LedgerError)
+    name = record.get("party") if isinstance(record, dict) else None
+    if name != party.name:
+        raise RefusedError(
+            f"the token is not that of {party.name!r}: the coordinator takes this party for "
+            f"{shown(name)}. Pass the party's own token."
+        )
 
 
 def _result(party: Party, line: Line) -> Result:

@@ -2,7 +2,7 @@
 
 | request           | with                     | returns                                           |
 |-------------------|--------------------------|---------------------------------------------------|
-| POST /v1/agree    | the party's `Terms`      | the run and its round; 422: the terms differ      |
+| POST /v1/agree    | the party's `Terms`      | its name, run and round; 422: the terms differ    |
 | GET /v1/request   |                          | a `Request`; 204: ask again; 410: the run is over |
 | POST /v1/answer   | an `Answer`              | 204: it is taken; 409: too late; 422: why not     |
 | POST /v1/abstain  | a round                  | 204: the party counts as zero in it               |
@@ -149,7 +149,7 @@ class Desk:
         coordinator = self._gathering.coordinator
         rounds = coordinator.plan.total_rounds
         record = {"run": coordinator.run, "round": coordinator.round, "rounds": rounds}
-        return JSONResponse(record)
+        return JSONResponse({"party": party, **record})
 
     async def _ask(self, http: HttpRequest, party: str) -> Response:
         from starlette.responses import Response

@@ -7,6 +7,15 @@ import dpsco as dp
 
 ROWS = (30_011, 9_999, 20_000)
 BOUNDS = dp.Bounds(2.0, label="sign")
+OPTIONS = {  # one of each way in which a round reads rows, and of each answer
+    "noisy_gd": {"rounds": 4},
+    "dp_sgd_poisson": {"epochs": 2, "rate": 0.3},
+    "dp_ftrl": {"rounds": 5},
+    "localized_clipped_subgradient": {"rounds": 2},  # in each of four phases
+    "noisy_regularized_mirror_descent": {"rounds": 3, "p": 1.5},
+    "noisy_fw_gll": {"rounds": 4},
+}
+ON_L1 = "noisy_fw_gll", "noisy_regularized_mirror_descent"
 
 
 def write_rows(folder, *, rows=ROWS, group=7_000, d=5, seed=0, name="part"):
@@ -35,7 +44,7 @@ def few_rows(tmp_path):
 
 def make_plan(solver="noisy_gd", *, n=60_010, loss=None, **options):
     """Return a plan for such rows."""
-    ball = dp.domains.L1Ball(2.0) if solver == "noisy_fw_gll" else dp.domains.L2Ball(5.0)
+    ball = dp.domains.L1Ball(2.0) if solver in ON_L1 else dp.domains.L2Ball(5.0)
     loss = dp.losses.Logistic() if loss is None else loss
     problem = dp.Problem(loss=loss, domain=ball, bounds=BOUNDS)
     budget = dp.ApproxDP(1.0, 1e-7)

@@ -172,6 +172,7 @@ def test_files_that_do_not_fit(canaries, tmp_path):
 
     refused(DataError, "no file or folder", lambda: table(tmp_path / "nothing"))
     refused(DataError, "no file fits the pattern", lambda: table(str(tmp_path / "*.nothing")))
+    refused(DataError, "workers read Parquet files", lambda: table(tmp_path / "rows.csv"))
     refused(DataError, "has no column 'z'", lambda: table(label="z"))
     refused(ParameterError, "path must be", lambda: table(None))
     refused(ParameterError, "not both", lambda: table(encoder=object()))

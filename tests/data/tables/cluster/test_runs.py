@@ -14,17 +14,11 @@ from dpsco.data.tables.cluster.adapters import adapter_of
 from dpsco.data.tables.cluster.local import LocalAdapter
 from dpsco.errors import ClusterError, ParameterError
 
-from .conftest import BOUNDS, make_plan
+from .conftest import BOUNDS, OPTIONS, make_plan
 
 # What Dask leaves behind when its workers are killed is not ours to close.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-OPTIONS = {
-    "noisy_gd": {"rounds": 4},
-    "dp_sgd_poisson": {"epochs": 2, "rate": 0.3},
-    "dp_ftrl": {"rounds": 5},
-    "noisy_fw_gll": {"rounds": 4},
-}
+PATIENCE = 240.0  # seconds for a process to start, or to end
 
 
 def seeded():
@@ -97,7 +91,7 @@ def test_the_number_of_processes_moves_no_bit(folder, alone, workers):
 def test_dask_ends_at_the_bits_of_one_process(folder, alone, dask, workers):
     client = dask._client
     client.cluster.scale(workers)
-    client.wait_for_workers(workers, timeout=60)
+    client.wait_for_workers(workers, timeout=PATIENCE)
     assert dask.workers == workers
     for plan, expected in alone.values():
         assert run(folder, plan, dask).weights.tobytes() == expected
@@ -120,6 +114,43 @@ def test_a_cluster_that_is_there_is_joined_and_left(folder, alone, monkeypatch):
             address = cluster.scheduler_address.replace("tcp", scheme, 1)
             assert run(folder, plan, address).weights.tobytes() == expected
         assert len(cluster.workers) == 1
+
+
+@pytest.mark.slow
+def test_dask_workers_without_dpsco_say_so_and_live(few_rows, dask, tmp_path, monkeypatch):
+    """What a worker cannot unpickle ends it: a cluster of others must not lose its workers."""
+    import distributed
+
+    from dpsco.data.tables.cluster import dask as module
+
+    (tmp_path / "dpsco").mkdir()
+    (tmp_path / "dpsco" / "__init__.py").write_text("raise ImportError")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        address = cluster.scheduler_address
+        adapter = adapter_of(address)
+
+        def check():
+            dp.data.from_cluster(few_rows, label="y", cluster=adapter).check(BOUNDS, order="given")
+
+        monkeypatch.setattr(module, "REACH", 0.5)
+        with pytest.raises(ClusterError, match=f"{address} has no workers"):
+            check()
+        command = [sys.executable, "-m", "dask", "worker", address, "--no-dashboard"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        worker = subprocess.Popen(command, env=environment, **quiet)
+        try:
+            monkeypatch.setattr(module, "REACH", PATIENCE)
+            with pytest.raises(ClusterError, match="cannot import this dpsco"):
+                check()
+            assert worker.poll() is None
+            assert len(cluster.scheduler.workers) == 1
+        finally:
+            worker.terminate()
+            worker.wait(PATIENCE)
+            adapter.close()
 
 
 @pytest.mark.slow
@@ -187,7 +218,7 @@ def test_workers_end_with_a_killed_driver(few_rows, tmp_path):
         except FileNotFoundError:
             return False
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while any(map(alive, workers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(alive, workers))
@@ -198,7 +229,7 @@ def test_a_killed_dask_worker_moves_no_bit(folder, alone, dask, tmp_path):
     plan, expected = alone["noisy_gd"]
     client, killed = dask._client, []
     client.cluster.scale(2)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=PATIENCE)
 
     def kill(done, total):
         if done == 2 and len(killed) < 2:
@@ -266,7 +297,7 @@ class Silent(LocalAdapter):
     ("solver", "answers", "left"),
     [
         ("noisy_gd", 3 + 2 * 8 + 3, "5 of 8"),  # the shards, two rounds, a bit of the third
-        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "^some"),  # of a sample, whose size is secret
+        ("dp_sgd_poisson", 3 + 2 * 3 + 1, "^some"),  # of a secret sample, whose size nobody says
         ("dp_ftrl", 3 + 2 * 2 + 1, "1 of 2"),  # of correlated noise
     ],
 )
@@ -277,7 +308,7 @@ def test_what_never_comes_stops_the_run_and_it_goes_on(
     plan, expected = alone[solver]
     odometer = dp.Odometer(tmp_path / "odometer", plan.budget)
     keep = {"checkpoint": tmp_path / "checkpoint", "odometer": odometer}
-    with pytest.raises(ClusterError, match=f"{left} slices have no answer that counts"):
+    with pytest.raises(ClusterError, match=f"^{left} slices have no answer that counts"):
         run(folder, plan, Silent(answers), **keep)
     (entry,) = odometer.entries()
     assert run(folder, plan, "threads:2", **keep).weights.tobytes() == expected

@@ -159,13 +159,23 @@ def test_a_watch_hears_of_each_sum(folder):
 
 
 def test_a_watch_is_not_told_how_many_rows_were_drawn(folder):
-    """Amplification by sampling counts on that: the size of a sample is secret."""
-    traces = []
+    """Amplification by sampling counts on that: the size of a sample is secret.
+
+    Whoever hears of progress is told nothing of a sample; of a range, whose size is public, all.
+    """
+    traces, steps = [], []
     how = {"cluster": "threads:1", "watch": traces.append}
+    how["progress"] = lambda done, total: steps.append((done, total))
     with data.from_cluster(folder, label="y", **how) as table:
-        table.bounded(BOUNDS, order="given").sum_at(GRADIENT, np.arange(0, 60_000, 7))
-    (trace,) = traces
-    assert (trace.rows, trace.slices, trace.sent, trace.received) == (None,) * 4
+        source = table.bounded(BOUNDS, order="given")
+        source.sum_at(GRADIENT, np.arange(0, 60_000, 7))
+        assert steps == []
+        source.sum(GRADIENT, 0, 20_000)
+    sample, range_ = traces
+    assert (sample.rows, sample.slices, sample.sent, sample.received) == (None,) * 4
+    assert range_.rows == 20_000
+    assert steps
+    assert steps[-1] == (range_.slices, range_.slices)
 
 
 def test_slices_are_powers_of_two():

@@ -7,9 +7,11 @@ bytes; Dask's workers need the same dpsco installed, and the files under the sam
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -43,6 +45,7 @@ class DaskAdapter:
     def __init__(self, client: Any, cluster: Any = None, *, patience: float = PATIENCE) -> None:
         self._client, self._cluster, self._patience = client, cluster, patience
         self._calls = count()
+        self._able: set[str] = set()  # workers that have dpsco
 
     @property
     def workers(self) -> int:
@@ -78,9 +81,34 @@ class DaskAdapter:
             self._cluster.status = type(self._cluster.status).closed  # or Dask says it is left open
 
     def _require_workers(self) -> None:
-        """Wait for a worker where there is none, but not for long."""
-        if not self._client.nthreads():
-            self._client.wait_for_workers(1, timeout=REACH)
+        """Wait for a worker where there is none, but not for long; refuse any without dpsco.
+
+        A worker of Dask that is sent what it cannot import ends, with all that it does for others.
+        So each is asked by a function of Python's own, once.
+        """
+        workers = set(self._client.nthreads())
+        if not workers:
+            try:
+                self._client.wait_for_workers(1, timeout=REACH)
+            except (asyncio.TimeoutError, TimeoutError):  # the same from Python 3.11 on
+                address = self._client.scheduler.address
+                raise ClusterError(
+                    f"the Dask cluster at {address} has no workers. Start some (dask worker "
+                    f"{address}), or use workers of this machine: 'dask' or 'local'."
+                ) from None
+            workers = set(self._client.nthreads())
+        if workers <= self._able:
+            return
+        options = {"workers": list(workers - self._able), "on_error": "return"}
+        answers = self._client.run(import_module, answer.__module__, **options)
+        for worker, result in answers.items():
+            if isinstance(result, ImportError):
+                raise ClusterError(
+                    f"the worker {worker} of the Dask cluster cannot import this dpsco. "
+                    "Install the same dpsco[parquet] for the Python that its workers run."
+                )
+            if not isinstance(result, Exception):  # else it is lost, and others do its slices
+                self._able.add(worker)
 
     def _submitted(self, task: bytes, slices: Mapping[str, bytes]) -> dict[Any, str]:
         """Return the slices' names by their futures."""
@@ -172,7 +200,7 @@ def _explained(address: str = "") -> Iterator[None]:
     """Say in our words that a cluster does not answer; its own may quote what was shipped."""
     try:
         yield
-    except (OSError, TimeoutError, RuntimeError, ValueError) as problem:
+    except (OSError, asyncio.TimeoutError, RuntimeError, ValueError) as problem:
         if isinstance(problem, ClusterError):
             raise
         where = f" at {address}" if address else ""

@@ -26,6 +26,7 @@ from ...._validate import shown
 from ....errors import DataError, ParameterError
 from ....kernels.pairwise import SUM_LEAF, runs
 from ....privacy.randomness import Stream
+from ..csvform import is_csv
 from ..origin import check_once, matches, stamp
 from ..parquet import Footer, read_footers
 
@@ -178,6 +179,11 @@ def planned(path: str | Path) -> tuple[list[Footer], Layout]:
         raise ParameterError(
             f"path must be that of a file or folder, or a pattern, got {shown(path)}.",
             parameter="path",
+        )
+    if is_csv(path):
+        raise DataError(
+            f"workers read Parquet files, and {path} is none. `dpsco shuffle` writes it anew "
+            "as one."
         )
     footers = _footers(os.fspath(path))
     folder = os.path.commonpath([os.path.dirname(os.path.abspath(f.path)) for f in footers])

@@ -84,7 +84,7 @@ class ClusterSource(Source):
         width: of a row, without the intercept.
         entries: numbers that a row stores, about.
         leaves: of a slice, a power of two; None: `slice_leaves` decides.
-        progress: hears of each slice.
+        progress: hears of each slice of a range; not of a sample, whose size is secret.
         watch: hears of each sum.
     """
 
@@ -110,18 +110,19 @@ class ClusterSource(Source):
 
     def _range_total(self, query: Query, start: int, stop: int) -> Floats:
         most = self._most(stop - start)
-        return self._gathered(query, list(self._layout.slices(start, stop, most)))
+        return self._gathered(query, self._layout.slices(start, stop, most), self._progress)
 
     def _sample_total(self, query: Query, chosen: Indices) -> Floats:
         most = self._most(len(chosen))
-        return self._gathered(query, list(self._layout.sampled(chosen, most)))
+        return self._gathered(query, self._layout.sampled(chosen, most), None)
 
-    def _gathered(self, query: Query, slices: Sequence[Slice]) -> Floats:
+    def _gathered(self, query: Query, parts: Iterator[Slice], progress: Progress | None) -> Floats:
         """Return the sum over some slices, combined in their order."""
+        slices = list(parts)
         rows = sum(part.rows for part in slices)
         inner = summed(query)
         task = pack_task(Task(inner, self._bounds, self._reading, compiled=self._decides(rows)))
-        sums = Gathering(self._adapter, task, slices, size=inner.size, progress=self._progress)
+        sums = Gathering(self._adapter, task, slices, size=inner.size, progress=progress)
         total = PairwiseSum()
         for part, answer in sums.in_order():
             total.add(answer.total, part.leaves)
@@ -254,11 +255,11 @@ class Gathering:
                         break
             tries = 0 if len(waiting) < before else tries + 1
             if tries >= TRIES:
-                count = f"{len(waiting)} of {len(self._slices)}"
+                which = "some" if self._sampled else f"{len(waiting)} of {len(self._slices)}"
                 raise ClusterError(
-                    f"{'some' if self._sampled else count} slices have no answer that counts, "
-                    f"after {TRIES} tries ({reason.rstrip('.')}). What was released before "
-                    "stays paid for; a run with a checkpoint can go on from there."
+                    f"{which} slices have no answer that counts, after {TRIES} tries "
+                    f"({reason.rstrip('.')}). What was released before stays paid for; a run with "
+                    "a checkpoint can go on from there."
                 )
 
     def _note(self, message: bytes, done: int) -> None:

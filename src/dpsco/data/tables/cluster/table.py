@@ -63,7 +63,8 @@ def from_cluster(
             while the rows of one stay together; None refuses that order.
         slice_rows: most rows that a worker is sent at a time; by default from public numbers. No
             result depends on it.
-        progress: called with (slices done, slices of this sum); of a sample their number is secret.
+        progress: called with (slices done, slices of this sum) where a sum is over all rows of a
+            range; not for a sample, whose size is secret.
         watch: called with the `SumTrace` of each sum, which is secret; None keeps no times.
 
     Raises:
@@ -163,6 +164,10 @@ class ClusterTable(StreamTable):
     def check_loss(self, loss: Any) -> None:
         """Refuse a loss of the user's own: code is not sent."""
         check_loss(loss)
+
+    def listen(self, progress: Progress) -> None:
+        """Let somebody else hear of slices than `from_cluster` was told."""
+        self._progress = progress
 
     @property
     def adapter(self) -> Adapter:
