@@ -182,7 +182,7 @@ def compare(axis, sizes, found, what):
     place = crossing(sizes, found["noisy_gd"], found["noisy_fw_gll"])
     if place is not None:
         axis.axvline(place, color="grey", linestyle="--", linewidth=0.8)
-        axis.annotate(f" crossing: {place:.0f} {what}", (place, 0.46))
+        axis.annotate(f" crossing: {place:.0f}", (place, 0.42))
     axis.set(xlabel=what)
 
 

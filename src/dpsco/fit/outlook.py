@@ -93,8 +93,8 @@ SOLVERS: Mapping[str, float] = {
     "srg_online_to_batch": 2.6,
     "srg_sgd": 3,
 }
-# The same of solvers that the park's estimators never take, for they need a bounded domain or a
-# regulariser; on made-up tables, beside noisy_gd (``python -m benchmarks.predictions``).
+# The same of solvers that the park did not measure, most for want of a bounded domain: on made-up
+# tables, beside noisy_gd (``python -m benchmarks.predictions``).
 OUTSIDE_PARK: Mapping[str, float] = {
     "dp_sgd_output": 2.3,
     "prox_guided_weakly_convex": 14,
