@@ -574,7 +574,7 @@ def weight_vector(name: str, weights: ArrayLike) -> Floats:
     `sealed` weights are taken as they are: a copy of a million numbers costs time in every round.
     """
     try:
-        array = np.array(weights, dtype=float, copy=None if _is_sealed(weights) else True)
+        array = np.asarray(weights, float) if _is_sealed(weights) else np.array(weights, float)
     except (TypeError, ValueError):
         raise refusal(name, "must be a vector of numbers.") from None
     if array.ndim != 1 or array.size == 0:
