@@ -1,10 +1,11 @@
 """How far measured excess lies from each solver's formula, on made-up tables.
 
 Prints the geometric mean of measured over predicted for every solver, for smooth and for nonsmooth
-losses: the factors that a solver's entry declares as `measured`; and how much worse the first
-choice is than the best.
+losses: the factors that a solver's entry declares as `measured`; how much noise each has beside
+`noisy_gd` in the same cells, as `dpsco.fit.outlook` counts it; and how much worse the first choice
+is than the best.
 
-    python -m benchmarks.predictions [--tables 12] [--only KEY]
+    python -m benchmarks.predictions [--tables 12] [--only KEY,KEY]
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections import defaultdict
+from collections.abc import Container
+from typing import NamedTuple
 
 import numpy as np
 
 import dpsco as dp
 from dpsco import solvers
+from dpsco.fit import outlook
 
 from . import made_up
 
@@ -27,8 +31,18 @@ LOSSES = (
 )
 
 
-def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, float, float, float]]:
-    """Return (solver, epsilon, predicted, measured excess) for one made-up table."""
+class Found(NamedTuple):
+    """What one fit measured."""
+
+    key: str
+    epsilon: float
+    predicted: float
+    excess: float
+    noise: float  # log of the noise at which the outlook expects such an excess
+
+
+def measured(seed: int, keys: Container[str]) -> list[Found]:
+    """Return what the fits of one made-up table measured."""
     classes = seed % 2 == 0
     rng = np.random.default_rng([seed, 7])
     loss = LOSSES[seed % 2][seed // 2 % 3]
@@ -45,7 +59,7 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
         budget = dp.ApproxDP(epsilon, 1.0 / n**2, adjacency=adjacency)
         task = dp.Task(problem, n, d, budget)
         for key, solver in solvers.registry().items():
-            if (only and key != only) or key in skip or solver.refusals(task):
+            if key not in keys or solver.refusals(task):
                 continue
             result = dp.solve(
                 problem,
@@ -55,8 +69,16 @@ def measured(seed: int, only: str | None, skip: set[str]) -> list[tuple[str, flo
                 randomness=dp.Randomness.seeded(seed),
             )
             excess = max(table.excess(loss, result.weights, best), 1e-4)
-            found.append((key, epsilon, solver.risk(task), excess))
+            found.append(Found(key, epsilon, solver.risk(task), excess, noise(task, excess)))
     return found
+
+
+def noise(task: dp.Task, excess: float) -> float:
+    """Return log u of an excess, u as in the outlook's formula."""
+    family, zero = outlook.family_of(task), task.constants.value_at_zero
+    assert family is not None
+    share = min(max(excess / zero, outlook.RESOLUTION), 0.98)
+    return math.log(share / (1.0 - share)) / family.power + math.log(family.middle)
 
 
 def main() -> None:
@@ -64,23 +86,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only")
+    parser.add_argument("--only", default="", help="keys, with commas; all by default")
     parser.add_argument("--skip", default="", help="keys to leave out, with commas")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    only, skip = (set(filter(None, text.split(","))) for text in (options.only, options.skip))
+    keys = (only or set(solvers.registry())) - skip
     logs: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    shifts: dict[str, list[float]] = defaultdict(list)
     regrets = []
     for seed in range(options.first, options.first + options.tables):
-        found = measured(seed, options.only, set(options.skip.split(",")))
+        found = measured(seed, keys)
         nonsmooth = LOSSES[seed % 2][seed // 2 % 3].name in ("Hinge", "Absolute", "Pinball")
-        for key, epsilon, risk, excess in found:
+        usual = {each.epsilon: each.noise for each in found if each.key == "noisy_gd"}
+        for key, epsilon, risk, excess, log_u in found:
+            if epsilon in usual:
+                shifts[key].append(log_u - usual[epsilon])
             logs[key, nonsmooth].append(math.log(excess / risk))
             if options.verbose:
                 print(f"{seed:>4}{epsilon:>5} {key:<34}{risk:>9.3g}{excess:>9.3g}")
         for epsilon in EPSILONS:
             cell = [
                 (risk * solvers.get(key).measured[nonsmooth], excess)
-                for key, budget, risk, excess in found
+                for key, budget, risk, excess, _ in found
                 if budget == epsilon and solvers.get(key).measured is not None
             ]
             if cell:
@@ -90,6 +118,8 @@ def main() -> None:
         means = [float(np.exp(np.mean(logs[key, kind] or [0.0]))) for kind in (False, True)]
         deviation = float(np.exp(np.std(logs[key, False] + logs[key, True])))
         print(f"{key}: measured=Measured({means[0]:.2g}, {means[1]:.2g}), range x{deviation:.2g}")
+    for key, values in sorted(shifts.items()):
+        print(f"{key}: {math.exp(np.median(values)):.2g} times the noise ({len(values)} cells)")
     middle, high = np.quantile(regrets, [0.5, 0.9])
     print(f"first choice over best: median {middle:.2f}, 90 % {high:.2f}")
 

@@ -33,11 +33,11 @@ def dense_rows(rng, n, d):
     return rng.choice([-1.0, 1.0], (n, d))
 
 
-def sparse_rows(rng, n, d):
-    """Return rows with at most twenty entries of -1 and 1."""
+def sparse_rows(rng, n, d, entries=ENTRIES):
+    """Return rows with at most twenty entries of -1 and 1, or so many."""
     active = rng.random((n, ACTIVE)) < 0.3
-    others = rng.integers(ACTIVE, d, (n, ENTRIES))
-    used = np.arange(ENTRIES) < (ENTRIES - active.sum(axis=1))[:, None]
+    others = rng.integers(ACTIVE, d, (n, entries))
+    used = np.arange(entries) < (entries - active.sum(axis=1))[:, None]
     rows = np.concatenate([np.nonzero(active)[0], np.nonzero(used)[0]])
     columns = np.concatenate([np.nonzero(active)[1], others[used]])
     X = csr_array((rng.choice([-1.0, 1.0], len(rows)), (rows, columns)), shape=(n, d))
@@ -110,6 +110,32 @@ curves = {
 }
 
 # %%
+# How full the rows are
+# ---------------------
+# A thousand columns, more rows, and ten to a thousand entries in each: the ten columns that matter
+# in three of ten rows as before, with true weights of the same size. Only the other entries become
+# more, and with them the length of a row.
+
+MORE, WIDE, FILLS = 12_000, 1000, (10, 30, 100, 300, 1000)
+
+
+def filled(entries):
+    """Return a maker of rows of so many entries, as `draw` takes it."""
+
+    def make(rng, n, d):
+        return sparse_rows(rng, n, d, entries)
+
+    KINDS[make] = ((WIDE,), 2.0, lambda d: np.sqrt(entries))
+    return make
+
+
+fuller = {name: [] for name in METHODS}
+for entries in FILLS:
+    make = filled(entries)
+    for name, options in METHODS.items():
+        fuller[name].append(mean(name, make, MORE, WIDE, **options))
+
+# %%
 # Which point of a run
 # --------------------
 # `poly_sfw` reads each row once, in a few batches. It may return its last point or a random one,
@@ -134,9 +160,10 @@ points = {
 # ----------
 # On dense rows gradient descent is ahead at thirty columns, and its loss grows with them; that of
 # Frank-Wolfe changes far less, and the two cross. On sparse rows gradient descent is ahead at all
-# sizes: there is no crossing. Right, the last point is ahead of the random one, which with few rows
-# is worse than zero weights. For the last point, variance reduction makes little difference at
-# 18,000 rows. The noise is new each time this page is made, so numbers differ.
+# sizes: there is no crossing. Of a thousand columns it is ahead until a row has a few hundred
+# entries. Below, right, the last point is ahead of the random one, which with few rows is worse
+# than zero weights. For the last point, variance reduction makes little difference at 18,000 rows.
+# The noise is new each time this page is made, so numbers differ.
 
 
 def crossing(sizes, one, other):
@@ -148,29 +175,39 @@ def crossing(sizes, one, other):
     return None
 
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.8))
-for axis, (make, (sizes, _, _)) in zip(axes[:2], KINDS.items(), strict=True):
+def compare(axis, sizes, found, what):
+    """Draw the curves of all methods, and where the first two cross."""
     for name in METHODS:
-        style = "o-" if name else "k:"
-        axis.semilogx(sizes, curves[make, name], style, label=name or "the truth")
-    place = crossing(sizes, curves[make, "noisy_gd"], curves[make, "noisy_fw_gll"])
+        axis.semilogx(sizes, found[name], "o-" if name else "k:", label=name or "the truth")
+    place = crossing(sizes, found["noisy_gd"], found["noisy_fw_gll"])
     if place is not None:
         axis.axvline(place, color="grey", linestyle="--", linewidth=0.8)
-        axis.annotate(f" crossing: {place:.0f} columns", (place, 0.46))
-    axis.set(title=make.__name__.replace("_", " "), xlabel="columns")
+        axis.annotate(f" crossing: {place:.0f}", (place, 0.42))
+    axis.set(xlabel=what)
+
+
+figure, axes = plt.subplots(2, 2, figsize=(10, 7.4))
+axes = axes.ravel()
+for axis, make in zip(axes, (dense_rows, sparse_rows), strict=False):
+    compare(axis, KINDS[make][0], {name: curves[make, name] for name in METHODS}, "columns")
+    axis.set(title=make.__name__.replace("_", " "))
+compare(axes[2], FILLS, fuller, "entries of a row")
+axes[2].set(title="a thousand columns")
 axes[1].legend(loc="upper left")
 axes[0].sharey(axes[1])
+axes[2].sharey(axes[1])
 for (output, reduced), values in points.items():
     style = "o-" if reduced else "s--"
     colour = "C2" if output == "last" else "C3"
     label = output + (", variance reduction" if reduced else ", plain")
-    axes[2].semilogx(ROWS, values, style, color=colour, label=label)
-axes[2].set(title="poly_sfw, thirty dense columns", xlabel="rows")
-axes[2].set_xticks(ROWS, [f"{n:,}" for n in ROWS])
-axes[2].minorticks_off()
-axes[2].set_ylim(top=1.5 * max(map(max, points.values())))
-axes[2].legend(loc="upper right")
-axes[0].set_ylabel("loss / zero weights")
+    axes[3].semilogx(ROWS, values, style, color=colour, label=label)
+axes[3].set(title="poly_sfw, thirty dense columns", xlabel="rows")
+axes[3].set_xticks(ROWS, [f"{n:,}" for n in ROWS])
+axes[3].minorticks_off()
+axes[3].set_ylim(top=1.5 * max(map(max, points.values())))
+axes[3].legend(loc="upper right")
+for axis in axes[::2]:
+    axis.set_ylabel("loss / zero weights")
 for axis in axes:
     axis.axhline(1.0, color="grey", linewidth=0.8)
 figure.tight_layout()
@@ -179,6 +216,8 @@ plt.show()
 for (make, name), values in curves.items():
     cells = " ".join(f"{value:.3f}" for value in values)
     print(f"{make.__name__:<12} {name or 'the truth':<13}", cells)
+for name, values in fuller.items():
+    print(f"{'by entries':<12} {name or 'the truth':<13}", " ".join(f"{v:.3f}" for v in values))
 for (output, reduced), values in points.items():
     cells = " ".join(f"{value:.3f}" for value in values)
     print(f"{output:<12} {'reduced' if reduced else 'plain':<13}", cells)

@@ -75,6 +75,27 @@ def test_any_number_of_threads_gives_the_same_bits(kind, asked, compiled, monkey
     assert len(set(found)) == 1
 
 
+@pytest.mark.parametrize("wide", [1, 1 << 20])
+def test_threads_run_only_so_far_ahead_as_they_are(wide, monkeypatch):
+    """Sums that wait for their turn take memory: few, however many rows there are."""
+    asked, runs, threads = [], 40, 2
+    monkeypatch.setattr(leaves, "WIDE", wide)
+    monkeypatch.setattr(leaves, "_threads", lambda *_: threads)
+    leaf_rows = SUM_LEAF if wide <= D else WHOLE  # a wide sum is taken a leaf at a time
+    block = from_arrays(X[:1], Y[:1]).bounded(BOUNDS, order="given").rows()
+
+    def rows(part):
+        asked.append(part)
+        return block
+
+    group = leaves.Group(runs * leaf_rows, rows)
+    sums = leaves.leaf_sums(GRADIENT, iter([group]), group.count, False)
+    next(sums)
+    assert len(asked) <= 2 * threads + 1
+    assert sum(1 for _ in sums) == runs - 1
+    assert len(asked) == runs
+
+
 def test_several_threads_do_work(monkeypatch):
     seen, both = set(), threading.Barrier(2, timeout=20)
 

@@ -23,7 +23,7 @@ from dpsco.data import (
 )
 from dpsco.data import source as source_module
 from dpsco.data.contributions import contribution_pieces
-from dpsco.data.queries import coordinate_bound
+from dpsco.data.queries import coordinate_bound, sealed
 from dpsco.errors import AssumptionError, ParameterError
 from dpsco.geometry.domains import Box, L1Ball, L2Ball, LInfBall, Polytope, Simplex, WholeSpace
 from dpsco.geometry.norms import L1, L2, LINF, GroupNorm, Lp, WeightedLp
@@ -615,3 +615,14 @@ def test_only_dense_rows_of_moderate_bounds_are_rounded(monkeypatch):
     for rows, norm in ((X, 1e-30), (X, 1e30), (X.astype(np.float32), 1.0)):
         assert from_arrays(rows).bounded(Bounds(norm)).rows().single() is None
     assert from_arrays(scipy.sparse.csr_array(X)).bounded(Bounds(1.0)).rows().single() is None
+
+
+def test_weights_are_copied_unless_nobody_can_write_to_them():
+    mine = np.ones(3)
+    view = mine[:]
+    view.flags.writeable = False
+    kept = sealed(np.ones(3))
+    for weights in (mine, view, kept):
+        query = ClippedGradient(Logistic(), weights, 1.0)
+        assert not query.weights.flags.writeable
+        assert np.shares_memory(query.weights, weights) is (weights is kept)

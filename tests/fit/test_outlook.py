@@ -107,6 +107,18 @@ def test_a_noisier_solver_expects_more():
     assert outlook(task(), solver="noisy_gd") == best
 
 
+@pytest.mark.parametrize("key", module.OUTSIDE_PARK)
+def test_solvers_that_no_estimator_takes_have_their_own_noise(key):
+    """Calibrated, far noisier than noisy_gd, and never in the park that the others come from."""
+    assert module.noise_of(key) >= bands.APART
+    assert key not in module.SOLVERS
+    base = task(n=2_000)
+    assert outlook(base, solver=key).excess > 1.3 * outlook(base).excess
+    assert outlook(base).verdict == "good"
+    if key == "prox_guided_weakly_convex":
+        assert not outlook(base, solver=key).promising
+
+
 # -- verdicts --------------------------------------------------------------------------------------
 
 

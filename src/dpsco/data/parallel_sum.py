@@ -10,8 +10,9 @@ runs that they add up as single leaves would, so that it does not matter who com
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_THREADS = 8
 AT_ONCE = 1 << 22  # bytes of rows that one thread sums at a time, if a leaf has no more
+WIDE = 1 << 17  # numbers of a sum, of which each thread holds but one
 WORTHWHILE = 1 << 16  # rows: their sum takes a few milliseconds, threads a few tenths of one
 
 
@@ -74,12 +76,17 @@ def leaf_sums(query: Query, groups: Iterator[Group], count: int, compiled: bool)
                 yield summed(group, start, size)
             first += leaves
         return
+    most = WHOLE // SUM_LEAF if query.size < WIDE else 1  # a run keeps a sum for each level
     with ThreadPoolExecutor(threads, thread_name_prefix="dpsco sums") as pool:
         for group in groups:
             leaves = -(-group.count // SUM_LEAF)
-            parts = _parts(first, leaves, WHOLE // SUM_LEAF)
-            waiting = [pool.submit(summed, group, *part) for part in parts]
-            yield from [each.result() for each in waiting]
+            waiting: deque[Future[Run]] = deque()  # few: a sum may have a million numbers
+            for part in _parts(first, leaves, most):
+                waiting.append(pool.submit(summed, group, *part))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
             first += leaves
 
 

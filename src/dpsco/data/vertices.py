@@ -96,7 +96,10 @@ class VertexSet:
         g = np.asarray(gradient, dtype=float)
         with np.errstate(all="ignore"):
             if self._implicit is not None:
-                return np.concatenate([step * g for step in self._implicit[1]])
+                steps, result = self._implicit[1], np.empty(self.count)
+                for side, step in enumerate(steps):
+                    np.multiply(g, step, out=result[side * self.d : (side + 1) * self.d])
+                return result
             result = np.empty(self.count)
             for part in cache_slices(*self._centred.shape):
                 result[part] = np.sum(self._centred[part] * g, axis=1)
@@ -134,11 +137,13 @@ class VertexSet:
     def _implicit(self) -> tuple[Floats, tuple[float, ...]] | None:
         """Centre c and steps s, if the vertices are c + s e_j for each step and coordinate j."""
         shape = self.shape
+        origin = np.broadcast_to(0.0, self.d)
         if isinstance(shape, Simplex):
-            return np.zeros(self.d), (shape.total,)
+            return origin, (shape.total,)
         if isinstance(shape, LpBall) and shape.p == 1.0 and self.d > 1:
             radius = float(shape.arguments["radius"])
-            return shape.centre(self.d), (radius, -radius)
+            centre = origin if shape.dimension is None else shape.centre(self.d)
+            return centre, (radius, -radius)
         return None
 
     @cached_property
@@ -296,10 +301,17 @@ class FadingScores(Query):
         return self.scores.gradient.sum(block)
 
     def joined(self, total: Floats | None, new: Floats) -> Floats:
-        """Return the total after a round, from the one before (None: there is none)."""
+        """Return the total after a round, from the one before (None: there is none).
+
+        The total before is overwritten.
+        """
         with np.errstate(all="ignore"):
             fresh = self.weight * new
-            return fresh if total is None else self.keep * total + fresh
+            if total is None:
+                return fresh
+            total *= self.keep
+            total += fresh
+            return total
 
     @property
     def enforced(self) -> tuple[str, ...]:

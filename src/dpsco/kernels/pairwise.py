@@ -55,20 +55,30 @@ class PairwiseSum:
         ``leaves`` is a power of two of which the number so far is a multiple: so many whole leaves
         (the last of all may be shorter) that were combined pairwise already. `runs` finds such.
         """
-        part = leaf
+        part, own = leaf, False  # whether the part is an array of this sum's, not the caller's
         carry = self._leaves // leaves
         while carry & 1:
-            part = self._parts.pop() + part
+            part, own = _joined(self._parts.pop(), part, own=own), True
             carry >>= 1
         self._parts.append(part)
         self._leaves += leaves
 
     def result(self) -> NDArray[np.float64]:
         """Return the sum of all leaves so far; at least one is needed."""
-        total = self._parts[-1]
+        total, own = self._parts[-1], False
         for part in reversed(self._parts[:-1]):
-            total = part + total
+            total, own = _joined(part, total, own=own), True
         return np.asarray(total, dtype=np.float64)
+
+
+def _joined(
+    left: NDArray[np.float64], right: NDArray[np.float64], *, own: bool
+) -> NDArray[np.float64]:
+    """Return the sum of two parts, in the place of the right one if it may be overwritten."""
+    if not own:
+        return left + right
+    right += left
+    return right
 
 
 def sum_rows(rows: ArrayLike) -> NDArray[np.float64]:

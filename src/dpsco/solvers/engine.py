@@ -199,6 +199,11 @@ def part_of(rows: Rows, parts: int, t: int) -> Rows:
 # -- what a solver writes --------------------------------------------------------------------------
 
 
+def no_numbers(size: int) -> Floats:
+    """Return zeros that take no memory, not to be written to: what a vector is before it is set."""
+    return np.broadcast_to(0.0, size)
+
+
 class Stepper(ABC):
     """Where a solver stands and how it moves. All of it is public: it follows from noisy answers.
 
@@ -323,7 +328,7 @@ class Engine:
         self._stream: PrefixSums | None = None  # of the last round, if it was of a prefix sum
         self._streams = 0  # opened so far
         self._shuffled: ShuffledSums | None = None  # of the last round, if it was of a sequence
-        self._released = np.zeros(plan.task.n_weights)  # the last noisy prefix sum
+        self._released = no_numbers(plan.task.n_weights)  # the last noisy prefix sum
         self._fading: Floats | None = None  # the exact total of fading scores: secret
 
     @property
@@ -396,7 +401,9 @@ class Engine:
         """Do the next round on the rows of a source: ask, release, move."""
         round = self.next_round
         query = self._query(round)
-        self._stepper.update(_RELEASED[type(round.release)](self, round, query, source))
+        answer = _RELEASED[type(round.release)](self, round, query, source)
+        del query  # it holds weights that the stepper may be done with
+        self._stepper.update(answer)
 
     def commit(self, total: Floats) -> None:
         """Do the next round with a sum that was taken elsewhere, over its rows or its sample.
@@ -496,7 +503,7 @@ class Engine:
     def _open(self, release: PrefixSumRelease) -> None:
         """Open a stream of prefix sums."""
         size = self.plan.task.n_weights
-        self._streams, self._released = self._streams + 1, np.zeros(size)
+        self._streams, self._released = self._streams + 1, no_numbers(size)
         self._stream = self._ledger.prefix_sum(
             size,
             bound=release.bound,

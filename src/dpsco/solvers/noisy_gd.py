@@ -33,7 +33,7 @@ from .base import Floats, Measured, MeasuredRange, Solver
 from .common import refits
 from .common.clips import cautious_clip, descent_clip, finite
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
-from .engine import EnginePlan, Stepper
+from .engine import EnginePlan, Stepper, no_numbers
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
@@ -247,7 +247,8 @@ class HeavyBallStepper(Stepper):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan, self.weights = plan, plan.task.start
-        self.velocity, self.average, self.along = (np.zeros(len(self.weights)) for _ in range(3))
+        self.velocity, self.average = (np.zeros(len(self.weights)) for _ in range(2))
+        self.along = no_numbers(len(self.weights))
 
     def query(self) -> Query:
         """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
@@ -264,12 +265,16 @@ class HeavyBallStepper(Stepper):
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
             momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
-        self.velocity = momentum * self.velocity + (1 - momentum) * gradient / plan.n
+        change = (1 - momentum) * gradient
+        change /= plan.n
+        self.velocity *= momentum
+        self.velocity += change
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
-        moved = finite(self.weights - step * self.velocity)
+        np.multiply(self.velocity, step, out=change)
+        moved = finite(np.subtract(self.weights, change, out=change))
         self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
         if self.round >= last - tail:
-            self.average = self.average + self.weights / tail
+            self.average += self.weights / tail
         if plan.refit_rounds and self.round + 1 == plan.rounds:
             self._begin_refit()
 

@@ -157,6 +157,35 @@ def test_minimiser_by_the_formula():
     assert L1Ball(2.0).minimise([0.0, 0.0]).tolist() == [-2.0, 0.0]
 
 
+@given(
+    rows=st.lists(
+        st.lists(st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0, 1e308]), min_size=4, max_size=4),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_first_of_the_largest_coordinates_decides(rows):
+    rows = np.array(rows)
+    first = np.argmax(np.abs(rows), axis=-1)
+    value = L1Ball(3.0).minimise(rows)
+    assert np.array_equal(np.argmax(np.abs(value), axis=-1), first)
+    sides = np.where(rows[np.arange(len(rows)), first] < 0.0, 3.0, -3.0)
+    assert np.array_equal(value[np.arange(len(rows)), first], sides)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.1, 10.0])
+def test_long_rows_are_projected_as_if_all_of_them_were_sorted(scale):
+    """The threshold of a few entries finds the others that matter; the bits are the same."""
+    point = scale * np.random.default_rng(5).standard_cauchy(50_001)
+    size = np.abs(point)
+    below = np.maximum(size - size.max(), -2.0)
+    falling = np.sort(below)[::-1]
+    thresholds = (np.cumsum(falling) - 2.0) / np.arange(1, len(falling) + 1)
+    parts = np.maximum(below - thresholds[np.count_nonzero(falling > thresholds) - 1], 0.0)
+    parts *= 2.0 / parts.sum()
+    assert np.array_equal(L1Ball(2.0).project(point), np.copysign(parts, point) + 0.0)
+
+
 def test_vertices():
     found = L1Ball(2.0, [1.0, 0.0]).vertices(2)
     assert sorted(found.tolist()) == [[-1.0, 0.0], [1.0, -2.0], [1.0, 2.0], [3.0, 0.0]]

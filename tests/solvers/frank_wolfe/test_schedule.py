@@ -8,7 +8,7 @@ import pytest
 
 import dpsco as dp
 from dpsco.data.vertices import VertexSet
-from dpsco.errors import AssumptionError, ParameterError
+from dpsco.errors import AccuracyWarning, AssumptionError, ParameterError
 from dpsco.geometry import L1, L2, LINF, Lp
 from dpsco.losses import Absolute, Hinge, Logistic, Sigmoid
 from dpsco.privacy import ZCDP, ApproxDP, PureDP, SelectionRelease, cost, selection_scale
@@ -428,6 +428,40 @@ def test_risks_fall_with_rows(key):
     risks = [get(key).risk(dp.Task(problem, n, 50, BUDGET)) for n in (1000, 10_000, 100_000)]
     assert np.all(np.diff(risks) < 0)
     assert get(key).gradients(dp.Task(problem, 1000, 50, BUDGET)) >= 1000
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_too_few_rows_are_warned_of_before_the_fit(key):
+    problem = absolute() if key == "noisy_fw_gll" else sigmoid()
+    assert make(key, problem, n=10_000).warnings == ()
+    X, y = np.ones((10, 50)), np.ones(10)
+    with pytest.warns(AccuracyWarning, match=f"{key}: (the )?noise") as said:
+        dp.solve(problem, (X, y), BUDGET, solver=key)
+    assert said[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("noisy_fw_gll", {}),
+        ("poly_sfw", {}),
+        ("poly_sfw", {"variance_reduction": False}),
+    ],
+)
+def test_the_warning_begins_where_noise_is_half_of_the_largest_gap(key, options):
+    """Rows that all agree set two vertices apart by rows times the spread of one row's scores."""
+    problem = absolute() if key == "noisy_fw_gll" else sigmoid()
+    for n in (30, 60, 120, 240):
+        plan = make(key, problem, n=n, rounds=2, **options)
+        release = plan.releases()[0]
+        bounds = getattr(release, "bounds", None) or (release.bound,)
+        rows = release.rows[1] - release.rows[0]
+        ratio = release.scale * math.log(100) / (rows * bounds[-1])
+        assert bool(plan.warnings) is (ratio > 0.5)
+        if plan.warnings:
+            assert f"noise of a selection is {ratio:.2g} times" in plan.warnings[0]
+    assert make(key, problem, n=30, rounds=2, **options).warnings
+    assert ratio < 0.5  # both sides were seen
 
 
 def test_schedule_names_are_the_two():

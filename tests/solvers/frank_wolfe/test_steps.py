@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks import wide_rounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,13 @@ def test_older_rows_move_scores_less():
     ]
     assert declared[0] < 0.05 * declared[1]
     assert declared[1] < 0.3 * declared[2]
+
+
+@pytest.mark.parametrize("key", [*KEYS, "noisy_gd", "noisy_regularized_mirror_descent"])
+def test_a_round_holds_few_vectors_beside_the_table(key):
+    """Not 2d scores and their copies, targets, products: 9 to 21 vectors once, and no matrix."""
+    most = 7.2 if key in KEYS else 9.5
+    assert 1.0 < wide_rounds.vectors(key, *wide_rounds.table(2000, 200_000)) < most
 
 
 # -- planted bugs ----------------------------------------------------------------------------------

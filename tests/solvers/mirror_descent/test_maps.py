@@ -126,6 +126,20 @@ def test_the_l1_map_is_multiplicative_weights_of_both_signs():
     assert steps.weights(steps.place(np.zeros(3))).tolist() == [1.0, 0.0, -1.0]
 
 
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_many_weights_are_those_of_the_formula(scale):
+    """Parts that stay in the cache add up to the whole; a dual vector is not written to."""
+    d, radius = 50_001, 3.0
+    dual = scale * np.random.default_rng(4).standard_normal(d)
+    before = dual.copy()
+    with np.errstate(under="ignore"):
+        high, low = (np.exp(side * dual / radius - np.abs(dual).max() / radius) for side in (1, -1))
+    expected = radius * (high - low) / np.sum(high + low)
+    value = mirror("entropy", 1.0, L1Ball(radius), d).weights(dual)
+    assert value == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    assert np.array_equal(dual, before)
+
+
 @pytest.mark.parametrize("domain", [Simplex(2.0), L1Ball(2.0)])
 def test_huge_and_missing_gradients_leave_finite_weights(domain):
     steps = mirror("entropy", 1.0, domain, 3)

@@ -64,6 +64,12 @@ def test_balanced_is_no_worse_than_any_other_choice():
             assert best <= bound(rounds, share * scales.beta) * 1.02
 
 
+def test_known_size_of_generalized_noise():
+    """One release of sensitivity 1, p 1.5, d 50; a row that is replaced moves a sum by 2."""
+    plan = make(n=1000, d=50, noise="generalized", p=1.5, rounds=1, clip=1.0)
+    assert plan.sigma / 2.0 == pytest.approx(6.40763, rel=2e-6)
+
+
 @pytest.mark.parametrize(("rounds", "tight"), [(10, 28.7), (50, 64.1), (200, 128.0)])
 def test_generalized_noise_is_calibrated_in_zcdp(rounds, tight):
     """In units of L sqrt(kappa); the published route needs 13.8 to 15.0 times as much."""

@@ -18,7 +18,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..._validate import positive
 from ..norms import L2, Lp, Norm
@@ -120,16 +120,21 @@ class LpBall(Domain):
         return best
 
     def _project(self, rows: Floats) -> Floats:
-        d = rows.shape[-1]
-        centre = self.centre(d)
-        offset = difference(rows, centre)
+        offset, middle, length = rows, np.zeros(1), 0.0
+        if self._middle is not None:
+            offset, middle = difference(rows, self._middle), self._middle
+            length = float(self._norm(middle))
         # A member that was rounded counts as a member, or projecting twice would change it.
-        limit = self._radius + rounding_of(d) * (self._radius + float(self._norm(centre)))
+        limit = self._radius + rounding_of(rows.shape[-1]) * (self._radius + length)
         with quiet():
             outside = ~(self._norm(offset) <= limit)
+        if len(rows) and np.all(outside):
+            result = self._project_offsets(offset)
+            result += middle
+            return result
         result = np.array(rows)
         if np.any(outside):
-            result[outside] = centre + self._project_offsets(offset[outside])
+            result[outside] = middle + self._project_offsets(offset[outside])
         return result
 
     def _project_offsets(self, offset: Floats) -> Floats:
@@ -137,7 +142,8 @@ class LpBall(Domain):
         if self.p == np.inf or offset.shape[-1] == 1:
             return np.asarray(np.clip(offset, -self._radius, self._radius))
         if self.p == 1.0:
-            return np.copysign(simplex_projection(np.abs(offset), self._radius), offset)
+            size = simplex_projection(np.abs(offset), self._radius)
+            return np.copysign(size, offset, out=size)
         if self.p == 2.0:
             with quiet():
                 scaled = offset / np.max(np.abs(offset), axis=-1, keepdims=True)
@@ -145,11 +151,13 @@ class LpBall(Domain):
         return np.stack([lp_projection(row, self._radius, self.p) for row in offset])
 
     def _minimise(self, rows: Floats) -> Floats:
-        centre = self.centre(rows.shape[-1])
         if self.p != 1.0:
+            centre = self.centre(rows.shape[-1])
             return np.asarray(centre - self._radius * self._norm.steepest(rows))
-        result, lines = np.tile(centre, (len(rows), 1)), np.arange(len(rows))
-        first = np.argmax(np.abs(rows), axis=-1)  # one coordinate moves: nothing else is computed
+        result, lines = np.zeros_like(rows), np.arange(len(rows))
+        if self._middle is not None:
+            result += self._middle
+        first = _largest(rows)  # one coordinate moves: nothing else is computed
         result[lines, first] -= np.where(rows[lines, first] < 0.0, -self._radius, self._radius)
         return result
 
@@ -191,6 +199,15 @@ class LInfBall(LpBall):
 
     def __init__(self, radius: float, centre: ArrayLike | None = None) -> None:
         super().__init__(np.inf, radius, centre)
+
+
+def _largest(rows: Floats) -> NDArray[np.intp]:
+    """Return the first of the largest |entries| of each row, without a vector of them."""
+    lines = np.arange(len(rows))
+    high, low = np.argmax(rows, axis=-1), np.argmin(rows, axis=-1)
+    top, bottom = rows[lines, high], -rows[lines, low]
+    lower = (bottom > top) | ((bottom == top) & (low < high))
+    return np.asarray(np.where(lower, low, high))
 
 
 def lp_projection(offset: Floats, radius: float, p: float) -> Floats:

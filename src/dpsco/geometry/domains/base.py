@@ -175,7 +175,7 @@ class Domain(ABC):
 
     @abstractmethod
     def _project(self, rows: Floats) -> Floats:
-        """Project each row."""
+        """Project each row; what is returned is new."""
 
     @abstractmethod
     def _minimise(self, rows: Floats) -> Floats:
@@ -202,8 +202,8 @@ class Domain(ABC):
         return size
 
     def _array(self, name: str, value: ArrayLike) -> Floats:
-        """Return ``value`` as floats whose last axis has the domain's dimension."""
-        x = floats(name, value)
+        """Return ``value`` as floats whose last axis has the domain's dimension, not copied."""
+        x = floats(name, value, copy=False)
         if x.ndim == 0 or x.shape[-1] == 0:
             raise refusal(
                 name,
@@ -233,7 +233,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def floats(name: str, value: ArrayLike) -> Floats:
+def floats(name: str, value: ArrayLike, *, copy: bool = True) -> Floats:
     """Return ``value`` as an array of floats; refuse text, objects, booleans, complex numbers."""
     try:
         array = np.asarray(value)
@@ -241,7 +241,7 @@ def floats(name: str, value: ArrayLike) -> Floats:
         raise refusal(name, "must be an array of numbers; its rows differ in length.") from None
     if array.dtype.kind not in "iuf":
         raise refusal(name, f"must be an array of numbers, got dtype {array.dtype}.")
-    return array.astype(float)
+    return array.astype(float, copy=copy)
 
 
 def finite_vector(name: str, value: ArrayLike) -> Floats:

@@ -19,6 +19,13 @@ _PAIRS = 128
 """Largest dimension in which the diameter in a general norm tries every pair of vertices."""
 
 
+_PART = 1 << 14
+"""Entries that are sorted at once for a first threshold."""
+
+_NEAR = 1e-9
+"""How far below a first threshold, in units of the total, entries are still looked at."""
+
+
 class Simplex(Domain):
     """{w >= 0, sum of w = total} in any dimension. It is flat: it has no interior point in R^d.
 
@@ -110,12 +117,26 @@ def simplex_projection(rows: Floats, total: float) -> Floats:
     measured from the largest one, so that huge ones cancel before anything is added.
     """
     with np.errstate(over="ignore"):
-        below = np.maximum(rows - np.max(rows, axis=-1, keepdims=True), -total)
-    falling = -np.sort(-below, axis=-1)
-    count = np.arange(1, rows.shape[-1] + 1)
-    thresholds = (np.cumsum(falling, axis=-1) - total) / count
-    last = np.count_nonzero(falling > thresholds, axis=-1) - 1
-    threshold = np.take_along_axis(thresholds, last[:, None], axis=-1)
-    projected = np.maximum(below - threshold, 0.0)
-    # The threshold carries the error of a sum; one division returns the total.
-    return np.asarray(projected * (total / np.sum(projected, axis=-1, keepdims=True)))
+        projected = np.asarray(rows - np.max(rows, axis=-1, keepdims=True))
+        np.maximum(projected, -total, out=projected)
+    for row in projected:
+        row -= _threshold(row, total)
+        np.maximum(row, 0.0, out=row)
+        # The threshold carries the error of a sum; one division returns the total.
+        row *= total / np.sum(row)
+    return projected
+
+
+def _threshold(below: Floats, total: float) -> float:
+    """Return the threshold of entries that are 0 at most, and 0 once.
+
+    That of some of them is no larger, and what lies below it is left out: a row of a million
+    entries is sorted in two small parts.
+    """
+    some = below[:: len(below) // _PART + 1]
+    if len(some) < len(below):
+        least = _threshold(some, total)
+        below = below[below >= least - _NEAR * total]
+    falling = np.sort(below)[::-1]
+    thresholds = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    return float(thresholds[np.count_nonzero(falling > thresholds) - 1])

@@ -49,7 +49,7 @@ class WholeSpace(Domain):
         return bool(np.all(np.isfinite(self._array("point", point))))
 
     def _project(self, rows: Floats) -> Floats:
-        return rows
+        return np.array(rows)
 
     def _minimise(self, rows: Floats) -> Floats:
         raise AssumptionError(

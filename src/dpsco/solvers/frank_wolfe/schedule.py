@@ -28,8 +28,10 @@ from ...privacy.randomness import Randomness
 from ...privacy.release import Release
 from ...task import Task
 from ..common.batches import check_rounds
+from ..common.moment_clips import LOUD, noise_warning
 from ..common.smoothing import nonsmooth, smoothed
 from ..engine import EnginePlan
+from ..noisy_gd import narrowness
 from . import published, rates
 from .noise import fading_scales, fading_stages, single_scale
 from .rates import Geometry
@@ -90,6 +92,12 @@ class FullPlan(EnginePlan):
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and the clip."""
         return (*self.problem.bounds.enforced, clip_sentence(self.norm, self.clip))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Whether the noise of a selection hides which vertices the rows point to."""
+        (release,) = self.releases()
+        return _selection_warning(release.scale, self.n * release.bound, release.candidates, self.n)
 
     @property
     def risk(self) -> float:
@@ -283,6 +291,15 @@ class PolyhedralPlan(BatchedPlan):
             for spread, scale, rows in rounds
         )
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Whether the noise of the first selection hides which vertices the rows point to."""
+        vertices = VertexSet(self.problem.domain, self.task.n_weights)
+        gap, rows = vertices.spread(self.clips[0], self.norm), self.sizes[0]
+        if not self.variance_reduction:
+            gap *= rows  # noise is on sums there, and on means of fading rows
+        return _selection_warning(self.scales[0], gap, vertices.count, rows)
+
     def _fading(self, spreads: Sequence[float], candidates: int) -> list[Release]:
         """Return the selections whose older rows count less."""
         selections: list[Release] = []
@@ -438,6 +455,12 @@ class LpPlan(BatchedPlan):
         return min(planned, *clips)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Whether noise rules: that of the first mean, in the directions that the domain leaves."""
+        spread = math.sqrt(self.task.n_weights) * narrowness(self.task)
+        return noise_warning(spread * self.noise_multiplier / self.sizes[0], self.sizes[0])
+
+    @property
     def enforced(self) -> tuple[str, ...]:
         """The bounds, and how clips follow the steps."""
         if not self.follow_steps:
@@ -540,6 +563,18 @@ def clip_sentence(norm: Norm, clip: float) -> str:
     return (
         f"a row's gradient, or difference of two, has {describe_norm(norm)} norm at most "
         f"{clip:g}, by clipping"
+    )
+
+
+def _selection_warning(scale: float, gap: float, candidates: int, rows: int) -> tuple[str, ...]:
+    """Return a sentence if the noise of a selection is above half of the largest gap of scores."""
+    ratio = scale * math.log(max(candidates, 2)) / gap
+    if ratio <= LOUD:
+        return ()
+    return (
+        f"the noise of a selection is {ratio:.2g} times the largest gap between two vertices that "
+        f"{rows:,} rows can make, so a vertex may be taken that is worse than the start. More "
+        "rows, fewer rounds or a larger epsilon help",
     )
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...data.queries import ClippedDifference, ClippedGradient, InUnits
+from ...data.queries import ClippedDifference, ClippedGradient, InUnits, sealed
 from ...data.vertices import FadingScores, VertexScores, VertexSet
 from ..base import Floats
-from ..common.clips import FARTHEST, finite
-from ..engine import Stepper
+from ..common.clips import finite
+from ..engine import Stepper, no_numbers
 
 if TYPE_CHECKING:
     from .schedule import BatchedPlan, FullPlan, LpPlan, PolyhedralPlan
@@ -57,7 +57,7 @@ class BatchedStepper(Stepper):
     def __init__(self, plan: BatchedPlan) -> None:
         super().__init__()
         self.plan, self.weights = plan, plan.task.start
-        self.previous = self.chosen = self.weights
+        self.previous, self.chosen = self.weights, no_numbers(len(self.weights))
 
     def output(self) -> Floats:
         """Return the last point, or the one before the round that was drawn with the plan."""
@@ -126,9 +126,9 @@ class LpStepper(BatchedStepper):
         """Move towards the linear minimiser; remember where the estimated gap was least."""
         plan, t = self.plan, self.round
         unit = self._clip() if plan.follow_steps else 1.0
-        estimate = plan.keep(t) * self.estimate
-        estimate += (unit / plan.sizes[t]) * answer
-        self.estimate = estimate if np.max(np.abs(estimate)) <= FARTHEST else finite(estimate)
+        self.estimate *= plan.keep(t)
+        self.estimate += (unit / plan.sizes[t]) * answer
+        self.estimate = finite(self.estimate)
         target = plan.problem.domain.minimise(self.estimate)
         if plan.output == "select":
             gap = float(self.estimate @ self.weights - self.estimate @ target)
@@ -142,8 +142,8 @@ class LpStepper(BatchedStepper):
         if not plan.follow_steps or plan.keep(t) == 0.0:
             return plan.clips[t]
         if self._last_clip[0] != t:
-            move = self.weights - self.previous
-            move = move[np.flatnonzero(move)]  # few, where targets are vertices
+            moved = np.flatnonzero(self.weights != self.previous)  # few: targets are vertices
+            move = self.weights[moved] - self.previous[moved]
             norms = (facts.norm for facts in plan.geometries)
             lengths = {norm: float(norm(move)) if len(move) else 0.0 for norm in norms}
             own, euclidean = (lengths[facts.norm] for facts in plan.geometries)
@@ -156,6 +156,9 @@ class LpStepper(BatchedStepper):
 
 
 def towards(weights: Floats, target: Floats, plan: FullPlan | BatchedPlan, t: int) -> Floats:
-    """Return the point a share gamma_t of the way from the weights to a target."""
+    """Return the point a share gamma_t of the way from the weights to a target, overwritten."""
     share = plan.step_at(t)
-    return (1.0 - share) * weights + share * target
+    moved = (1.0 - share) * weights
+    target *= share
+    moved += target
+    return sealed(moved)

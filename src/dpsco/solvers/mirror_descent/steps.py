@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...data.queries import ClippedGradient
+from ...data.queries import ClippedGradient, sealed
 from ..base import Floats
 from ..common.clips import finite
 from ..engine import Stepper
@@ -48,11 +48,13 @@ class MirrorStepper(Stepper):
         if self.round and plan.step < plan.longest:
             self.length = np.array([self._next_length(float(gradient @ self.move))])
         self.place = self.steps.moved(self.place, gradient, float(self.length[0]), plan.pull)
-        weights = finite(self.steps.weights(self.place))
-        self.move, self.weights = weights - self.weights, weights
+        del gradient
+        weights = sealed(finite(self.steps.weights(self.place)))
+        np.subtract(weights, self.weights, out=self.move)
+        self.weights = weights
         share = self._share()
         if share > 0.0:
-            self.average = self.average + share * weights
+            self.average += share * weights
 
     def output(self) -> Floats:
         """Return the average, which lies in the domain up to rounding."""
