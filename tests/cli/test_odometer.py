@@ -13,6 +13,7 @@ import pytest
 
 import dpsco as dp
 from dpsco.cli import fit, session
+from dpsco.files import writing
 from dpsco.fit import run as api
 from dpsco.models import evaluate
 
@@ -170,10 +171,10 @@ def test_show_lists_each_entry(dpsco, paid, tmp_path):
     record = json.loads(dpsco("odometer", "show", path, "--json")[1])
     assert record["adjacency"] == "replace_one"
     first, _, _, second, third, _, left, why, last = out.splitlines()
-    assert left.startswith(f"left: epsilon {record['left']:.6g} of 9; one more fit may cost")
+    assert left.startswith(f"left: epsilon {record['left']:.6g} of 9; the next fit may cost up to")
     assert record["left"] < record["next_epsilon"] < 9
-    assert "at the odometer's delta 1e-05, which gives another number" in why
-    assert last == "counter 2: keep it, and --expect-at-least 2 notices an old copy"
+    assert "at the delta of the fit; the odometer states it at delta 1e-05." in why
+    assert last.startswith("counter 2: write it down; --expect-at-least 2 then refuses an older")
     assert record["counter"] == 2
     assert " of 9 at delta 1e-05; protects one row, adjacency replace_one" in first
     for line, entry in zip((second, third), record["entries"], strict=True):
@@ -208,6 +209,25 @@ def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, proble
     assert "charged" not in text
     assert ("Nothing was written." in text) == (code in (70, 130))
     assert len(entries(dpsco, path)) == 1
+
+
+def test_a_disk_that_is_nearly_full_shows_before_anything_is_paid(refused, dpsco, paid, monkeypatch):
+    """The report is the largest file, and the last to be written."""
+    path, command = paid
+    before, left = writing.write, 50_000
+
+    def write(handle, content):
+        if len(content) > left:
+            raise OSError(28, "No space left on device")
+        before(handle, content)
+
+    monkeypatch.setattr(writing, "write", write)
+    report = path.parent / "report.html"
+    text = refused(*command, "--report", report)
+    assert text.startswith("dpsco fit: cannot write ")
+    assert "No space left on device." in text
+    assert "charged" not in text
+    assert entries(dpsco, path) == []
 
 
 def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monkeypatch):

@@ -38,17 +38,17 @@ dpsco predict model.json 'new/*.parquet' --cluster local:4 -o predictions.parque
         "-o", "--output", type=Path, required=True, help="CSV or Parquet file to write to"
     )
     predict.add_argument(
-        "--id", metavar="COLUMN", help="a column of DATA that says which row is which: kept first"
+        "--id", metavar="COLUMN", help="a column of DATA that identifies rows; written first"
     )
     predict.add_argument(
         "--keep",
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help="further columns of DATA to write beside the predictions, as they are",
+        help="further columns of DATA to copy next to the predictions",
     )
     predict.add_argument(
-        "--verbose", action="store_true", help="count the entries outside the schema, by column"
+        "--verbose", action="store_true", help="count the entries outside the schema, per column"
     )
     add_cluster(predict)
     add_writing(predict)

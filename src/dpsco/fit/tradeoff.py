@@ -63,7 +63,7 @@ class TradeoffPoint:
 
     @property
     def promising(self) -> bool:
-        """Whether there is room to learn, or nothing is predicted."""
+        """Whether noise leaves most of what can be learnt, or nothing is predicted."""
         return self.verdict in ("good", "unknown")
 
     @property
@@ -157,10 +157,10 @@ class Tradeoff(Displayed):
         )
 
     def best(self) -> TradeoffPoint:
-        """Return the most private point that leaves room to learn.
+        """Return the most private point whose verdict is good.
 
-        That is the least epsilon whose verdict is good for what "auto" takes; if there is none, the
-        largest epsilon, which loses least. Whether so much privacy is enough is for people to say.
+        That is the smallest epsilon whose verdict is good for what "auto" takes; if there is none, the
+        largest epsilon, which loses least. Whether that is private enough is for people to decide.
         """
         good = (point for point in self.chosen if point.verdict == "good")
         return next(good, self.chosen[-1])
@@ -229,19 +229,19 @@ class Tradeoff(Displayed):
         point = self.points[0]
         about = "about " if point.typical else ""
         source = {
-            FORECAST: "band: eight of ten real tables lay within",
-            "public rows": f"measured on public rows, {point.repeats} fits each, nothing charged",
-            "made-up rows": f"measured on made-up rows, {point.repeats} fits each, nothing charged",
-        }[self.basis]
+            FORECAST: "band: eight of ten real tables lay in it",
+        }.get(self.basis, f"band: eight of ten of {point.repeats} fits on {self.basis}, for free")
         constant = point.constant
         return [
             f"* {self.choice} (prefer={self.prefer!r})",
             f"excess: mean loss above the best model without privacy; {source}",
-            *([] if math.isnan(constant) else [f"the best constant loses {about}{constant:.2g}"]),
+            *([] if math.isnan(constant) else [f"the best constant prediction loses {about}"
+                                               f"{constant:.2g}"]),
             RIGHT,
             f"detected: the largest share of members found at {percent(FALSE_ALARMS)} false "
             "alarms, proven",
             "noise: largest standard deviation on the sum of a round, per coordinate",
+            'verdict: "good" if noise is expected to take less than half of what can be learnt',
         ]
 
 
@@ -427,9 +427,9 @@ def _band(point: TradeoffPoint) -> str:
 def _verdict(point: TradeoffPoint) -> str:
     """Return the verdict in few words."""
     words = {
-        "good": "room to learn",
+        "good": "good",
         "weak": "weak",
-        "constant": "no more than the constant",
+        "constant": "no better than a constant",
         "hopeless": "noise exceeds what can be learnt",
         "unknown": "nothing predicted" if point.calibrated else NOT_CALIBRATED,
     }

@@ -282,16 +282,16 @@ class Odometer(Displayed):
         allowed, following = next(iter(self.budget.amounts().items())), self.next_epsilon
         lines = [f"left: {allowed[0]} {self.left:.6g} of {allowed[1]:g}"]
         if following is not None:
-            lines[0] += f"; one more fit may cost epsilon {following:.4g} by itself"
+            lines[0] += f"; the next fit may cost up to epsilon {following:.4g} on its own"
         if self.entries():
             lines.append(
-                "Entries are composed: together they cost less than their sum. A certificate "
-                "states its epsilon at the delta of its own fit; an entry is the same releases"
+                "Entries compose: together they cost less than the sum of their numbers. The same "
+                "fit has another number in its certificate, which states its cost"
             )
             lines[-1] += (
-                f" at the odometer's delta {self.budget.delta:g}, which gives another number."
+                f" at the delta of the fit; the odometer states it at delta {self.budget.delta:g}."
                 if isinstance(self.budget, ApproxDP)
-                else " in the odometer's notion of privacy, which gives another number."
+                else " as epsilon at a delta; the odometer states it in its own notion of privacy."
             )
         return lines
 
