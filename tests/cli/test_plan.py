@@ -81,7 +81,7 @@ def test_plan_says_what_will_happen(dpsco):
     assert first.startswith("Privacy is expected to cost ")
     assert second.startswith("That is the excess risk: how far the mean loss lies above ")
     assert out.count("excess risk") == 1  # one number, not two
-    for words in ("plan: a logistic model by ", "sigma", "released:", "best model"):
+    for words in ("plan: a logistic model by ", "sigma", "released:", "best linear model"):
         assert words in out
     assert "Problem(" not in out
     assert "delta 2.5e-09, replace_one" in out
@@ -356,7 +356,7 @@ def test_a_plan_file_is_of_one_epsilon(refused, tmp_path):
     path = tmp_path / "plan.json"
     said = refused("plan", *FACTS, 2, "--classes", 2, "-o", path)
     assert "-o writes one plan" in said
-    assert "pass that one alone" in said
+    assert "run again with that epsilon and -o" in said
     assert not path.exists()
 
 
@@ -385,8 +385,8 @@ def test_a_rehearsal_measures_for_free(dpsco, refused, home):
     command = ["plan", "--schema", schema, "--n", 4000, "--feature-norm", 2, "--epsilon", 0.03, 3]
     code, out, err = dpsco(*command, "--rehearse", rows, "--repeats", 2)
     assert code == 0
-    assert "is taken for public, as you declare" in err
-    assert "measured on public rows, 2 fits each, nothing charged" in out
+    assert f"you declare that {rows} is public" in err
+    assert "band: eight of ten of 2 fits on public rows, for free" in out
     made_up = dpsco(*command, "--rehearse", "--repeats", 2, "--json")[1]
     few, many = json.loads(made_up)["points"]
     assert few["basis"] == "made-up rows"

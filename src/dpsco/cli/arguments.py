@@ -114,7 +114,7 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
 
 def tell_time(seconds: float) -> None:
     """Print how long a computation on private rows took, for whoever asked; not to be published."""
-    print(f"took {seconds:.1f} s: the certificate does not cover this number, keep it to yourself",
+    print(f"took {seconds:.1f} s: not covered by the certificate, keep it to yourself",
           file=sys.stderr)  # fmt: skip
 
 

@@ -126,7 +126,7 @@ def _print(odometer: Odometer) -> None:
     entries = odometer.entries()
     if entries:
         print()
-        table(("entry", "time", "alone", "for", "purpose", "person", "model"),
+        table(("entry", "time", "alone", "for", "model", "person", "purpose"),
               [odometer.cells(entry) for entry in entries])  # fmt: skip
         print()
     for line in odometer.explanation():

@@ -271,11 +271,12 @@ class Odometer(Displayed):
         return gaussian.epsilon(budget.delta, math.sqrt(free)) * (1 - 1e-6) if free > 0.0 else 0.0
 
     def cells(self, entry: Entry) -> tuple[str, ...]:
-        """Return an entry as cells of a table: number, time, cost by itself, label, notes."""
+        """Return an entry as cells of a table: number, time, cost alone, label, notes."""
         alone = certificate_text.rounded_up(self.spent_by(entry))
         digest = (entry.model or "").removeprefix("sha256:")[:12]
-        notes = (entry.label, entry.purpose or "", entry.person or "", digest)
-        return (str(entry.number), entry.time, alone, *map(certificate_text.printable, notes))
+        notes = (entry.label, digest, entry.person or "", entry.purpose or "")
+        moment = f"{entry.time[:16]}Z"  # to the minute
+        return (str(entry.number), moment, alone, *map(certificate_text.printable, notes))
 
     def explanation(self) -> list[str]:
         """Return what is left, and why the numbers of entries differ from those elsewhere."""
@@ -335,10 +336,10 @@ class Odometer(Displayed):
             f"{certificate_text.owner(budget)}, adjacency {budget.adjacency.value}"
         ]
         if entries:
-            lines.append("  entry  time                       by itself   for")
+            lines.append("  entry  time                   alone   for")
         for number, time, alone, *notes in map(self.cells, entries):
             said = "  ".join(filter(None, notes))
-            lines.append(f"  {number:>5}  {time:<25}  {alone:>9}   {said}")
+            lines.append(f"  {number:>5}  {time}  {alone:>9}   {said}")
         return "\n".join(map(certificate_text.printable, lines))
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:
