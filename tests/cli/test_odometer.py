@@ -212,7 +212,9 @@ def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, proble
     assert len(entries(dpsco, path)) == 1
 
 
-def test_a_disk_that_is_nearly_full_shows_before_anything_is_paid(refused, dpsco, paid, monkeypatch):
+def test_a_disk_that_is_nearly_full_shows_before_anything_is_paid(
+    refused, dpsco, paid, monkeypatch
+):
     """The report is the largest file, and the last to be written."""
     path, command = paid
     before, left = writing.write, 50_000

@@ -386,7 +386,7 @@ def test_a_rehearsal_measures_for_free(dpsco, refused, home):
     code, out, err = dpsco(*command, "--rehearse", rows, "--repeats", 2)
     assert code == 0
     assert f"you declare that {rows} is public" in err
-    assert "band: eight of ten of 2 fits on public rows, for free" in out
+    assert "band: 10th to 90th percentile of 2 fits on public rows" in out
     made_up = dpsco(*command, "--rehearse", "--repeats", 2, "--json")[1]
     few, many = json.loads(made_up)["points"]
     assert few["basis"] == "made-up rows"

@@ -190,7 +190,9 @@ def messages(fit):
 
 def test_estimators_warn_before_anything_is_paid(tmp_path):
     X, y = rows()
-    with pytest.warns(OutlookWarning, match=r"With n = 353 and epsilon 0\.1, expect a model no") as said:
+    with pytest.warns(
+        OutlookWarning, match=r"With n = 353 and epsilon 0\.1, expect a model no"
+    ) as said:
         model(0.1).fit(X, y)
     assert Path(said[0].filename) == Path(__file__)  # whoever called fit
     clear, rare = model(8.0), model(8.0).set_params(base_rate=[0.999, 0.001])

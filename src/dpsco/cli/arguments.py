@@ -79,10 +79,15 @@ def add_writing(parser: argparse.ArgumentParser) -> None:
     """Add how a CSV file is written: public facts, which the schema keeps."""
     group = parser.add_argument_group("format of a CSV file (default: what the schema says)")
     group.add_argument(
-        "--sep", type=_separator, metavar="CHARACTER", help="separator between entries, such as ; or tab"
+        "--sep",
+        type=_separator,
+        metavar="CHARACTER",
+        help="separator between entries, such as ; or tab",
     )
     group.add_argument("--encoding", metavar="NAME", help="encoding, such as cp1252; default utf-8")
-    group.add_argument("--decimal", metavar="CHARACTER", help="decimal mark of numbers: a point or a comma")
+    group.add_argument(
+        "--decimal", metavar="CHARACTER", help="decimal mark of numbers: a point or a comma"
+    )
 
 
 def _separator(text: str) -> str:
@@ -108,7 +113,9 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 def add_timing(parser: argparse.ArgumentParser) -> None:
     """Add ``--timing``."""
     parser.add_argument(
-        "--timing", action="store_true", help="print how long it took, which can reveal something about the rows"
+        "--timing",
+        action="store_true",
+        help="print how long it took, which can reveal something about the rows",
     )
 
 
@@ -133,11 +140,15 @@ def tell_sum(trace: SumTrace) -> None:
 
 def add_odometer(parser: argparse.ArgumentParser, *, purpose: bool = True) -> None:
     """Add the flags of an odometer that pays; not ``--purpose`` where provenance has it."""
-    parser.add_argument("--odometer", type=Path, metavar="FILE", help="the odometer that pays for it")
+    parser.add_argument(
+        "--odometer", type=Path, metavar="FILE", help="the odometer that pays for it"
+    )
     add_expected(parser)
     if purpose:
         parser.add_argument(
-            "--purpose", metavar="TEXT", help="why you spend it; public, kept in the odometer's entry"
+            "--purpose",
+            metavar="TEXT",
+            help="why you spend it; public, kept in the odometer's entry",
         )
     parser.add_argument(
         "--person", metavar="NAME", help="who spends it; public, kept in the odometer's entry"
@@ -258,7 +269,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_label_facts(parser: argparse.ArgumentParser) -> None:
     """Add what may be public of the labels: it sharpens the outlook and changes nothing else."""
-    group = parser.add_argument_group("public facts about the labels (they sharpen the forecast only)")
+    group = parser.add_argument_group(
+        "public facts about the labels (they sharpen the forecast only)"
+    )
     group.add_argument(
         "--base-rate",
         type=float,
@@ -368,7 +381,9 @@ def add_public_facts(parser: argparse.ArgumentParser, *, data: bool = False) -> 
             metavar="FILE",
             help="a table whose rows are counted; needs --schema",
         )
-    group.add_argument("--schema", type=Path, metavar="FILE", help="schema: what the columns may hold")
+    group.add_argument(
+        "--schema", type=Path, metavar="FILE", help="schema: what the columns may hold"
+    )
     group.add_argument("--d", type=int, help="without a schema: number of features")
     group.add_argument(
         "--classes", help="without a schema: how many classes, or their names, a,b,c"

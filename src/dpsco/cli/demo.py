@@ -29,7 +29,11 @@ def add(commands: Any) -> None:
         help="privacy budgets (default 0.3 1 3); the model of the middle one is kept",
     )
     demo.add_argument(
-        "--repeats", type=int, default=10, metavar="N", help="number of fits per budget (default 10)"
+        "--repeats",
+        type=int,
+        default=10,
+        metavar="N",
+        help="number of fits per budget (default 10)",
     )
     demo.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
     add_single(demo)

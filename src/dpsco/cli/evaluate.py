@@ -57,7 +57,9 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
     )
     add_budget(evaluate, required=False)
     add_odometer(evaluate)
-    evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="write the certificate here")
+    evaluate.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="write the certificate here"
+    )
     add_cluster(evaluate)
     add_writing(evaluate)
     add_force(evaluate)

@@ -67,14 +67,22 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="model file to write"
     )
-    fit.add_argument("--certificate", type=Path, metavar="FILE", help="also write the certificate alone")
+    fit.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="also write the certificate alone"
+    )
     fit.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
     fit.add_argument(
-        "--test-public", type=Path, metavar="FILE", help="public rows on which the model is measured"
+        "--test-public",
+        type=Path,
+        metavar="FILE",
+        help="public rows on which the model is measured",
     )
     arguments.add_odometer(fit, purpose=False)
     fit.add_argument(
-        "--plan", type=Path, metavar="FILE", help="a plan written by `dpsco plan -o`; it contains the budget"
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="a plan written by `dpsco plan -o`; it contains the budget",
     )
     _add_rows(fit)
     fit.add_argument(

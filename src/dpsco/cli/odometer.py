@@ -42,7 +42,11 @@ def add(commands: Any) -> None:
         help="what may change between neighbouring tables (default replace_one)",
     )
     create.add_argument(
-        "--rows-per-person", type=int, default=1, metavar="K", help="largest number of rows per person (default 1)"
+        "--rows-per-person",
+        type=int,
+        default=1,
+        metavar="K",
+        help="largest number of rows per person (default 1)",
     )
     create.set_defaults(run=_create)
     show = command(actions, "show", "print what was spent", examples=_EXAMPLES)

@@ -51,7 +51,13 @@ def add(commands: Any) -> None:
     add_solver(plan)
     add_units(plan)
     add_count(plan)
-    plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan to a file, for `fit --plan`")
+    plan.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PLAN",
+        help="write the plan to a file, for `fit --plan`",
+    )
     add_tradeoff(plan)
     add_force(plan)
     plan.set_defaults(run=_plan)

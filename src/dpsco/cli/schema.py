@@ -94,7 +94,11 @@ def _add_draft(actions: Any) -> None:
         help="widen ranges to round numbers (default)",
     )
     draft.add_argument(
-        "--categories", type=int, default=64, metavar="N", help="hash text columns with more than N values (default 64)"
+        "--categories",
+        type=int,
+        default=64,
+        metavar="N",
+        help="hash text columns with more than N values (default 64)",
     )
     draft.add_argument(
         "--label-kind",

@@ -33,7 +33,10 @@ dpsco shuffle private.csv shuffled.parquet --schema schema.json""",
         "output", type=Path, metavar="OUT", help="a new .parquet file, or a new folder for several"
     )
     shuffle.add_argument(
-        "--schema", type=Path, metavar="FILE", help="how to read CSV files; only its columns are kept"
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="how to read CSV files; only its columns are kept",
     )
     shuffle.add_argument(
         "--spill",

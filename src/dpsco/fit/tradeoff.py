@@ -159,8 +159,8 @@ class Tradeoff(Displayed):
     def best(self) -> TradeoffPoint:
         """Return the most private point whose verdict is good.
 
-        That is the smallest epsilon whose verdict is good for what "auto" takes; if there is none, the
-        largest epsilon, which loses least. Whether that is private enough is for people to decide.
+        That is the smallest epsilon whose verdict is good for what "auto" takes; if there is none,
+        the largest epsilon, which loses least. Whether it is private enough, people must decide.
         """
         good = (point for point in self.chosen if point.verdict == "good")
         return next(good, self.chosen[-1])
@@ -206,21 +206,22 @@ class Tradeoff(Displayed):
     def __str__(self) -> str:
         task, width = self.task, max(map(len, self.solvers))
         timed = any(point.seconds is not None for point in self.points)
+        pace = "seconds" if timed else "gradients"
         lines = [
             f"{task.n:,} rows of {task.d:,} features, delta {self.points[0].delta:.3g}, "
             f"{task.budget.adjacency.value}",
             "",
             f"  {'epsilon':>7}  {'solver':<{width}} {'excess':>8} {'band':>17} {'right':>8} "
-            f"{'detected':>8} {'noise':>8} {'rounds':>6}{' seconds' if timed else ''}  verdict",
+            f"{'detected':>8} {'noise':>8} {'rounds':>6} {pace:>9}  verdict",
         ]
         for point in self.points:
             noise = "" if point.noise is None else f"{point.noise:.3g}"
-            took = "" if point.seconds is None else f"{point.seconds:>8.2g}"
+            took = point.gradients if point.seconds is None else point.seconds
             lines.append(
                 f"{'*' if point.chosen else ' '} {point.epsilon:>7g}  {point.solver:<{width}} "
                 f"{_number(point.excess):>8} {_band(point):>17} "
                 f"{percent(point.attack_accuracy):>8} {percent(point.detection):>8} {noise:>8} "
-                f"{point.rounds:>6,}{took}  {_verdict(point)}"
+                f"{point.rounds:>6,} {took:>9.2g}  {_verdict(point)}"
             )
         return "\n".join([*lines, "", *self._legend()])
 
@@ -230,17 +231,23 @@ class Tradeoff(Displayed):
         about = "about " if point.typical else ""
         source = {
             FORECAST: "band: eight of ten real tables lay in it",
-        }.get(self.basis, f"band: eight of ten of {point.repeats} fits on {self.basis}, for free")
+        }.get(self.basis, f"band: 10th to 90th percentile of {point.repeats} fits on {self.basis}")
         constant = point.constant
         return [
             f"* {self.choice} (prefer={self.prefer!r})",
             f"excess: mean loss above the best model without privacy; {source}",
-            *([] if math.isnan(constant) else [f"the best constant prediction loses {about}"
-                                               f"{constant:.2g}"]),
+            *(
+                []
+                if math.isnan(constant)
+                else [f"the best constant prediction loses {about}{constant:.2g}"]
+            ),
             RIGHT,
             f"detected: the largest share of members found at {percent(FALSE_ALARMS)} false "
             "alarms, proven",
             "noise: largest standard deviation on the sum of a round, per coordinate",
+            "seconds: of one fit"
+            if point.seconds is not None
+            else "gradients: of single rows, about, in one fit; time grows with them",
             'verdict: "good" if noise is expected to take less than half of what can be learnt',
         ]
 

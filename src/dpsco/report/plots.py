@@ -88,7 +88,9 @@ def tradeoff(value: Tradeoff, ax: Any) -> Any:
         epsilons, [point.low for point in points], [point.high for point in points], alpha=0.2
     )
     if points:
-        ax.axhline(points[0].constant, linestyle="--", color="grey", label="best constant prediction")
+        ax.axhline(
+            points[0].constant, linestyle="--", color="grey", label="best constant prediction"
+        )
         ax.legend()
     ax.set(xlabel="epsilon", ylabel="excess risk", xscale="log")
     return _titled(ax, "Accuracy against privacy")

@@ -188,7 +188,9 @@ def _legend(tradeoff: Tradeoff, others: Sequence[str], measured: Tradeoff | None
     if not math.isnan(first.excess):
         rows.append(("area", band))
     if math.isfinite(first.constant):
-        rows.append(("guide", f"the best constant prediction loses {about}{plain(first.constant, 2)}"))
+        rows.append(
+            ("guide", f"the best constant prediction loses {about}{plain(first.constant, 2)}")
+        )
     rows += [(_other(k), key) for k, key in enumerate(others)]
     if measured is not None:
         count, basis = measured.points[0].repeats, measured.basis
