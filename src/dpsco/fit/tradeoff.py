@@ -204,26 +204,26 @@ class Tradeoff(Displayed):
         )
 
     def __str__(self) -> str:
-        task, width = self.task, max(map(len, self.solvers))
-        timed = any(point.seconds is not None for point in self.points)
-        pace = "seconds" if timed else "gradients"
+        task = self.task
+        cells = [_TITLES[:-1] + (_TITLES[-1] if self._timed else "gradients",)]
+        cells += [_cells(point) for point in self.points]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             f"{task.n:,} rows of {task.d:,} features, delta {self.points[0].delta:.3g}, "
             f"{task.budget.adjacency.value}",
             "",
-            f"  {'epsilon':>7}  {'solver':<{width}} {'excess':>8} {'band':>17} {'right':>8} "
-            f"{'detected':>8} {'noise':>8} {'rounds':>6} {pace:>9}  verdict",
         ]
-        for point in self.points:
-            noise = "" if point.noise is None else f"{point.noise:.3g}"
-            took = point.gradients if point.seconds is None else point.seconds
-            lines.append(
-                f"{'*' if point.chosen else ' '} {point.epsilon:>7g}  {point.solver:<{width}} "
-                f"{_number(point.excess):>8} {_band(point):>17} "
-                f"{percent(point.attack_accuracy):>8} {percent(point.detection):>8} {noise:>8} "
-                f"{point.rounds:>6,} {took:>9.2g}  {_verdict(point)}"
+        for line in cells:
+            aligned = (
+                cell.ljust(width) if title in _WORDS else cell.rjust(width)
+                for title, cell, width in zip(_TITLES, line, widths, strict=True)
             )
+            lines.append("  ".join(aligned).rstrip())
         return "\n".join([*lines, "", *self._legend()])
+
+    @property
+    def _timed(self) -> bool:
+        return self.points[0].seconds is not None
 
     def _legend(self) -> list[str]:
         """Return what the columns mean, a line each."""
@@ -246,9 +246,10 @@ class Tradeoff(Displayed):
             "alarms, proven",
             "noise: largest standard deviation on the sum of a round, per coordinate",
             "seconds: of one fit"
-            if point.seconds is not None
+            if self._timed
             else "gradients: of single rows, about, in one fit; time grows with them",
-            'verdict: "good" if noise is expected to take less than half of what can be learnt',
+            "verdict: of what can be learnt, noise takes less than half (good), more (weak), "
+            "all (constant, hopeless)",
         ]
 
 
@@ -431,16 +432,33 @@ def _band(point: TradeoffPoint) -> str:
     return f"at most {point.high:.2g}"
 
 
+_TITLES = ("", "epsilon", "solver", "excess", "band", "verdict", "right", "detected", "noise",
+           "rounds", "seconds")  # fmt: skip
+_WORDS = ("solver", "verdict")  # columns that begin at the left
+
+
+def _cells(point: TradeoffPoint) -> tuple[str, ...]:
+    """Return a point as cells of a table."""
+    return (
+        "*" if point.chosen else "",
+        f"{point.epsilon:g}",
+        point.solver,
+        _number(point.excess),
+        _band(point),
+        _verdict(point),
+        percent(point.attack_accuracy),
+        percent(point.detection),
+        "" if point.noise is None else f"{point.noise:.3g}",
+        f"{point.rounds:,}",
+        f"{point.gradients if point.seconds is None else point.seconds:.2g}",
+    )
+
+
 def _verdict(point: TradeoffPoint) -> str:
-    """Return the verdict in few words."""
-    words = {
-        "good": "good",
-        "weak": "weak",
-        "constant": "no better than a constant",
-        "hopeless": "noise exceeds what can be learnt",
-        "unknown": "nothing predicted" if point.calibrated else NOT_CALIBRATED,
-    }
-    return words[point.verdict]
+    """Return the verdict in a word or two."""
+    if point.verdict != "unknown":
+        return point.verdict
+    return "nothing predicted" if point.calibrated else NOT_CALIBRATED
 
 
 _FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
