@@ -92,7 +92,7 @@ PROVENANCE: tuple[tuple[str, str], ...] = (
 
 SEEDED = (
     "Reproducible: the guarantee holds only while the seed is secret. This run drew its noise from "
-    "a given seed. Whoever knows or guesses that seed can take the noise away. Use seeds for tests "
+    "a given seed. Anybody who knows or guesses that seed can remove the noise. Use seeds for tests "
     "only."
 )
 
