@@ -200,7 +200,7 @@ def test_estimators_warn_before_anything_is_paid(tmp_path):
     assert "the best constant prediction loses 0.0" in messages(lambda: rare.fit(X, y))[0]
     free = dp.PrivateLogisticRegression(classes=[0, 1], epsilon=0.1, bounds="private")
     free.set_params(solver="noisy_gd", options={"rounds": 2})
-    with pytest.warns(OutlookWarning, match=r"n = 4,000 and epsilon 0\.1 "):
+    with pytest.warns(OutlookWarning, match=r"n = 4,000 and epsilon 0\.1, "):
         free.fit(*rows(4_000, 500))
     odometer = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(0.05, 1e-4))
     refusal = pytest.raises(dp.errors.BudgetError)

@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
         commands,
         "shuffle",
         "write tables anew in a random order",
-        description="Rewrite tables as Parquet, in a uniformly random and secret order. Later fits "
+        description="Rewrite tables as Parquet, in a uniformly random and secret order.\nLater fits "
         "keep that order with `--order given`.",
         examples="""
 dpsco shuffle rows/ shuffled/
