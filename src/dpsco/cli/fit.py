@@ -487,7 +487,9 @@ def _summary(options: argparse.Namespace, fit: Fit) -> str:
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]
     if saved.certificate.reproducible:
-        lines.append("SEEDED: anybody who knows the seed can remove the noise. Do not publish this.")
+        lines.append(
+            "SEEDED: anybody who knows the seed can remove the noise. Do not publish this."
+        )
     if metrics is not None:
         count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
         lines += [f"\non the {count} of {options.test_public}", str(metrics)]

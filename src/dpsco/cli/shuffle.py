@@ -19,8 +19,8 @@ def add(commands: Any) -> None:
         commands,
         "shuffle",
         "write tables anew in a random order",
-        description="Rewrite tables as Parquet, in a uniformly random and secret order.\nLater fits "
-        "keep that order with `--order given`.",
+        description="Rewrite tables as Parquet, in a uniformly random and secret order.\n"
+        "Later fits keep that order with `--order given`.",
         examples="""
 dpsco shuffle rows/ shuffled/
 dpsco shuffle a.parquet b.parquet shuffled.parquet --spill /fast/disk

@@ -205,7 +205,8 @@ class Tradeoff(Displayed):
 
     def __str__(self) -> str:
         task = self.task
-        cells = [(*_TITLES[:-1], _TITLES[-1] if self._timed else "gradients")]
+        pace = _TITLES[-1] if self._timed else "gradients"
+        cells: list[tuple[str, ...]] = [(*_TITLES[:-1], pace)]
         cells += [_cells(point) for point in self.points]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [

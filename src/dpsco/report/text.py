@@ -92,8 +92,7 @@ PROVENANCE: tuple[tuple[str, str], ...] = (
 
 SEEDED = (
     "Reproducible: the guarantee holds only while the seed is secret. This run drew its noise from "
-    "a given seed. Anybody who knows or guesses that seed can remove the noise. Use seeds for tests "
-    "only."
+    "a given seed. Anybody who knows or guesses it can remove the noise. Use seeds for tests only."
 )
 
 VERDICTS: dict[str, str] = {
