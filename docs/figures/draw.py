@@ -504,7 +504,8 @@ def accuracy() -> None:
         )
         bands[epsilon] = (private[0], float(np.median(private)), private[-1])
         trivial, plain = fits[0][TRIVIAL], fits[0][PLAIN]
-    plot = Plot(70, 50, 460, 250, (0.1, 10.0), (0.84, 1.0), log=True)
+    plot = Plot(58, 46, 466, 270, (0.1, 10.0), (0.84, 1.0), log=True)
+    right = plot.at(10.0, 1.0)[0]
     parts = plot.axes(
         "epsilon (smaller is more private)",
         "accuracy on fresh messages",
@@ -518,55 +519,28 @@ def accuracy() -> None:
     middle = [(epsilon, band[1]) for epsilon, band in bands.items()]
     parts.append(plot.line(middle, "a", width=2.5))
     parts += [dot(*plot.at(*point), "a", 4) for point in middle]
-    for value, name, colour in (
-        (plain, "not private", "c"),
-        (trivial, "always the larger class", "dim"),
+    labels = []  # baseline, words, colour: inside the plot, so that the drawing stays narrow
+    for value, name, colour, down in (
+        (plain, "not private", "c", -9),
+        (trivial, "always the larger class", "dim", 19),
     ):
         parts.append(plot.line([(0.1, value), (10.0, value)], colour, dash="6 4"))
-        parts.append(
-            text(572, plot.at(1, value)[1] + 5, f"{name}, {value:.1%}", colour=colour, size=13)
-        )
+        labels.append((plot.at(1, value)[1] + down, f"{name}: {value:.1%}", colour))
     last = middle[EPSILONS.index(1.0)]
-    parts.append(
-        text(
-            572,
-            plot.at(*middle[0])[1] - 20,
-            "private: the median of",
-            colour="a",
-            size=13,
-            bold=True,
-        )
-    )
-    parts.append(
-        text(
-            572,
-            plot.at(*middle[0])[1] - 2,
-            f"{SEEDS} fits and their range;",
-            colour="a",
-            size=13,
-            bold=True,
-        )
-    )
-    parts.append(
-        text(
-            572,
-            plot.at(*middle[0])[1] + 16,
-            f"{last[1]:.1%} at epsilon 1",
-            colour="a",
-            size=13,
-            bold=True,
-        )
-    )
+    labels.append((plot.at(1, 0.935)[1], f"private: median of {SEEDS} fits and their range;", "a"))
+    labels.append((plot.at(1, 0.935)[1] + 20, f"{last[1]:.1%} at epsilon 1", "a"))
     for epsilon in EPSILONS:  # under each tick: what privacy buys
-        right = ndtr(ApproxDP(epsilon, 1 / 4_000**2).mu_per_row() / 2)
+        odds = ndtr(ApproxDP(epsilon, 1 / 4_000**2).mu_per_row() / 2)
         x = plot.at(epsilon, 0.84)[0]
-        parts.append(text(x, 368, f"{right:.1%}", colour="b", anchor="middle", size=13, bold=True))
-    parts.append(text(572, 358, "best attack: so many guesses", colour="b", size=13, bold=True))
-    parts.append(text(572, 376, "about a row are right, at most", colour="b", size=13, bold=True))
+        parts.append(text(x, 388, f"{odds:.1%}", colour="b", anchor="middle", size=14, bold=True))
+    labels.append((411, "how often the best attack is right, at most (a coin: 50%)", "b"))
+    for y, words, colour in labels:
+        bold = colour != "dim"
+        parts.append(text(right, y, words, colour=colour, anchor="end", size=15, bold=bold))
     title = (
         "Accuracy against epsilon, and how often the best attack is right: is a text message spam?"
     )
-    svg.write("accuracy", 810, 394, title, parts)
+    svg.write("accuracy", 560, 426, title, parts)
 
 
 def tradeoff() -> None:

@@ -111,7 +111,7 @@ def test_repeats_state_their_uncertainty(comparison):
     assert comparison.error == pytest.approx(0.004, abs=0.001)
     shown = str(comparison)
     assert max(map(len, shown.splitlines())) <= 100
-    for words in ("3 fits with fresh noise", "say nothing", "costs its epsilon again"):
+    for words in ("3 fits with fresh noise", "mean nothing", "costs its epsilon again"):
         assert words in shown
 
 
@@ -120,7 +120,7 @@ def test_private_above_not_private_is_shown_as_chance(comparison):
     better = dataclasses.replace(comparison.scores[2], accuracies=(plain.accuracy + 0.001,) * 3)
     scores = (*comparison.scores[:2], better, plain)
     shown = " ".join(str(dataclasses.replace(comparison, scores=scores)).split())
-    assert "epsilon 3 came out above the model without privacy is such chance" in shown
+    assert "epsilon 3 came out above the model without privacy is chance, too" in shown
 
 
 def test_what_was_expected_lies_beside_what_was_measured(comparison):

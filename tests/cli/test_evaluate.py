@@ -140,6 +140,7 @@ def test_columns_that_cannot_be_kept(model, home, refused, tmp_path):
     data = tmp_path / "d.csv"
     data.write_text("age,work,owner,id,prediction\n7,farm,yes,1,2\n")
     command[2] = data
+    assert "Did you mean 'prediction'?" in refused(*command, "--id", "predicton")  # undeclared
     text = refused(*command, "--keep", "prediction")
     assert "'prediction' cannot be kept: a column of predictions has that name" in text
 

@@ -450,9 +450,9 @@ def test_a_folder_of_csv_files_is_refused_and_not_promised(command, refused, hom
 
 def test_help_names_what_a_csv_file_can_tell(dpsco):
     shown = " ".join(dpsco("fit", "--help")[1].split())
-    for words in ("too many or too few entries", "quote that is not closed", "blank line"):
+    for words in ("too many or too few entries", "an unclosed quote", "blank line"):
         assert words in shown
-    assert "Parquet has none of this" in shown
+    assert "Parquet files do not have this problem" in shown
 
 
 @pytest.mark.thorough

@@ -13,6 +13,7 @@ import pytest
 
 import dpsco as dp
 from dpsco.cli import fit, session
+from dpsco.files import writing
 from dpsco.fit import run as api
 from dpsco.models import evaluate
 
@@ -40,9 +41,9 @@ def test_an_entry_says_what_for_by_whom_and_which_model(dpsco, paid, tmp_path):
     assert (entry["purpose"], entry["person"]) == ("readmission study", "A. Turing")
     assert entry["model"] == json.loads((tmp_path / "m.json").read_text())["digest"]
     shown = dpsco("odometer", "show", path)[1]
-    assert "readmission study  A. Turing" in shown
+    assert "A. Turing  readmission study" in shown
     assert entry["model"].removeprefix("sha256:")[:12] in shown
-    assert str(dp.Odometer(path)).endswith(entry["model"].removeprefix("sha256:")[:12])
+    assert str(dp.Odometer(path)).endswith("  A. Turing  readmission study")
 
 
 def test_what_is_left_can_be_spent_and_no_more(tmp_path):
@@ -170,16 +171,17 @@ def test_show_lists_each_entry(dpsco, paid, tmp_path):
     record = json.loads(dpsco("odometer", "show", path, "--json")[1])
     assert record["adjacency"] == "replace_one"
     first, _, _, second, third, _, left, why, last = out.splitlines()
-    assert left.startswith(f"left: epsilon {record['left']:.6g} of 9; one more fit may cost")
+    assert left.startswith(f"left: epsilon {record['left']:.6g} of 9; the next fit may cost up to")
     assert record["left"] < record["next_epsilon"] < 9
-    assert "at the odometer's delta 1e-05, which gives another number" in why
-    assert last == "counter 2: keep it, and --expect-at-least 2 notices an old copy"
+    assert "at the delta of the fit; the odometer states it at delta 1e-05." in why
+    assert last.startswith("counter 2: write it down; --expect-at-least 2 then refuses an older")
     assert record["counter"] == 2
     assert " of 9 at delta 1e-05; protects one row, adjacency replace_one" in first
     for line, entry in zip((second, third), record["entries"], strict=True):
         number, moment, spent, label, digest = line.split()
         assert entry["model"].startswith(f"sha256:{digest}")
-        assert (int(number), moment, label) == (entry["number"], entry["time"], "noisy_gd")
+        assert (int(number), label) == (entry["number"], "noisy_gd")
+        assert moment == entry["time"][:16] + "Z"
         assert entry["spent"] <= float(spent) <= 1.0001 * entry["spent"]
         assert 1.0 < entry["spent"] < 2.0  # at the ledger's delta, which is above the fit's
     assert record["spent"] < sum(entry["spent"] for entry in record["entries"])
@@ -208,6 +210,27 @@ def test_what_was_paid_is_never_denied(dpsco, refused, paid, monkeypatch, proble
     assert "charged" not in text
     assert ("Nothing was written." in text) == (code in (70, 130))
     assert len(entries(dpsco, path)) == 1
+
+
+def test_a_disk_that_is_nearly_full_shows_before_anything_is_paid(
+    refused, dpsco, paid, monkeypatch
+):
+    """The report is the largest file, and the last to be written."""
+    path, command = paid
+    before, left = writing.write, 50_000
+
+    def write(handle, content):
+        if len(content) > left:
+            raise OSError(28, "No space left on device")
+        before(handle, content)
+
+    monkeypatch.setattr(writing, "write", write)
+    report = path.parent / "report.html"
+    text = refused(*command, "--report", report)
+    assert text.startswith("dpsco fit: cannot write ")
+    assert "No space left on device." in text
+    assert "charged" not in text
+    assert entries(dpsco, path) == []
 
 
 def test_an_interrupt_while_the_ledger_writes_leaves_it_open(refused, paid, monkeypatch):

@@ -46,7 +46,7 @@ def test_a_report_measures_public_rows(home, model, tmp_path, dpsco):
     report = tmp_path / "r.html"
     assert dpsco("report", model, "-o", report, "--test-public", home / "fresh.csv")[0] == 0
     text = report.read_text()
-    for words in ("300 public rows", "uncertain by", "chart-calibration", "True classes by line"):
+    for words in ("300 public rows", "uncertain by", "chart-calibration", "Rows: true class"):
         assert words in text
 
 

@@ -85,7 +85,7 @@ def test_verify_never_says_more_of_a_consistent_forgery_than_that_its_parts_agre
     rewrite(copy, lambda record: record.update(coef=weights), digest=model_digest)
     code, out, _ = dpsco("verify", "--single", copy)
     assert code == 0
-    assert "not a signature: compare it with the one that whoever ran the fit has stated" in out
+    assert "not a signature: compare it with the one stated by the person who ran the fit" in out
     assert json.loads(loud.read_text())["digest"] not in out
     assert json.loads(model.read_text())["digest"] not in out
 

@@ -128,9 +128,9 @@ def test_verdicts_and_their_sentences():
     assert seen & {"constant", "hopeless"}
     poor = outlook(task(n=353, d=30, epsilon=0.1))
     assert not poor.promising
-    assert "n = 353 and epsilon 0.1 expect no more than the constant" in poor.sentence
+    assert "n = 353 and epsilon 0.1, expect a model no better than a constant" in poor.sentence
     good = outlook(task(n=10**6))
-    assert good.sentence.startswith("There is room to learn. Expected excess risk ")
+    assert good.sentence.startswith("Privacy is expected to cost ")
     assert json.loads(json.dumps(good.to_json()))["verdict"] == "good"
 
 
@@ -202,15 +202,17 @@ def messages(fit):
 
 def test_estimators_warn_before_anything_is_paid(tmp_path):
     X, y = rows()
-    with pytest.warns(OutlookWarning, match=r"With n = 353 and epsilon 0\.1 expect no") as said:
+    with pytest.warns(
+        OutlookWarning, match=r"With n = 353 and epsilon 0\.1, expect a model no"
+    ) as said:
         model(0.1).fit(X, y)
     assert Path(said[0].filename) == Path(__file__)  # whoever called fit
     clear, rare = model(8.0), model(8.0).set_params(base_rate=[0.999, 0.001])
     assert messages(lambda: clear.fit(X, y)) == []
-    assert "the best constant loses 0.0" in messages(lambda: rare.fit(X, y))[0]
+    assert "the best constant prediction loses 0.0" in messages(lambda: rare.fit(X, y))[0]
     free = dp.PrivateLogisticRegression(classes=[0, 1], epsilon=0.1, bounds="private")
     free.set_params(solver="noisy_gd", options={"rounds": 2})
-    with pytest.warns(OutlookWarning, match=r"n = 4,000 and epsilon 0\.1 "):
+    with pytest.warns(OutlookWarning, match=r"n = 4,000 and epsilon 0\.1, "):
         free.fit(*rows(4_000, 500))
     odometer = dp.Odometer(tmp_path / "table.odometer", dp.ApproxDP(0.05, 1e-4))
     refusal = pytest.raises(dp.errors.BudgetError)

@@ -46,7 +46,8 @@ def test_more_privacy_costs_more_on_real_noise(curve):
 def test_points_say_what_they_rest_on(curve, task):
     forecast = dp.tradeoff(task, (0.03, 1.0, 300.0), solvers="auto")
     assert (forecast.basis, curve.basis) == ("forecast", "public rows")
-    assert "measured on public rows, 4 fits each, nothing charged" in str(curve)
+    assert "band: 10th to 90th percentile of 4 fits on public rows" in str(curve)
+    assert "seconds: of one fit" in str(curve)
     for point, expected in zip(curve.points, forecast.points, strict=True):
         assert (point.repeats, point.basis) == (4, "public rows")
         assert point.seconds > 0.0

@@ -119,6 +119,7 @@ def test_text_json_and_frame_agree(curve):
     for point in curve.points:
         assert f"{point.epsilon:g}" in text
         assert point.solver in text
+        assert f" {point.gradients:.2g}\n" in text
 
 
 def test_claims_are_rounded_up_in_text(curve):

@@ -56,3 +56,13 @@ def test_a_narrow_page_has_one_panel_below_the_other():
     (*_, wide, low), (*_, narrow, high) = sizes
     assert narrow < 400 < wide
     assert high > 1.8 * low - 100
+
+
+def test_nothing_but_a_margin_is_left_below_the_legend():
+    curve = dp.tradeoff(dp.Task(PROBLEM, 3_000, 20, APPROX), (0.1, 1.0))
+    root = ET.fromstring(tradeoff_svg(curve))
+    height = float(root.get("viewBox").split()[3])
+    legend = [group for group in root if group.get("transform", "").startswith("translate(0 ")][-1]
+    down = float(legend.get("transform").split()[1].rstrip(")"))
+    lowest = max(float(text.get("y")) for text in legend if text.tag.endswith("text"))
+    assert 10 < height - down - lowest < 24

@@ -314,6 +314,20 @@ def test_what_is_wrong_has_the_focus(visit):
     assert any("label" in each for each in page.evaluate(SERIOUS))
 
 
+def test_a_problem_goes_when_it_is_mended(visit):
+    visit.declare()
+    page = visit.page
+    page.click("text=Check and go on")
+    page.fill("#epsilon", "0")
+    page.click("text=Take this epsilon")
+    page.wait_for_selector("#problem")
+    page.wait_for_load_state()  # with its scripts
+    page.fill("#epsilon", "1")
+    page.wait_for_selector("#problem", state="detached")
+    assert page.inner_text("#band")
+    assert page.locator(".alert").count() == 0
+
+
 def test_a_browser_without_the_key_sees_nothing(visit, browser):
     context = browser.new_context()
     page = context.new_page()

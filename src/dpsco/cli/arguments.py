@@ -77,12 +77,17 @@ def add_single(parser: argparse.ArgumentParser) -> None:
 
 def add_writing(parser: argparse.ArgumentParser) -> None:
     """Add how a CSV file is written: public facts, which the schema keeps."""
-    group = parser.add_argument_group("how a CSV file is written (otherwise as the schema says)")
+    group = parser.add_argument_group("format of a CSV file (default: what the schema says)")
     group.add_argument(
-        "--sep", type=_separator, metavar="CHARACTER", help="between entries, such as ; or tab"
+        "--sep",
+        type=_separator,
+        metavar="CHARACTER",
+        help="separator between entries, such as ; or tab",
     )
-    group.add_argument("--encoding", metavar="NAME", help="such as cp1252; default utf-8")
-    group.add_argument("--decimal", metavar="CHARACTER", help="of numbers: a point or a comma")
+    group.add_argument("--encoding", metavar="NAME", help="encoding, such as cp1252; default utf-8")
+    group.add_argument(
+        "--decimal", metavar="CHARACTER", help="decimal mark of numbers: a point or a comma"
+    )
 
 
 def _separator(text: str) -> str:
@@ -102,13 +107,15 @@ def written(options: argparse.Namespace, schema: Schema) -> Schema:
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``."""
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def add_timing(parser: argparse.ArgumentParser) -> None:
     """Add ``--timing``."""
     parser.add_argument(
-        "--timing", action="store_true", help="print how long it took, which may tell of the rows"
+        "--timing",
+        action="store_true",
+        help="print how long it took, which can reveal something about the rows",
     )
 
 
@@ -134,14 +141,18 @@ def tell_sum(trace: SumTrace) -> None:
 
 def add_odometer(parser: argparse.ArgumentParser, *, purpose: bool = True) -> None:
     """Add the flags of an odometer that pays; not ``--purpose`` where provenance has it."""
-    parser.add_argument("--odometer", type=Path, metavar="FILE", help="an odometer that pays")
+    parser.add_argument(
+        "--odometer", type=Path, metavar="FILE", help="the odometer that pays for it"
+    )
     add_expected(parser)
     if purpose:
         parser.add_argument(
-            "--purpose", metavar="TEXT", help="what for, which the odometer's entry keeps; public"
+            "--purpose",
+            metavar="TEXT",
+            help="why you spend it; public, kept in the odometer's entry",
         )
     parser.add_argument(
-        "--person", metavar="NAME", help="who spends, which the odometer's entry keeps; public"
+        "--person", metavar="NAME", help="who spends it; public, kept in the odometer's entry"
     )
 
 
@@ -151,7 +162,7 @@ def add_expected(parser: argparse.ArgumentParser) -> None:
         "--expect-at-least",
         type=int,
         metavar="N",
-        help="what the odometer's counter must have reached: refuses an old copy of the odometer",
+        help="refuse the odometer if its counter is below N, which shows that it is an old copy",
     )
 
 
@@ -161,8 +172,8 @@ def add_order(parser: argparse.ArgumentParser) -> None:
         "--order",
         choices=("shuffled", "given", "groups"),
         default="shuffled",
-        help="shuffle the rows (default), or keep the file's given order, which must not have "
-        "been chosen by looking at them; with --cluster: given, or shuffle groups of rows",
+        help="shuffled (default); given: keep the file's order, which nobody may have chosen by "
+        "looking at the rows; groups: with --cluster, shuffle groups of rows",
     )
 
 
@@ -171,8 +182,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="let workers read DATA, Parquet files or a quoted pattern of them: local:4 for four "
-        "processes of this machine, dask, tcp://host:8786 for a Dask cluster that is there, or "
+        help="let workers read DATA, which must be Parquet files or a quoted pattern: local:4 for "
+        "four processes on this machine, dask, tcp://host:8786 for a running Dask cluster, or "
         "sc://host:15002 for a Spark server",
     )
 
@@ -183,8 +194,8 @@ def add_units(parser: argparse.ArgumentParser) -> None:
         "--units",
         choices=("auto", "declared"),
         default=None,
-        help="auto (default) finds a centre and a typical length of rows where that pays, for a "
-        "small part of the budget; declared takes rows as the schema scales them",
+        help="auto (default) spends a small part of the budget to find the centre and the typical "
+        "length of rows, where that pays off; declared uses the scale of the schema",
     )
 
 
@@ -194,15 +205,15 @@ def add_count(parser: argparse.ArgumentParser) -> None:
         "--count-rows",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="spend a little of the budget, 1 %% at most, on a noisy count of the rows that have a "
-        "usable label (default: where that says something)",
+        help="spend at most 1 %% of the budget on a noisy count of the rows that have a usable "
+        "label (default: only where the count would be informative)",
     )
 
 
 def add_budget(parser: argparse.ArgumentParser, *, required: bool, several: bool = False) -> None:
     """Add what may be spent, and against whom it protects; ``several`` budgets are a list."""
     group = parser.add_argument_group("budget")
-    more = "; several to compare them" if several else ""
+    more = "; give several to compare them" if several else ""
     group.add_argument(
         "--epsilon",
         type=float,
@@ -215,14 +226,15 @@ def add_budget(parser: argparse.ArgumentParser, *, required: bool, several: bool
         "--adjacency",
         choices=("replace_one", "zero_out"),
         default="replace_one",
-        help="neighbours: one row takes another value (default), or counts for nothing",
+        help="what may change between neighbouring tables: one row takes another value (default), "
+        "or contributes nothing",
     )
     group.add_argument(
         "--rows-per-person",
         type=int,
         default=1,
         metavar="K",
-        help="protect people who have up to K rows (default 1)",
+        help="protect people with up to K rows each (default 1)",
     )
 
 
@@ -240,16 +252,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the model, such as quantile=0.9 or threshold=500",
+        help="a setting of the model, such as quantile=0.9 or threshold=500",
     )
     group.add_argument(
-        "--feature-norm", type=float, help="bound on the length of a row's features, public"
+        "--feature-norm", type=float, help="public bound on the length of a row's features"
     )
     group.add_argument(
         "--radius",
         type=float,
-        help="bound on the length of the weights; sparse_logistic and lasso: on the sum of their "
-        "sizes; simplex: their sum",
+        help="bound on the length of the weights; for sparse_logistic and lasso, on the sum of "
+        "their absolute values; for simplex, their sum",
     )
     group.add_argument("--alpha", type=float, default=0.0, help="strength of an l2 penalty")
     group.add_argument("--scale", type=float, help="a guess of the length of good weights")
@@ -258,13 +270,15 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_label_facts(parser: argparse.ArgumentParser) -> None:
     """Add what may be public of the labels: it sharpens the outlook and changes nothing else."""
-    group = parser.add_argument_group("what is public of the labels")
+    group = parser.add_argument_group(
+        "public facts about the labels (they sharpen the forecast only)"
+    )
     group.add_argument(
         "--base-rate",
         type=float,
         nargs="+",
         metavar="SHARE",
-        help="how common the classes are: the share of either of two, or that of every class",
+        help="share of every class; for two classes, the share of either one is enough",
     )
     group.add_argument("--label-spread", type=float, help="standard deviation of the labels")
 
@@ -291,27 +305,27 @@ def add_prefer(parser: Any) -> None:
         "--prefer",
         choices=("accuracy", "attack"),
         default="accuracy",
-        help="what --solver auto weighs; attack takes the least proven bound on attacks among "
-        "solvers that are as good",
+        help="what --solver auto prefers; attack: among equally good solvers, the one with the "
+        "lowest proven bound on attacks",
     )
 
 
 def add_provenance(parser: argparse.ArgumentParser) -> None:
     """Add what people know of a fit: it is stated in the model file, the report and the card."""
-    group = parser.add_argument_group("what the fit is for (public; for reports)")
+    group = parser.add_argument_group("provenance (public; shown in reports)")
     for name, text in (
-        ("purpose", "what the model is fitted for; an odometer's entry keeps it, too"),
+        ("purpose", "what the model is for; also kept in the odometer's entry"),
         ("dataset", "which table"),
         ("period", "when its rows were collected"),
-        ("owner", "who answers for the table"),
-        ("approver", "who allowed the fit, or signs for it"),
+        ("owner", "who is responsible for the table"),
+        ("approver", "who approved the fit, or signs for it"),
     ):
         group.add_argument(f"--{name}", metavar="TEXT", help=text)
     group.add_argument(
         "--provenance",
         type=Path,
         metavar="FILE",
-        help="a JSON file with these and others: date, intended_use, limits, license",
+        help="a JSON file with these facts and others: date, intended_use, limits, license",
     )
 
 
@@ -339,7 +353,7 @@ def add_solver(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the solver, such as rounds=50",
+        help="an option of the solver, such as rounds=50",
     )
 
 
@@ -349,7 +363,8 @@ def add_calibration(group: Any) -> None:
         "--calibration",
         choices=("tight", "conjectured", "paper"),
         default="tight",
-        help="proved bounds (default), bounds checked numerically, or published constants",
+        help="what the noise rests on: proven bounds (default), bounds that were only checked "
+        "numerically, or published constants",
     )
 
 
@@ -365,10 +380,12 @@ def add_public_facts(parser: argparse.ArgumentParser, *, data: bool = False) -> 
             "--data",
             type=Path,
             metavar="FILE",
-            help="a table whose rows are counted, with --schema",
+            help="a table whose rows are counted; needs --schema",
         )
-    group.add_argument("--schema", type=Path, metavar="FILE", help="what the columns may hold")
-    group.add_argument("--d", type=int, help="number of features, where there is no schema")
+    group.add_argument(
+        "--schema", type=Path, metavar="FILE", help="schema: what the columns may hold"
+    )
+    group.add_argument("--d", type=int, help="without a schema: number of features")
     group.add_argument(
         "--classes", help="without a schema: how many classes, or their names, a,b,c"
     )
@@ -377,7 +394,7 @@ def add_public_facts(parser: argparse.ArgumentParser, *, data: bool = False) -> 
         type=float,
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="without a schema: the range of a number that is to be predicted",
+        help="without a schema: the range of the number to predict",
     )
 
 

@@ -26,10 +26,14 @@ def add(commands: Any) -> None:
         type=float,
         nargs="+",
         default=[0.3, 1.0, 3.0],
-        help="privacy budgets (default 0.3 1 3); the model of the middle one is written",
+        help="privacy budgets (default 0.3 1 3); the model of the middle one is kept",
     )
     demo.add_argument(
-        "--repeats", type=int, default=10, metavar="N", help="fits of each budget (default 10)"
+        "--repeats",
+        type=int,
+        default=10,
+        metavar="N",
+        help="number of fits per budget (default 10)",
     )
     demo.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
     add_single(demo)

@@ -86,14 +86,14 @@ class Comparison:
         spread = f"+- is the standard deviation over {repeats} fits with fresh noise."
         sentences = [
             spread if repeats > 1 else "One fit of each: --repeats shows how far they vary.",
-            f"So few fresh messages leave another +- {error:.1f} % in every line: differences "
-            f"below {2 * error:.1f} % say nothing.",
+            f"The small number of fresh messages adds +- {error:.1f} % to every line: differences "
+            f"below {2 * error:.1f} % mean nothing.",
         ]
         above = [each.name for each in self.scores[1:-1] if each.accuracy > plain.accuracy]
         if above:
             sentences.append(
-                f"That {' and '.join(above)} came out above the model without privacy is such "
-                "chance."
+                f"That {' and '.join(above)} came out above the model without privacy is "
+                "chance, too."
             )
         sentences.append(
             "Fits were repeated because these messages are public. On private rows every further "

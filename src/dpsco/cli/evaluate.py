@@ -45,9 +45,9 @@ def add(commands: Any) -> None:
 dpsco evaluate model.json public-test.csv
 dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.json""",
         description=(
-            "Measure how well a model file predicts, beside a trivial baseline.\n\nWithout "
-            "--epsilon the numbers are exact, about the rows given, and not private. With "
-            "--epsilon\nnoisy numbers are released, and a certificate of what that cost the rows."
+            "Measure how well a model file predicts, and compare it with a trivial baseline.\n\n"
+            "Without --epsilon the numbers are exact and not private. With --epsilon noisy numbers "
+            "are\nreleased, with a certificate of their cost."
         ),
     )
     evaluate.add_argument("model", type=Path, metavar="MODEL", help="a model file of `dpsco fit`")
@@ -57,7 +57,9 @@ dpsco evaluate model.json held-out.parquet --epsilon 0.5 --certificate metrics.j
     )
     add_budget(evaluate, required=False)
     add_odometer(evaluate)
-    evaluate.add_argument("--certificate", type=Path, metavar="FILE", help="where to write it")
+    evaluate.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="write the certificate here"
+    )
     add_cluster(evaluate)
     add_writing(evaluate)
     add_force(evaluate)

@@ -89,7 +89,7 @@ def _add_serve(actions: Any) -> None:
         help="how long a round waits for more than the minimum (default: without end)",
     )
     serve.add_argument(
-        "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
+        "--seed", type=int, help="for tests only: anybody who knows the seed can undo the noise"
     )
     serve.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="to write")
     add_force(serve)

@@ -44,7 +44,7 @@ def serve(options: argparse.Namespace, session: Session) -> int:
         result = _run(options, session, agreement, host, port, finish)
     print(f"model: {options.output}\nspent: {spent(result.certificate)}")
     if result.certificate.reproducible:
-        print("SEEDED: whoever knows the seed can take the noise away. Do not publish this.")
+        print("SEEDED: anybody who knows the seed can remove the noise. Do not publish this.")
     return 0
 
 

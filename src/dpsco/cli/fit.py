@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """Fit a private model: a table, a schema and a budget make a model file.
 
-Everything is decided before a row is read. What the entries hold changes neither messages nor
-which files are written: entries outside the schema are clipped, counted as other, or left out, as
-the schema says. To see whether there are any, look with `dpsco schema check --rows`.
+Everything is decided before a row is read. No entry can change a message, or which files are
+written: entries outside the schema are clipped, counted as other or left out, as the schema says.
+`dpsco schema check --rows` shows whether there are any.
 
-How a CSV file is written can show: a line with too many or too few entries, or a quote that is not
-closed, stops the fit, and a blank line is no row. Parquet has none of this: use it where anybody
-else sees whether a fit succeeds."""
+A malformed CSV file reveals itself: a line with too many or too few entries, or an unclosed quote,
+stops the fit, and blank lines are skipped. Parquet files do not have this problem: use them
+wherever somebody else can see whether a fit succeeds."""
+
+_ROOM = 1 << 20  # bytes that each file holds before the fit; models of 10,000 weights fit in
 
 _EXAMPLES = """
 dpsco fit private.csv --schema schema.json --epsilon 1 -o model.json
@@ -65,18 +67,26 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="model file to write"
     )
-    fit.add_argument("--certificate", type=Path, metavar="FILE", help="write it to a file too")
+    fit.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="also write the certificate alone"
+    )
     fit.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
     fit.add_argument(
-        "--test-public", type=Path, metavar="FILE", help="public rows on which to measure the model"
+        "--test-public",
+        type=Path,
+        metavar="FILE",
+        help="public rows on which the model is measured",
     )
     arguments.add_odometer(fit, purpose=False)
     fit.add_argument(
-        "--plan", type=Path, metavar="FILE", help="a plan of `dpsco plan -o`, which has the budget"
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="a plan written by `dpsco plan -o`; it contains the budget",
     )
     _add_rows(fit)
     fit.add_argument(
-        "--seed", type=int, help="for trying things out: whoever knows it can undo the noise"
+        "--seed", type=int, help="for tests only: anybody who knows the seed can undo the noise"
     )
     arguments.add_writing(fit)
     arguments.add_units(fit)
@@ -84,7 +94,7 @@ def add(commands: Any) -> None:
     fit.add_argument(
         "--force",
         action="store_true",
-        help="replace files that are there, and fit where noise exceeds what can be learnt",
+        help="replace existing files, and fit even if noise exceeds what can be learnt",
     )
     arguments.add_json(fit)
     arguments.add_timing(fit)
@@ -102,7 +112,8 @@ def _add_rows(fit: argparse.ArgumentParser) -> None:
         "--spill",
         type=Path,
         metavar="FOLDER",
-        help="where a table too large for memory is shuffled (default: the system's own)",
+        help="folder in which a table too large for memory is shuffled (default: the system's "
+        "temporary folder)",
     )
     arguments.add_order(fit)
     arguments.add_cluster(fit)
@@ -110,8 +121,8 @@ def _add_rows(fit: argparse.ArgumentParser) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="for solvers that work in rounds: if the fit is killed, the same command goes on from "
-        "this file; keep it secret until then",
+        help="for solvers that work in rounds: if the fit is killed, the same command continues "
+        "from this file; keep it secret until then",
     )
 
 
@@ -143,7 +154,8 @@ def _fit(options: argparse.Namespace, session: Session) -> int:
     with Outputs(force=options.force, inputs=inputs) as outputs:
         session.outputs, session.checkpoint = outputs, options.checkpoint
         drafts = [
-            outputs.reserve(path) for path in (options.output, options.certificate, options.report)
+            outputs.reserve(path, room=_ROOM)
+            for path in (options.output, options.certificate, options.report)
         ]
         _check_checkpoint(options, inputs)
         if options.report is not None:
@@ -479,7 +491,9 @@ def _summary(options: argparse.Namespace, fit: Fit) -> str:
         *(f"rule: {rule}" for rule in rules(saved.schema)),
     ]
     if saved.certificate.reproducible:
-        lines.append("SEEDED: whoever knows the seed can take the noise away. Do not publish this.")
+        lines.append(
+            "SEEDED: anybody who knows the seed can remove the noise. Do not publish this."
+        )
     if metrics is not None:
         count = "1 public row" if metrics.rows == 1 else f"{metrics.rows:,} public rows"
         lines += [f"\non the {count} of {options.test_public}", str(metrics)]

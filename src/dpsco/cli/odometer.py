@@ -30,19 +30,23 @@ def add(commands: Any) -> None:
     )
     actions = odometer.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = command(actions, "create", "begin an odometer with a total budget", examples=_EXAMPLES)
-    create.add_argument("file", type=Path, metavar="FILE", help="an SQLite file, to be created")
+    create.add_argument("file", type=Path, metavar="FILE", help="the file to create (SQLite)")
     create.add_argument("--epsilon", type=float, required=True, help="the total budget")
     create.add_argument(
-        "--delta", type=float, required=True, help="of the total budget, well below 1/n"
+        "--delta", type=float, required=True, help="delta of the total budget, well below 1/n"
     )
     create.add_argument(
         "--adjacency",
         choices=("replace_one", "zero_out"),
         default="replace_one",
-        help="which tables are neighbours (default replace_one)",
+        help="what may change between neighbouring tables (default replace_one)",
     )
     create.add_argument(
-        "--rows-per-person", type=int, default=1, metavar="K", help="rows that one person may have"
+        "--rows-per-person",
+        type=int,
+        default=1,
+        metavar="K",
+        help="largest number of rows per person (default 1)",
     )
     create.set_defaults(run=_create)
     show = command(actions, "show", "print what was spent", examples=_EXAMPLES)
@@ -84,7 +88,10 @@ def _show(options: argparse.Namespace, session: Session) -> int:
     counter = odometer.counter
     if not options.json:
         _print(odometer)
-        print(f"counter {counter}: keep it, and --expect-at-least {counter} notices an old copy")
+        print(
+            f"counter {counter}: write it down; --expect-at-least {counter} then refuses an older "
+            "copy of this file"
+        )
         return 0
     budget = odometer.budget
     spent, allowed = odometer.cost().against(budget)
@@ -123,7 +130,7 @@ def _print(odometer: Odometer) -> None:
     entries = odometer.entries()
     if entries:
         print()
-        table(("entry", "time", "by itself", "for", "purpose", "person", "model"),
+        table(("entry", "time", "alone", "for", "model", "person", "purpose"),
               [odometer.cells(entry) for entry in entries])  # fmt: skip
         print()
     for line in odometer.explanation():

@@ -1,7 +1,8 @@
 """Files that appear all together, once everything has gone well, or not at all.
 
-Each file is first written beside its place under another name. Places are tried before any row is
-read or any budget spent, so that a fit is not paid for and then lost to a full or read-only folder.
+Each file is first written beside its place under another name. Places are tried, and room on the
+disk is taken, before any row is read or any budget spent: a fit must not be paid for and then lost
+to a full or read-only folder.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ class Outputs:
         self._drafts: list[Draft] = []
         self.written = False
 
-    def reserve(self, path: Path | None, *, rows_of: Path | None = None) -> Path | None:
+    def reserve(
+        self, path: Path | None, *, rows_of: Path | None = None, room: int = 0
+    ) -> Path | None:
         """Return where to write the file for ``path``; None stays None.
 
         Args:
             path: of the file.
             rows_of: a table of whose rows the file speaks, or a pattern of files: nobody else may
                 read it.
+            room: bytes that are taken at once, so that a full disk shows before anything is paid.
 
         Raises:
             DataError: there is a file already, or none can be written there.
@@ -53,6 +57,7 @@ class Outputs:
             sources = files_at(rows_of)
         self._drafts.append(Draft(path, mode=mode_of_copy(sources)))
         self._drafts[-1].create()
+        self._drafts[-1].hold(room)
         return self._drafts[-1].path
 
     def text(self, draft: Path | None, text: str) -> None:

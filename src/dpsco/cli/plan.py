@@ -51,7 +51,13 @@ def add(commands: Any) -> None:
     add_solver(plan)
     add_units(plan)
     add_count(plan)
-    plan.add_argument("-o", "--output", type=Path, metavar="PLAN", help="file for `fit --plan`")
+    plan.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PLAN",
+        help="write the plan to a file, for `fit --plan`",
+    )
     add_tradeoff(plan)
     add_force(plan)
     plan.set_defaults(run=_plan)
@@ -118,8 +124,8 @@ def _lines(planned: ModelPlan, name: str, record: dict[str, Any]) -> list[str]:
     plan, lines = planned.fit, [record["outlook"]]
     if record["predicted_excess"] is not None:
         lines.append(
-            "By so much the mean loss is expected to exceed that of the best model without "
-            "privacy; eight of ten real tables lay within the range."
+            "That is the excess risk: how far the mean loss lies above that of the best linear "
+            "model without privacy. Eight of ten real tables lay in the range."
         )
     lines.append(f"Proven: {_attack(record['attack'])}.")
     lines += [f"note: {sentence}" for sentence in record["warnings"]]

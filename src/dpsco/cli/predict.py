@@ -12,7 +12,7 @@ from ..errors import DataError, ParameterError
 from .arguments import TABLES, add_cluster, add_force, add_json, add_writing, command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ..data.tables.table_file import TableFile
     from ..models import LinearModel, SavedModel
@@ -38,17 +38,17 @@ dpsco predict model.json 'new/*.parquet' --cluster local:4 -o predictions.parque
         "-o", "--output", type=Path, required=True, help="CSV or Parquet file to write to"
     )
     predict.add_argument(
-        "--id", metavar="COLUMN", help="a column of DATA that says which row is which: kept first"
+        "--id", metavar="COLUMN", help="a column of DATA that identifies rows; written first"
     )
     predict.add_argument(
         "--keep",
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help="further columns of DATA to write beside the predictions, as they are",
+        help="further columns of DATA to copy next to the predictions",
     )
     predict.add_argument(
-        "--verbose", action="store_true", help="count the entries outside the schema, by column"
+        "--verbose", action="store_true", help="count the entries outside the schema, per column"
     )
     add_cluster(predict)
     add_writing(predict)
@@ -157,10 +157,12 @@ def _rows_to_predict(
     from ..data.block import matrix
     from ..data.schema.encoder import TableEncoder
     from ..data.schema.schema import Ignore
-    from ..data.tables.table_file import open_file
+    from ..data.tables.table_file import check_kind, column_names, open_file
     from .progress import Bar
     from .schema_check import tally
 
+    check_kind(path)
+    _check_there(path, names, column_names(path, saved.schema))
     extra = tuple(Ignore(name) for name in names if name not in saved.schema.names)
     schema = replace(saved.schema, columns=(*saved.schema.columns, *extra))
     file = open_file(path, schema, label=False)
@@ -178,16 +180,19 @@ def _rows_to_predict(
     return encoded(), {name: column for name, column in counts.items() if column}, copies
 
 
-def _copies(file: TableFile, names: list[str]) -> dict[str, Any]:
-    """Return columns of a file as they stand there; of a CSV file as text."""
+def _check_there(path: Path, names: list[str], known: Collection[str]) -> None:
+    """Refuse to keep a column that the file does not have."""
     from .._validate import closest
-    from ..data.tables.arrow import pyarrow
 
-    known = file.names
     for name in names:
         if name not in known:
-            meant = closest(name, known)
-            raise DataError(f"{file.path} has no column {name!r} to keep.{meant}")
+            raise DataError(f"{path} has no column {name!r} to keep.{closest(name, known)}")
+
+
+def _copies(file: TableFile, names: list[str]) -> dict[str, Any]:
+    """Return columns of a file as they stand there; of a CSV file as text."""
+    from ..data.tables.arrow import pyarrow
+
     if not names:
         return {}
     files = file.text() or file.files

@@ -28,8 +28,8 @@ def add(commands: Any) -> None:
         "write a report or a card about a model",
         examples=_EXAMPLES,
         description=(
-            "Write a report about a model: one HTML file for whoever signs, which prints on four "
-            "pages; or a\nmodel card, the same facts as Markdown."
+            "Write a report about a model: one HTML file to read and sign, which prints on four "
+            "pages; or a\nmodel card with the same facts in Markdown."
         ),
     )
     report.add_argument("model", type=Path, metavar="MODEL", help="a model file or a certificate")
@@ -40,25 +40,25 @@ def add(commands: Any) -> None:
         default="html",
         help="html (default), or card: a model card in Markdown",
     )
-    report.add_argument("--title", help="the heading")
+    report.add_argument("--title", help="heading of the report")
     measured = report.add_mutually_exclusive_group()
     measured.add_argument(
         "--test-public",
         type=Path,
         metavar="FILE",
-        help=f"public rows on which to measure the model: {TABLES}",
+        help=f"public rows on which the model is measured: {TABLES}",
     )
     measured.add_argument(
         "--evaluation",
         type=Path,
         metavar="FILE",
-        help="what `dpsco evaluate --json` has printed, about private rows too",
+        help="output of `dpsco evaluate --json`, also of an evaluation on private rows",
     )
     report.add_argument(
         "--odometer",
         type=Path,
         metavar="FILE",
-        help="the odometer that paid: states the fit's place",
+        help="the odometer that paid; the report then states the place of the fit in it",
     )
     add_provenance(report)
     add_force(report)

@@ -44,13 +44,13 @@ dpsco schema check schema.json private.csv --rows --not-private""",
     check.add_argument(
         "--rows",
         action="store_true",
-        help="also count the entries outside ranges, categories and classes, and say what would "
+        help="also count the entries outside ranges, categories and classes, and say how to "
         "read them; needs --public or --not-private",
     )
     check.add_argument(
         "--public",
         action="store_true",
-        help="state that the rows are a public or synthetic sample: entries may be shown",
+        help="declare that the rows are a public or synthetic sample, so entries may be shown",
     )
     check.add_argument(
         "--not-private",
@@ -72,11 +72,12 @@ def _add_draft(actions: Any) -> None:
         examples="dpsco schema draft made-up.csv --label income --public -o schema.json",
     )
     draft.add_argument("file", type=Path, metavar="FILE", help=TABLES)
-    draft.add_argument("--label", metavar="COLUMN", help="the column to be predicted")
+    draft.add_argument("--label", metavar="COLUMN", help="the column to predict")
     draft.add_argument(
         "--public",
         action="store_true",
-        help="state that the rows are public or synthetic: ranges and categories are read off them",
+        help="declare that the rows are public or synthetic: ranges and categories are taken from "
+        "them",
     )
     draft.add_argument(
         "-o",
@@ -93,7 +94,11 @@ def _add_draft(actions: Any) -> None:
         help="widen ranges to round numbers (default)",
     )
     draft.add_argument(
-        "--categories", type=int, default=64, metavar="N", help="most values before text is hashed"
+        "--categories",
+        type=int,
+        default=64,
+        metavar="N",
+        help="hash text columns with more than N values (default 64)",
     )
     draft.add_argument(
         "--label-kind",

@@ -19,8 +19,8 @@ def add(commands: Any) -> None:
         commands,
         "shuffle",
         "write tables anew in a random order",
-        description="Write tables anew, as Parquet, in a uniformly random and secret order. Then "
-        "`--order given` keeps that order.",
+        description="Rewrite tables as Parquet, in a uniformly random and secret order.\n"
+        "Later fits keep that order with `--order given`.",
         examples="""
 dpsco shuffle rows/ shuffled/
 dpsco shuffle a.parquet b.parquet shuffled.parquet --spill /fast/disk
@@ -33,13 +33,16 @@ dpsco shuffle private.csv shuffled.parquet --schema schema.json""",
         "output", type=Path, metavar="OUT", help="a new .parquet file, or a new folder for several"
     )
     shuffle.add_argument(
-        "--schema", type=Path, metavar="FILE", help="how CSV files are read; keeps its columns only"
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="how to read CSV files; only its columns are kept",
     )
     shuffle.add_argument(
         "--spill",
         type=Path,
         metavar="FOLDER",
-        help="where the private rows wait meanwhile (default: the system's temporary folder)",
+        help="where rows are kept meanwhile (default: the system's temporary folder)",
     )
     add_json(shuffle)
     shuffle.set_defaults(run=_shuffle)

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     )
     solvers.add_argument("key", nargs="?", metavar="KEY", help="a solver's key")
     solvers.add_argument(
-        "--long", action="store_true", help="papers, theorems, settings, needs, rounds and costs"
+        "--long", action="store_true", help="also show papers, theorems, needs, rounds and costs"
     )
     solvers.add_argument("--json", action="store_true", help="print a list of records as JSON")
     solvers.set_defaults(run=_solvers)

@@ -27,9 +27,9 @@ MADE_UP = Path("made-up rows")
 
 def add_tradeoff(parser: argparse.ArgumentParser) -> None:
     """Add what a comparison of budgets takes."""
-    group = parser.add_argument_group("several budgets")
+    group = parser.add_argument_group("comparing budgets")
     group.add_argument(
-        "--svg", type=Path, metavar="FILE", help="draw the excess risk and the attack by epsilon"
+        "--svg", type=Path, metavar="FILE", help="draw excess risk and attack bound against epsilon"
     )
     group.add_argument(
         "--rehearse",
@@ -37,11 +37,11 @@ def add_tradeoff(parser: argparse.ArgumentParser) -> None:
         type=Path,
         const=MADE_UP,
         metavar="PUBLIC",
-        help="fit for free and measure: on the rows of a public table, or without one on rows that "
-        "are made up from the public facts",
+        help="replace the forecast by measurements: fit for free on a public table, or without a "
+        "file on rows made up from the public facts",
     )
     group.add_argument(
-        "--repeats", type=int, metavar="N", help="rehearsed fits of each point (default 5)"
+        "--repeats", type=int, metavar="N", help="number of rehearsed fits per point (default 5)"
     )
 
 
@@ -59,12 +59,12 @@ def compare(options: argparse.Namespace, session: Session) -> int:
 
     if options.output is not None:
         raise ParameterError(
-            "-o writes one plan, and several epsilons, --svg and --rehearse make a comparison. "
-            "Choose an epsilon by it, then pass that one alone with -o.",
+            "-o writes one plan, but several epsilons, --svg and --rehearse make a comparison. "
+            "Choose one epsilon first, then run again with that epsilon and -o.",
             parameter="--output",
         )
     if options.repeats is not None and options.rehearse is None:
-        raise ParameterError("--repeats is of rehearsed fits: add --rehearse.")
+        raise ParameterError("--repeats counts rehearsed fits: add --rehearse.")
     model = from_options(options)
     with Outputs(force=options.force, inputs=[options.schema, options.rehearse]) as outputs:
         session.outputs = outputs
@@ -128,8 +128,8 @@ def _rehearsed(
     if options.rehearse is not MADE_UP:
         table = _public_rows(options.rehearse, encoder)
         print(
-            f"rehearsal: {options.rehearse} is taken for public, as you declare. Nothing is "
-            "charged, and these fits have no certificate.",
+            f"rehearsal: you declare that {options.rehearse} is public. Nothing is charged, and "
+            "these fits have no certificate.",
             file=sys.stderr,
         )
     elif encoder is not None:
@@ -154,10 +154,10 @@ def _public_rows(path: Path, encoder: TableEncoder | None) -> tuple[Any, Any]:
 
 
 def _text(curve: Tradeoff) -> str:
-    """Return the table, and the most private epsilon that leaves room to learn."""
+    """Return the table, and the smallest epsilon that is good enough."""
     best = curve.best()
     if best.verdict == "good":
-        end = f"The most private of them with room to learn: epsilon {best.epsilon:g}."
+        end = f'The smallest epsilon with the verdict "good" is {best.epsilon:g}.'
     else:
-        end = "None of them leaves clear room to learn. More rows or fewer features help."
+        end = 'No epsilon here has the verdict "good". More rows or fewer features help.'
     return f"{curve}\n\n{end}"

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 _DESCRIPTION = """Open a page in the browser on this machine: name a table, declare its schema,
-choose epsilon by what it means, fit once, and take the report and the model away.
+choose epsilon by its consequences, fit once, and take away the report and the model.
 
-The page is served on 127.0.0.1 alone, to whoever has the address that is printed. It shows no rows.
+The page is served on 127.0.0.1 only. The printed address is the key to it. It shows no rows.
 One folder holds one fit."""
 
 _EXAMPLES = """
@@ -39,13 +39,13 @@ def add(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FOLDER",
-        help="where the schema, the plan, the model and the report go; made if it is not there",
+        help="where the schema, plan, model and report are written; created if it does not exist",
     )
     ui.add_argument(
-        "--odometer", type=Path, required=True, metavar="FILE", help="an odometer that pays"
+        "--odometer", type=Path, required=True, metavar="FILE", help="the odometer that pays"
     )
     add_expected(ui)
-    ui.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
+    ui.add_argument("--port", type=int, default=0, help="port of the page (default: any free port)")
     ui.set_defaults(run=_ui)
 
 

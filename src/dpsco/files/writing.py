@@ -68,12 +68,21 @@ class Draft:
         os.close(self._handle)  # somebody took it for stale before it was locked
         return False
 
-    def write(self, content: bytes) -> None:
-        """Replace what is in the draft."""
+    def hold(self, size: int) -> None:
+        """Take so many bytes of the disk now, for what is written later.
+
+        Raises:
+            DataError: the disk has no room for them.
+        """
         with explained(self.place):
-            os.ftruncate(self._handle, 0)
+            write(self._handle, bytes(size))
+
+    def write(self, content: bytes) -> None:
+        """Replace what is in the draft, in the room that it holds."""
+        with explained(self.place):
             os.lseek(self._handle, 0, os.SEEK_SET)
             write(self._handle, content)
+            os.ftruncate(self._handle, len(content))
 
     def sync(self) -> Move:
         """Bring the draft to the disk, with the mode of the file that it replaces."""

@@ -126,7 +126,7 @@ class Outlook(Displayed):
 
     @property
     def promising(self) -> bool:
-        """Whether there is room to learn, or nothing is predicted."""
+        """Whether noise leaves most of what can be learnt, or nothing is predicted."""
         return self.verdict in ("good", "unknown")
 
     @property
@@ -137,8 +137,8 @@ class Outlook(Displayed):
         band = f"{self.low:.2g} to {self.high:.2g}" if self.low else f"at most {self.high:.2g}"
         about = "about " if self.typical else ""
         return (
-            f"Expected excess risk {self.excess:.2g} ({band}); the best constant loses "
-            f"{about}{self.constant:.2g}."
+            f"Privacy is expected to cost {self.excess:.2g} in mean loss ({band}); the best "
+            f"constant prediction loses {about}{self.constant:.2g}."
         )
 
     @property
@@ -146,17 +146,15 @@ class Outlook(Displayed):
         """The verdict with its numbers."""
         advice = "More rows, fewer features or a larger epsilon help."
         start = {
-            "good": "There is room to learn.",
-            "weak": f"Weak: with {self.facts} noise is expected to take more than half of what "
-            "there is to learn.",
-            "constant": f"With {self.facts} expect no more than the constant.",
-            "hopeless": f"Noise exceeds what can be learnt: with {self.facts} expect no more than "
-            "the constant, or less.",
+            "weak": f"Weak: with {self.facts}, noise is expected to take more than half of what "
+            "can be learnt.",
+            "constant": f"With {self.facts}, expect a model no better than a constant prediction.",
+            "hopeless": f"Noise exceeds what can be learnt: with {self.facts}, expect a model no "
+            "better than a constant prediction, or worse.",
         }
-        if self.verdict == "unknown":
+        if self.verdict not in start:
             return self.numbers
-        tail = "" if self.verdict == "good" else f" {advice}"
-        return f"{start[self.verdict]} {self.numbers}{tail}"
+        return f"{start[self.verdict]} {self.numbers} {advice}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the outlook as JSON values."""

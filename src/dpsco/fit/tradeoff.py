@@ -63,7 +63,7 @@ class TradeoffPoint:
 
     @property
     def promising(self) -> bool:
-        """Whether there is room to learn, or nothing is predicted."""
+        """Whether noise leaves most of what can be learnt, or nothing is predicted."""
         return self.verdict in ("good", "unknown")
 
     @property
@@ -157,10 +157,10 @@ class Tradeoff(Displayed):
         )
 
     def best(self) -> TradeoffPoint:
-        """Return the most private point that leaves room to learn.
+        """Return the most private point whose verdict is good.
 
-        That is the least epsilon whose verdict is good for what "auto" takes; if there is none, the
-        largest epsilon, which loses least. Whether so much privacy is enough is for people to say.
+        That is the smallest epsilon whose verdict is good for what "auto" takes; if there is none,
+        the largest epsilon, which loses least. Whether it is private enough, people must decide.
         """
         good = (point for point in self.chosen if point.verdict == "good")
         return next(good, self.chosen[-1])
@@ -204,44 +204,53 @@ class Tradeoff(Displayed):
         )
 
     def __str__(self) -> str:
-        task, width = self.task, max(map(len, self.solvers))
-        timed = any(point.seconds is not None for point in self.points)
+        task = self.task
+        pace = _TITLES[-1] if self._timed else "gradients"
+        cells: list[tuple[str, ...]] = [(*_TITLES[:-1], pace)]
+        cells += [_cells(point) for point in self.points]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             f"{task.n:,} rows of {task.d:,} features, delta {self.points[0].delta:.3g}, "
             f"{task.budget.adjacency.value}",
             "",
-            f"  {'epsilon':>7}  {'solver':<{width}} {'excess':>8} {'band':>17} {'right':>8} "
-            f"{'detected':>8} {'noise':>8} {'rounds':>6}{' seconds' if timed else ''}  verdict",
         ]
-        for point in self.points:
-            noise = "" if point.noise is None else f"{point.noise:.3g}"
-            took = "" if point.seconds is None else f"{point.seconds:>8.2g}"
-            lines.append(
-                f"{'*' if point.chosen else ' '} {point.epsilon:>7g}  {point.solver:<{width}} "
-                f"{_number(point.excess):>8} {_band(point):>17} "
-                f"{percent(point.attack_accuracy):>8} {percent(point.detection):>8} {noise:>8} "
-                f"{point.rounds:>6,}{took}  {_verdict(point)}"
+        for line in cells:
+            aligned = (
+                cell.ljust(width) if title in _WORDS else cell.rjust(width)
+                for title, cell, width in zip(_TITLES, line, widths, strict=True)
             )
+            lines.append("  ".join(aligned).rstrip())
         return "\n".join([*lines, "", *self._legend()])
+
+    @property
+    def _timed(self) -> bool:
+        return self.points[0].seconds is not None
 
     def _legend(self) -> list[str]:
         """Return what the columns mean, a line each."""
         point = self.points[0]
         about = "about " if point.typical else ""
         source = {
-            FORECAST: "band: eight of ten real tables lay within",
-            "public rows": f"measured on public rows, {point.repeats} fits each, nothing charged",
-            "made-up rows": f"measured on made-up rows, {point.repeats} fits each, nothing charged",
-        }[self.basis]
+            FORECAST: "band: eight of ten real tables lay in it",
+        }.get(self.basis, f"band: 10th to 90th percentile of {point.repeats} fits on {self.basis}")
         constant = point.constant
         return [
             f"* {self.choice} (prefer={self.prefer!r})",
             f"excess: mean loss above the best model without privacy; {source}",
-            *([] if math.isnan(constant) else [f"the best constant loses {about}{constant:.2g}"]),
+            *(
+                []
+                if math.isnan(constant)
+                else [f"the best constant prediction loses {about}{constant:.2g}"]
+            ),
             RIGHT,
             f"detected: the largest share of members found at {percent(FALSE_ALARMS)} false "
             "alarms, proven",
             "noise: largest standard deviation on the sum of a round, per coordinate",
+            "seconds: of one fit"
+            if self._timed
+            else "gradients: of single rows, about, in one fit; time grows with them",
+            "verdict: of what can be learnt, noise takes less than half (good), more (weak), "
+            "all (constant, hopeless)",
         ]
 
 
@@ -424,16 +433,33 @@ def _band(point: TradeoffPoint) -> str:
     return f"at most {point.high:.2g}"
 
 
+_TITLES = ("", "epsilon", "solver", "excess", "band", "verdict", "right", "detected", "noise",
+           "rounds", "seconds")  # fmt: skip
+_WORDS = ("solver", "verdict")  # columns that begin at the left
+
+
+def _cells(point: TradeoffPoint) -> tuple[str, ...]:
+    """Return a point as cells of a table."""
+    return (
+        "*" if point.chosen else "",
+        f"{point.epsilon:g}",
+        point.solver,
+        _number(point.excess),
+        _band(point),
+        _verdict(point),
+        percent(point.attack_accuracy),
+        percent(point.detection),
+        "" if point.noise is None else f"{point.noise:.3g}",
+        f"{point.rounds:,}",
+        f"{point.gradients if point.seconds is None else point.seconds:.2g}",
+    )
+
+
 def _verdict(point: TradeoffPoint) -> str:
-    """Return the verdict in few words."""
-    words = {
-        "good": "room to learn",
-        "weak": "weak",
-        "constant": "no more than the constant",
-        "hopeless": "noise exceeds what can be learnt",
-        "unknown": "nothing predicted" if point.calibrated else NOT_CALIBRATED,
-    }
-    return words[point.verdict]
+    """Return the verdict in a word or two."""
+    if point.verdict != "unknown":
+        return point.verdict
+    return "nothing predicted" if point.calibrated else NOT_CALIBRATED
 
 
 _FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}

@@ -43,15 +43,15 @@ _MOST_ROWS = 2_000_000  # of which a sample is drawn, and of all samples togethe
 
 _EXACT = "The noise was added to the weights themselves, so its size is exact."
 _ROUNDS = (
-    "Noise entered round by round. Given beside each weight is the noise alone: the standard "
-    "deviation, about, that the weight has if no row says anything of it. Rows hold the others "
-    "closer to their best values; how close is private."
+    "The fit adds noise in every round. Each bar is the noise alone: the approximate standard "
+    "deviation of a weight that no row informs. Weights that rows do inform are less noisy; how "
+    "much less is private."
 )
 _MINIMISED = (
-    "The noise was added to what is minimised. How far it moves a weight depends on the rows, so "
-    "the plan does not know it."
+    "The noise was added to the objective. How far it moves a weight depends on the rows, so "
+    "the plan cannot know it."
 )
-_UNKNOWN = "The plan does not know how far its noise moves a weight."
+_UNKNOWN = "The plan cannot tell how far its noise moves a weight."
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _standing(verification: Verification) -> list[str]:
             "  the file's digest covers these weights, this plan and this certificate, and they "
             "agree:",
             f"  {verification.digest}",
-            "  it is not a signature: compare it with the one that whoever ran the fit has stated",
+            "  it is not a signature: compare it with the one stated by the person who ran the fit",
         ]
     if verification.verdict == "NOT TIED":
         return [

@@ -186,10 +186,10 @@ def calibration(bins: Sequence[Bin]) -> Markup:
     return line_chart(
         points,
         linear("predicted probability", 0.0, 1.0),
-        y=linear("came true", 0.0, 1.0),
+        y=linear("observed share", 0.0, 1.0),
         name="calibration",
         title="Calibration",
-        description="Share that came true against predicted probability, in "
+        description="Observed share against predicted probability, in "
         f"{len(bins)} groups of rows. {_said(bins)}",
         guide=((0.0, 0.0), (1.0, 1.0)),
         spans=[(each.predicted, each.low, each.high) for each in bins],
@@ -236,7 +236,7 @@ def expected(outlook: Outlook) -> Markup:
                 outlook.high,
             ),
             Interval(
-                "the best constant loses",
+                "best constant prediction loses",
                 outlook.constant,
                 f"{about}{plain(outlook.constant, 2)}",
             ),

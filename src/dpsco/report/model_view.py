@@ -139,10 +139,10 @@ def _figures(diagnostics: Diagnostics) -> list[tuple[Any, str]]:
     """Return the figures, each with its caption."""
     figures = []
     if diagnostics.calibration:
-        caption = "A point lies on the dashed line where what is predicted comes true as often."
+        caption = "On the dashed line, predicted probabilities agree with observed shares."
         figures.append((charts.calibration(diagnostics.calibration), caption))
     if diagnostics.residuals:
-        caption = "A point lies on the dashed line where labels are right on average."
+        caption = "On the dashed line, predictions agree with the mean label."
         figures.append((charts.residuals(diagnostics.residuals), caption))
     return figures
 

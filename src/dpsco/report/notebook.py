@@ -220,7 +220,7 @@ def odometer(value: Odometer) -> str:
     parts = [
         pictures(charts.spends(bars, spent, allowed, unit)),
         paragraph("The whole is less than the sum: entries are composed, not added.", "note"),
-        folded("All entries", table(("entry", "for", "by", "time", "by itself"), lines)),
+        folded("All entries", table(("entry", "for", "by", "time", "alone"), lines)),
     ]
     return card(
         "odometer",

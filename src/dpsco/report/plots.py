@@ -57,7 +57,7 @@ def expectation(value: Outlook, ax: Any) -> Any:
     if not math.isnan(value.excess):
         below, above = value.excess - value.low, value.high - value.excess
         ax.errorbar([value.excess], [0], xerr=[[max(below, 0.0)], [max(above, 0.0)]], fmt="o")
-        ax.axvline(value.constant, linestyle="--", label="the best constant loses")
+        ax.axvline(value.constant, linestyle="--", label="best constant prediction")
         ax.legend()
     ax.set(xlabel="excess risk, with the band of eight in ten real tables", yticks=[])
     return _titled(ax, value.verdict)
@@ -88,7 +88,9 @@ def tradeoff(value: Tradeoff, ax: Any) -> Any:
         epsilons, [point.low for point in points], [point.high for point in points], alpha=0.2
     )
     if points:
-        ax.axhline(points[0].constant, linestyle="--", color="grey", label="the best constant")
+        ax.axhline(
+            points[0].constant, linestyle="--", color="grey", label="best constant prediction"
+        )
         ax.legend()
     ax.set(xlabel="epsilon", ylabel="excess risk", xscale="log")
     return _titled(ax, "Accuracy against privacy")

@@ -9,16 +9,16 @@ from ..solvers.base import BasePlan
 
 NEIGHBOURS: dict[Adjacency, str] = {
     Adjacency.REPLACE_ONE: (
-        "The output is compared with what it would have been had the data of {who} been exchanged "
-        "for anything else. The number of rows is public."
+        "The guarantee compares two tables that differ in the data of {who}: in the second table "
+        "anything else stands in its place. The number of rows is public."
     ),
     Adjacency.ZERO_OUT: (
-        "The output is compared with what it would have been had the data of {who} been blanked "
-        "out, so that it contributes nothing. The number of rows is public."
+        "The guarantee compares two tables: in the second one the data of {who} is blanked out and "
+        "contributes nothing. The number of rows is public."
     ),
     Adjacency.ADD_REMOVE: (
-        "The output is compared with what it would have been with the data of {who} added to the "
-        "table or taken out of it. The number of rows is protected too."
+        "The guarantee compares two tables, one with the data of {who} and one without it. The "
+        "number of rows is protected too."
     ),
 }
 
@@ -57,9 +57,9 @@ LOSSES: dict[str, str] = {
 }
 
 MEASURED_ON: dict[str, str] = {
-    "public": "These rows are public, so that the numbers cost no privacy.",
+    "public": "These rows are public, so the numbers cost no privacy.",
     "paid": (
-        "These rows are private. The numbers carry noise, and were paid for out of a budget; this "
+        "These rows are private. The numbers carry noise and were paid for from a budget. This "
         "certificate covers them only if they are among its releases."
     ),
     "unpaid": (
@@ -70,14 +70,14 @@ MEASURED_ON: dict[str, str] = {
 }
 
 UNCERTAIN: dict[str, str] = {
-    "public": "± two standard errors: what so many rows leave open",
+    "public": "± two standard errors, given this number of rows",
     "paid": "± two standard deviations of the noise",
-    "unpaid": "± two standard errors: what so many rows leave open",
+    "unpaid": "± two standard errors, given this number of rows",
 }
 
 ENCODED = (
-    "Weights are for columns as the schema encodes them: a number runs from -1 to 1 over its "
-    "range, a category is a column of 0 and 1 for each value."
+    "Weights belong to encoded columns: the schema scales a number's range to -1 to 1 and gives "
+    "each value of a category a column of 0 and 1."
 )
 AS_READ = "Weights are for columns as the model reads them."
 
@@ -92,14 +92,13 @@ PROVENANCE: tuple[tuple[str, str], ...] = (
 
 SEEDED = (
     "Reproducible: the guarantee holds only while the seed is secret. This run drew its noise from "
-    "a given seed. Whoever knows or guesses that seed can take the noise away. Use seeds for tests "
-    "only."
+    "a given seed. Anybody who knows or guesses it can remove the noise. Use seeds for tests only."
 )
 
 VERDICTS: dict[str, str] = {
-    "good": "There is room to learn",
-    "weak": "Noise is expected to take more than half of what there is to learn",
-    "constant": "Expect no more than the best constant",
+    "good": "Noise leaves most of what can be learnt",
+    "weak": "Noise is expected to take more than half of what can be learnt",
+    "constant": "Expect a model no better than a constant prediction",
     "hopeless": "Noise exceeds what can be learnt",
     "unknown": "Nothing is predicted",
 }
@@ -117,9 +116,9 @@ VERDICT_MEANS: dict[str, str] = {
 }
 
 TRADEOFF = (
-    'The thick line is what "auto" takes, the thin ones are other solvers. First: expected excess '
-    "risk; the area is its band, the dashed line what the best constant loses. Second: how often "
-    "an attacker can be right at most, proven; guessing is right in 50 %."
+    'Thick line: the solver that "auto" takes; thin lines: others. First picture: the expected '
+    "excess risk with its band; dashed: the loss of the best constant prediction. Second picture: "
+    "the proven bound on how often an attacker is right; guessing is right in 50 %."
 )
 
 NO_PLAN = "Without a plan nothing is known of the noise in the weights."
@@ -143,19 +142,19 @@ NOT_COVERED: tuple[tuple[str, str], ...] = (
     ),
     (
         "The holder of the rows",
-        "The data is in the clear on the machine that runs the fit. Whoever runs it is trusted, "
-        "with an unmodified program, and so is the machine: memory, swap, logs.",
+        "The machine that runs the fit sees the data in the clear. Its operators, its program, "
+        "its memory, swap and logs are trusted.",
     ),
     (
         "Timing and floating point",
-        "How much a run computes is planned, but for the milestones that the certificate lists; "
-        "time within a pass is not, so nobody may time the run from outside. What leaves lies on a "
-        "public lattice, where Gaussian noise and selections have their exact law.",
+        "The amount of computation is planned, except for milestones that the certificate lists. "
+        "The time that a pass takes is not protected, so nobody may time the run from outside. "
+        "Released numbers lie on a public lattice, on which the noise has its exact distribution.",
     ),
     (
         "A forged certificate",
         "Verification recomputes the cost of the releases that the certificate lists. It cannot "
-        "know whether these are the ones that ran; the digest is no signature.",
+        "know whether these releases were the ones that ran. The digest is not a signature.",
     ),
 )
 
@@ -183,8 +182,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "Excess risk",
-        "How much larger the model's average loss is than the least that was possible. Expected "
-        "here from public facts, with the range in which eight of ten real tables lay.",
+        "How much larger the model's average loss is than that of the best model without privacy. "
+        "The value here is predicted from public facts; eight of ten real tables lay in its range.",
     ),
     (
         "False alarm",

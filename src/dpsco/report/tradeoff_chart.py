@@ -41,7 +41,7 @@ def tradeoff_svg(
     across, down = (0.0, _HEAD + _HEIGHT + _ROW) if stacked else (WIDTH + _GAP, 0.0)
     width = WIDTH + across + 2 * _MARGIN
     bottom = _MARGIN + _HEAD + _HEIGHT + down
-    height = bottom + _ROW * len(legend) + _MARGIN
+    height = bottom + _ROW * len(legend) / 2 + _MARGIN  # a line is a mark and its words
     parts = [
         f'<rect class="paper" width="{width:g}" height="{height:g}"/>',
         *_titled("What the model loses", losses, _MARGIN, _MARGIN),
@@ -188,7 +188,9 @@ def _legend(tradeoff: Tradeoff, others: Sequence[str], measured: Tradeoff | None
     if not math.isnan(first.excess):
         rows.append(("area", band))
     if math.isfinite(first.constant):
-        rows.append(("guide", f"the best constant loses {about}{plain(first.constant, 2)}"))
+        rows.append(
+            ("guide", f"the best constant prediction loses {about}{plain(first.constant, 2)}")
+        )
     rows += [(_other(k), key) for k, key in enumerate(others)]
     if measured is not None:
         count, basis = measured.points[0].repeats, measured.basis

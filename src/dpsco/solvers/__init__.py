@@ -57,8 +57,9 @@ def get(key: str) -> Solver:
     known = registry()
     if not isinstance(key, str) or key not in known:
         meant = closest(key, ["auto", *known]) if isinstance(key, str) else ""
+        listed = "a key of the registry" if meant else f"one of {', '.join(sorted(known))}"
         raise ParameterError(
-            f"solver must be 'auto' or one of {', '.join(sorted(known))}; got {shown(key)}.{meant} "
+            f"solver must be 'auto' or {listed}; got {shown(key)}.{meant} "
             "`dpsco solvers` says what each is for.",
             parameter="solver",
         )

@@ -40,8 +40,8 @@ NOTE = "run.json"
 _NOTE_SCHEMA = "dpsco.ui-run/1"
 ALREADY = (
     "A fit of this folder was paid for and did not come to its end: part of it may have been "
-    "released, and the payment stays. It is not run again, because noise that is drawn anew has to "
-    "be paid for anew. Begin another one in another folder: dpsco ui --folder."
+    "released, and the payment stands. It is not run again, because fresh noise would have to be "
+    "paid for again. Begin another fit in another folder: dpsco ui --folder."
 )
 
 

@@ -211,6 +211,8 @@ def test_drafts_know_dates_codes_and_sentences():
         "ward": [1, 2, 7, 9] * 25,
         "age": list(range(100)),
         "note": [f"the patient number {k} felt well" for k in range(100)],
+        "left": [f"{1 + k % 28:02}.03.2021" for k in range(100)],
+        "isbn": [f"{k}.3-2021" for k in range(100)],
     })  # fmt: skip
     from dpsco.data.schema.draft import draft
 
@@ -222,4 +224,6 @@ def test_drafts_know_dates_codes_and_sentences():
     assert '"values": [1, 2, 7, 9]' in text
     assert "'age' has" not in text
     assert "column 'note' looks like sentences" in text
+    assert 'column \'left\' looks like dates: "kind": "date", "order": "dmy"' in text
+    assert "'isbn' looks" not in text
     assert draft_schema(frame, label=None, public=True) == made.schema

@@ -455,6 +455,11 @@ def test_columns_missing_extra_and_twice_are_named():
         encoder.encode(
             table.append_column("more", table["y"]).append_column("still more", table["y"])
         )
+    wide = table
+    for number in range(30):
+        wide = wide.append_column(f"x{number}", table["y"])
+    with pytest.raises(DataError, match="'x7' and 22 more; declare each"):
+        encoder.encode(wide)
     with pytest.raises(DataError, match="column 'age' is in the table more than once"):
         encoder.encode(table.append_column("age", table["age"]))
     encoder.encode(table.drop_columns(["when"]))  # an ignored column need not be there

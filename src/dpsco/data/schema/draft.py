@@ -8,6 +8,7 @@ and is meant to be read and corrected by somebody who knows the domain.
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ _WORDS = 4  # of a usual entry, from which text is more than a name
 _MOST_CODES = 24  # different whole numbers that may be codes
 _REPEATED = 0.2  # if each stands there this often: so many a row, at most
 _MOST_SHOWN = 6  # values of a category that a summary lists
+_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}")  # does not begin with the year
 
 
 def draft_schema(
@@ -193,6 +195,8 @@ def _date(name: str, data: Any) -> Column:
 def _note(column: Column, data: Any) -> str:
     """Return what the reader of a draft should know of a column, or nothing."""
     name = f"column {column.name!r}"
+    if isinstance(column, (Category, Hashed)) and _dated(data):
+        return f'{name} looks like dates: "kind": "date", "order": "dmy" (or "mdy") reads them'
     if isinstance(column, Hashed):
         different, there = len(_distinct(data)), len(data) - data.null_count
         if _wordy(data):
@@ -220,6 +224,12 @@ def _note(column: Column, data: Any) -> str:
     if family(data.type) == "nothing":
         return f"{name} is ignored: all its entries are missing"
     return f"{name} is ignored: its type {data.type} is none of numbers, dates, text and booleans"
+
+
+def _dated(data: Any) -> bool:
+    """Return whether a column of text holds dates that do not begin with the year."""
+    values = _distinct(data, most=999) if family(data.type) == "text" else []
+    return bool(values) and all(_DATE.fullmatch(str(value)) for value in values)
 
 
 def _wordy(data: Any) -> bool:

@@ -36,6 +36,7 @@ from .written import number_in, numbers_in
 
 Codes = NDArray[np.int64]
 _LARGEST_KEY = 2**64  # no column of integers holds a larger one
+_MOST_NAMES = 8  # of columns that are not declared, in a message
 
 _NUMBERS = ("boolean", "integer", "real", "nothing")
 _TEXT = ("text", "nothing")
@@ -152,8 +153,9 @@ def mismatches(
     known = set(schema.names)
     extra = [name for name in kinds if name not in known]
     if extra:
-        listed = ", ".join(map(shown, extra))
-        problems.append(f"not declared: {listed}; declare each, if only as kind 'ignore'")
+        listed = ", ".join(map(shown, extra[:_MOST_NAMES]))
+        more = f" and {len(extra) - _MOST_NAMES} more" if len(extra) > _MOST_NAMES else ""
+        problems.append(f"not declared: {listed}{more}; declare each, if only as kind 'ignore'")
     return problems
 
 

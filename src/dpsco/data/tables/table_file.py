@@ -61,11 +61,6 @@ class TableFile:
         """The names of the columns that are read."""
         return list(self.schema.names_read)
 
-    @property
-    def names(self) -> list[str]:
-        """The names of all columns of the file, also of those that are not read."""
-        return _names(self.path, self.schema)
-
     def batches(self, progress: Progress | None = None) -> Iterator[Any]:
         """Yield all rows as record batches; ``progress`` hears how many were read."""
         done = 0
@@ -113,7 +108,7 @@ def open_file(path: Path, schema: Schema, *, label: bool) -> TableFile:
         DataError: the file cannot be read, does not fit, or has no rows.
     """
     check_kind(path)
-    names = _names(path, schema)
+    names = column_names(path, schema)
     if schema.label is not None and not label and schema.label.name not in names:
         schema = replace(schema, label=None)
     if is_csv(path):
@@ -235,7 +230,7 @@ def _check_room(folder: Path, needed: int) -> None:
         raise _validate.refusal("spill", text, "Name another folder.")
 
 
-def _names(path: Path, schema: Schema) -> list[str]:
+def column_names(path: Path, schema: Schema) -> list[str]:
     """Return the names of a file's columns."""
     if is_csv(path):
         return csv_header(path, CsvForm.of(path, schema))

@@ -271,27 +271,28 @@ class Odometer(Displayed):
         return gaussian.epsilon(budget.delta, math.sqrt(free)) * (1 - 1e-6) if free > 0.0 else 0.0
 
     def cells(self, entry: Entry) -> tuple[str, ...]:
-        """Return an entry as cells of a table: number, time, cost by itself, label, notes."""
+        """Return an entry as cells of a table: number, time, cost alone, label, notes."""
         alone = certificate_text.rounded_up(self.spent_by(entry))
         digest = (entry.model or "").removeprefix("sha256:")[:12]
-        notes = (entry.label, entry.purpose or "", entry.person or "", digest)
-        return (str(entry.number), entry.time, alone, *map(certificate_text.printable, notes))
+        notes = (entry.label, digest, entry.person or "", entry.purpose or "")
+        moment = f"{entry.time[:16]}Z"  # to the minute
+        return (str(entry.number), moment, alone, *map(certificate_text.printable, notes))
 
     def explanation(self) -> list[str]:
         """Return what is left, and why the numbers of entries differ from those elsewhere."""
         allowed, following = next(iter(self.budget.amounts().items())), self.next_epsilon
         lines = [f"left: {allowed[0]} {self.left:.6g} of {allowed[1]:g}"]
         if following is not None:
-            lines[0] += f"; one more fit may cost epsilon {following:.4g} by itself"
+            lines[0] += f"; the next fit may cost up to epsilon {following:.4g} on its own"
         if self.entries():
             lines.append(
-                "Entries are composed: together they cost less than their sum. A certificate "
-                "states its epsilon at the delta of its own fit; an entry is the same releases"
+                "Entries compose: together they cost less than the sum of their numbers. The same "
+                "fit has another number in its certificate, which states its cost"
             )
             lines[-1] += (
-                f" at the odometer's delta {self.budget.delta:g}, which gives another number."
+                f" at the delta of the fit; the odometer states it at delta {self.budget.delta:g}."
                 if isinstance(self.budget, ApproxDP)
-                else " in the odometer's notion of privacy, which gives another number."
+                else " as epsilon at a delta; the odometer states it in its own notion of privacy."
             )
         return lines
 
@@ -335,10 +336,10 @@ class Odometer(Displayed):
             f"{certificate_text.owner(budget)}, adjacency {budget.adjacency.value}"
         ]
         if entries:
-            lines.append("  entry  time                       by itself   for")
+            lines.append("  entry  time                   alone   for")
         for number, time, alone, *notes in map(self.cells, entries):
             said = "  ".join(filter(None, notes))
-            lines.append(f"  {number:>5}  {time:<25}  {alone:>9}   {said}")
+            lines.append(f"  {number:>5}  {time}  {alone:>9}   {said}")
         return "\n".join(map(certificate_text.printable, lines))
 
     def _price(self, releases: tuple[Release, ...]) -> Cost:

@@ -31,5 +31,8 @@ window.addEventListener("pageshow", () => {
   document.querySelectorAll("form[data-sent]").forEach(form => delete form.dataset.sent);
 });
 
-// What went wrong is read first.
+// What went wrong is read first, and goes once numbers of what is typed now are there.
 document.addEventListener("DOMContentLoaded", () => document.getElementById("problem")?.focus());
+document.addEventListener("htmx:afterSwap", event => {
+  if (event.target.id === "numbers") document.getElementById("problem")?.remove();
+});
