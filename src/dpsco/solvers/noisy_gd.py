@@ -2,8 +2,8 @@
 
 Paper      Bassily, Smith, Thakurta 2014 (arXiv:1405.7085), Alg 1 with full batches; Dong, Roth, Su
            2019 (arXiv:1905.02383), Cor 3.3 for the exact composition of Gaussian releases.
-Guarantee  mu-GDP with mu = sqrt(rounds) * sensitivity / sigma; clipping alone is relied upon, so it
-           holds for every loss, convex or not.
+Guarantee  mu-GDP with mu = sqrt(rounds / batches) * sensitivity / sigma, as a row is in one batch;
+           clipping alone is relied upon, so it holds for every loss, convex or not.
 Rate       E[F(w_bar) - F*] <= R^2/(2 h) + h d (sigma_1/n)^2 / 2 + step G^2 / 2 with h = step rounds
            and sigma_1 the noise of a single release: R sigma_1 sqrt(d) / n at the best h. A domain
            of Gaussian width W caps the second term at W sigma_1 / n, up to a constant.
@@ -46,9 +46,9 @@ NONSMOOTH_ROUNDS = 2000  # full passes by default where a nonsmooth loss is wort
 REGRESSION_ROUNDS = 1000  # the same for labels that are numbers: half of them lost up to 13 %
 NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
 PASSES = 60  # over the rows in batches, about
-MOST_BATCHES = 8  # as many steps as momentum averages: it sees all rows
-CALM = 200.0  # z over the root of their number, for each weight, at least; measured
-BATCH_ROWS = 2000  # at least
+BATCHES = (4, 8)  # fewer save little; as many steps momentum averages, so that it sees all rows
+CALM = 150.0  # z over the root of their number, for each weight, at least; measured
+BATCH_ROWS = 5000  # at least
 ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
 SMOOTHING_GROWTH = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
 WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
@@ -211,7 +211,7 @@ def plan(
     tail: int | None = None,
     smoothing: float | None = None,
     smoothing_growth: float | None = None,
-    batches: int | None = None,
+    batches: int = 1,
     refit: float = 0.0,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
@@ -225,9 +225,7 @@ def plan(
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
-        batches: that the rows are cut into; a step reads one of them, and has noise as many times
-            as large beside it as there are batches. By default one, and more where the steps of a
-            nonsmooth loss would be many passes, and noise hardly matters.
+        batches: that the rows are cut into, of which a step reads one; see `sparing_batches`.
         refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
             see `dpsco.solvers.common.refits`.
     """
@@ -235,14 +233,12 @@ def plan(
     bound = descent_clip(task, clip)
     thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
     single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
-    steps = _default_rounds(task, _time(task, single))
-    if batches is None:
-        batches = 1 if rounds is not None else _default_batches(task, steps)
     batches = _validate.integer("batches", batches, at_most=task.n)
     if rounds is None:
-        rounds = batches * math.ceil(steps / batches)
+        rounds = batches * math.ceil(_default_rounds(task, _time(task, single)) / batches)
     rounds = _validate.integer("rounds", rounds)
     time = _time(task, single * math.sqrt(batches))
+    passes = rounds // batches
     smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
@@ -261,7 +257,7 @@ def plan(
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds // batches) / thrift,
+        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=passes) / thrift,
         batches=batches,
         step=_validate.positive("step", step),
         momentum=momentum,
@@ -272,6 +268,25 @@ def plan(
         else _validate.positive("smoothing_growth", smoothing_growth),
         **refits.refit_plan(task, refit),
     )
+
+
+def sparing_batches(task: Task) -> int:
+    """Return the number of batches that spares passes and costs next to nothing, 1 where none does.
+
+    The many steps of a nonsmooth regression follow its envelope, and a part of the rows says as
+    well where that leads. With K batches a step's noise is K times as large beside its sum, and a
+    row bears a K-th of the steps: noise matters as if z were sqrt(K) times less.
+    """
+    if not nonsmooth(task) or task.problem.loss.labels != "real":
+        return 1
+    try:
+        affordable = int((task.signal / (CALM * task.n_weights)) ** 2)
+    except AssumptionError:  # a pure budget buys no Gaussian noise
+        return 1
+    single = gaussian_sigma(task.budget, bound=descent_clip(task), rows=(0, task.n))
+    spared = round(_default_rounds(task, _time(task, single)) / PASSES)
+    batches = min(spared, affordable, task.n // BATCH_ROWS, BATCHES[1])
+    return batches if batches >= BATCHES[0] else 1
 
 
 class HeavyBallStepper(Stepper):
@@ -303,7 +318,8 @@ class HeavyBallStepper(Stepper):
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
             momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
-        self.velocity = momentum * self.velocity + (1 - momentum) * gradient / plan.rows_at(self.round)
+        rows = plan.rows_at(self.round)
+        self.velocity = momentum * self.velocity + (1 - momentum) * gradient / rows
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
         moved = finite(self.weights - step * self.velocity)
         self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
@@ -498,24 +514,10 @@ def _nonsmooth_rounds(task: Task, time: float, work: float) -> int:
     return round(min(max(cheap, dear), most))
 
 
-def _default_batches(task: Task, rounds: int) -> int:
-    """Return into how many batches the rows are cut: one, unless noise hardly matters.
-
-    So many steps of a nonsmooth loss follow its envelope, not its rows: a part of them shows as
-    well where to go. With K batches the noise of a step is K times as large beside its sum and a row
-    bears a K-th of the steps, so that noise matters as if z were sqrt(K) times less.
-    """
-    if not nonsmooth(task):
-        return 1
-    most = (task.signal / (CALM * task.n_weights)) ** 2
-    return max(1, min(round(rounds / PASSES), MOST_BATCHES, int(most), task.n // BATCH_ROWS))
-
-
 def _gradients(task: Task) -> float:
     try:
         single = gaussian_sigma(task.budget, bound=descent_clip(task), rows=(0, task.n))
-        rounds = _default_rounds(task, _time(task, single))
-        return float(rounds / _default_batches(task, rounds) * task.n)
+        return float(_default_rounds(task, _time(task, single)) * task.n)
     except (AssumptionError, ArithmeticError):  # nothing is known, and nothing will be predicted
         return float(ROUNDS[1] * task.n)
 
