@@ -602,5 +602,7 @@ def test_rounds_are_whole_passes_over_the_batches():
     assert 0 <= made.rounds - alone.rounds < 7
     with pytest.raises(ParameterError, match="multiple of batches"):
         plan(rounds=10, batches=4)
+    with pytest.raises(ParameterError, match="multiple of batches"):
+        plan(rounds=3, batches=4)
     with pytest.raises(ParameterError, match="batches"):
         plan(n=100, batches=101)

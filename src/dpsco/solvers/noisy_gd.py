@@ -90,10 +90,7 @@ class Plan(EnginePlan):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
         _validate.integer("batches", self.batches, at_most=self.n)
-        if self.rounds % self.batches:
-            raise ParameterError(
-                f"rounds must be a multiple of batches, got {self.rounds} and {self.batches}."
-            )
+        _check_passes(self.rounds, self.batches)
         _validate.integer("refit_rounds", self.refit_rounds, at_least=0, at_most=MOST_ROUNDS)
         for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
             _validate.positive(name, getattr(self, name))
@@ -188,6 +185,7 @@ class Plan(EnginePlan):
             return 0.0
         return (
             self.sigma
+            * self.batches
             / math.sqrt(self.rounds)
             / task.n
             * task.radius
@@ -237,8 +235,9 @@ def plan(
     if rounds is None:
         rounds = batches * math.ceil(_default_rounds(task, _time(task, single)) / batches)
     rounds = _validate.integer("rounds", rounds)
-    time = _time(task, single * math.sqrt(batches))
+    _check_passes(rounds, batches)
     passes = rounds // batches
+    time = _time(task, single * math.sqrt(batches))
     smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
@@ -457,6 +456,15 @@ def _tail(rounds: int, late: bool, tail: int | None) -> int:
     if tail is None:
         return max(1, rounds // (4 if late else 2))
     return min(_validate.integer("tail", tail), rounds)
+
+
+def _check_passes(rounds: int, batches: int) -> None:
+    """Refuse rounds that end within a pass: noise is planned for rows that are all read alike."""
+    if rounds % batches:
+        raise ParameterError(
+            f"rounds must be a multiple of batches, got {rounds} and {batches}.",
+            parameter="rounds",
+        )
 
 
 def checked_momentum(value: float) -> float:
