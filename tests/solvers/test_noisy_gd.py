@@ -570,9 +570,9 @@ def test_regressions_take_batches_where_noise_hardly_matters():
         return noisy_gd.sparing_batches(dp.Task(made, n, d, budget))
 
     z = 100_000 * 0.2367043807 / 2
-    assert batches() == min(8, int((z / 20 / 150) ** 2)) == 8
+    assert batches() == min(8, int((z / 20 / 140) ** 2)) == 8
     assert batches(dp.losses.Pinball(0.9)) == 8
-    assert batches(d=30) == int((z / 30 / 150) ** 2) == 6
+    assert batches(d=30) == int((z / 30 / 140) ** 2) == 7
     assert batches(d=50) == 1  # two batches: not worth their noise
     assert batches(budget=dp.PureDP(1.0)) == 1
     assert batches(dp.losses.Huber(0.2)) == 1  # few rounds anyway
@@ -589,7 +589,7 @@ def test_models_take_batches_unless_options_are_given():
         assert fit.solver == "noisy_gd"
         return fit.batches
 
-    assert batches() == batches(solver="noisy_gd") == 7  # with the intercept 21 weights
+    assert batches() == batches(solver="noisy_gd") == 8  # with the intercept 21 weights
     assert batches(n=20_000) == 1
     assert batches(options={"tail": 60}) == 1
     assert batches(sums=True) == 1  # workers hold a part of the rows each
