@@ -110,14 +110,14 @@ def delta_pair(epsilon: ArrayLike, m: float, c: float) -> Array:
     :func:`delta_glm`, and as g increases, on a cell [t_i, t_i+1] it is at most
     g(m cos t_i) + g(m sin t_i+1). Diagonals span a plane, so ``delta_chi`` with s = 2 holds too.
     """
-    eps = np.asarray(epsilon, dtype=float)[..., None]
-    one = delta_glm(eps, m * _DIAGONALS, c)
+    eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
+    one = delta_glm(eps[..., None], m * _DIAGONALS, c)
     both = one[..., : len(_DIAGONALS) // 2] + one[..., len(_DIAGONALS) // 2 :]
-    split = np.atleast_1d(np.minimum(np.max(both, axis=-1) * (1 + 1e-12), 1.0))
+    split = np.minimum(np.max(both, axis=-1) * (1 + 1e-12), 1.0)
     # In the tail the sum over both diagonals is the smaller bound, and the cheaper one.
-    near = np.atleast_1d(np.asarray(epsilon, dtype=float) - c < m * (0.5 * m + _TAIL))
+    near = eps - c < m * (0.5 * m + _TAIL)
     if near.any():
-        plane = delta_chi(np.atleast_1d(np.asarray(epsilon, dtype=float))[near], m, c, 2)
+        plane = delta_chi(eps[near], m, c, 2)
         split[near] = np.minimum(split[near], plane)
     return np.asarray(split.reshape(np.shape(epsilon)))
 
