@@ -231,13 +231,13 @@ def plan(
     bound = descent_clip(task, clip)
     thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
     single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
+    time = _time(task, single)  # of batches too: a shorter one cost up to 15 % on real tables
     batches = _validate.integer("batches", batches, at_most=task.n)
     if rounds is None:
-        rounds = batches * math.ceil(_default_rounds(task, _time(task, single)) / batches)
+        rounds = batches * math.ceil(_default_rounds(task, time) / batches)
     rounds = _validate.integer("rounds", rounds)
     _check_passes(rounds, batches)
     passes = rounds // batches
-    time = _time(task, single * math.sqrt(batches))
     smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
