@@ -18,7 +18,6 @@ from .._validate import positive, store
 from ..errors import DataError, ParameterError
 from ..kernels.rows import Rows, SparseRows
 from .labels import Scaled
-from .row_norms import cache_slices
 
 Floats = NDArray[np.float64]
 
@@ -82,10 +81,7 @@ class Units:
             raise DataError(f"the units are for other rows than those of {width} columns.")
         with np.errstate(all="ignore"):
             if not isinstance(X, SparseRows):
-                mapped = np.empty(X.shape)
-                for part in cache_slices(*X.shape):
-                    mapped[part] = _mapped(np.asarray(X[part]), centre, scale, self.cut)
-                return mapped
+                return _mapped(np.asarray(X), centre, scale, self.cut)
             if self.centre is not None:
                 raise DataError("sparse rows have no centre: their zeros would not stay zeros.")
             begin, end = int(X.offsets[0]), int(X.offsets[-1])
