@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsco as dp
+from dpsco.audit import contract
 from dpsco.errors import ParameterError
+from dpsco.models.config import configure
+from dpsco.models.plan import plan_model
 from dpsco.solvers import noisy_gd
 from dpsco.solvers.common.smoothing import final_smoothing, moreau_smoothing, nonsmooth, smoothed
 
@@ -508,3 +511,98 @@ def test_narrow_domains_go_farther_in_fewer_rounds():
     assert narrow.rounds < round_.rounds
     assert time(narrow) > 3 * time(round_)
     assert narrow.cost.epsilon(1e-6) <= 1.0
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("adjacency", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
+def test_a_row_bears_one_sum_for_each_pass_over_the_batches(adjacency, factor):
+    budget = dp.ApproxDP(1.0, 1e-6, adjacency=adjacency)
+    made = plan(budget=budget, n=4003, rounds=60, batches=4, clip=0.5)
+    assert made.sigma == pytest.approx(factor * 0.5 * math.sqrt(15) / 0.2367043807, rel=2e-6)
+    assert made.cost.epsilon(1e-6) == pytest.approx(1.0, rel=1e-8)
+    assert made.cost.epsilon(1e-6) <= 1.0
+    parts = [line.rows for line in made.trace()]
+    assert parts[:5] == [(0, 1001), (1001, 2002), (2002, 3003), (3003, 4003), (0, 1001)]
+    assert (len(parts), made.total_rounds) == (60, 60)
+    assert [made.rows_at(t) for t in range(5)] == [1001, 1001, 1001, 1000, 1001]
+    whole = plan(budget=budget, n=4003, rounds=60, clip=0.5)
+    assert whole.sigma == pytest.approx(2 * made.sigma)  # sqrt(4) more, and 4 times the rows
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+def test_batches_keep_the_contract(adjacency):
+    budget = dp.ApproxDP(2.0, 1e-6, adjacency=adjacency)
+    made = plan(
+        problem(dp.losses.Absolute(), label=1.0), n=400, budget=budget, rounds=12, batches=4
+    )
+    X, y = rows(400)
+    X[0] = np.nan
+    others = {}
+    for name, row in (("long", [1e30, 0, 0, 0]), ("usual", [0.1, 0.2, 0.3, 0.4])):
+        others[name] = (np.vstack([[row], X[1:]]), np.append(1e300, y[1:]))
+    assert contract.check_replay(made, (X, y), others, row=0) == []
+    assert contract.check_ledger(made, (X, y)) == []
+    assert contract.check_cost(made) == []
+    assert contract.check_noise(made, (X, y), seeds=range(20)) == []
+
+
+def test_batches_reach_the_same_optimum():
+    """Also of rows that come sorted: momentum averages a whole pass."""
+    X, _ = rows(20_000)
+    y = np.clip(X @ np.array([0.5, -0.4, 0.2, 0.1]) + 0.1 * rows(20_000, 1, 1)[0][:, 0], -1, 1)
+    order = np.argsort(y)
+    made = problem(dp.losses.Absolute(), label=1.0)
+    loss = {}
+    for batches in (1, 8):
+        options = {"batches": batches, "rounds": 480}
+        schedule = plan(made, n=20_000, budget=dp.ApproxDP(1e3, 1e-6), **options)
+        seed = dp.Randomness.seeded(3)
+        result = dp.run(schedule, (X[order], y[order]), order="given", randomness=seed)
+        loss[batches] = np.mean(np.abs(X @ result.weights - y))
+    assert loss[8] < 1.01 * loss[1] < 0.25 * np.mean(np.abs(y))
+
+
+def test_regressions_take_batches_where_noise_hardly_matters():
+    def batches(loss=None, n=100_000, d=20, label=1.0, budget=BUDGET):
+        made = problem(loss or dp.losses.Absolute(), label=label)
+        return noisy_gd.sparing_batches(dp.Task(made, n, d, budget))
+
+    z = 100_000 * 0.2367043807 / 2
+    assert batches() == min(8, int((z / 20 / 140) ** 2)) == 8
+    assert batches(dp.losses.Pinball(0.9)) == 8
+    assert batches(d=30) == int((z / 30 / 140) ** 2) == 7
+    assert batches(d=50) == 1  # two batches: not worth their noise
+    assert batches(budget=dp.PureDP(1.0)) == 1
+    assert batches(dp.losses.Huber(0.2)) == 1  # few rounds anyway
+    assert batches(dp.losses.Hinge(), label="sign") == 1  # was not measured
+    assert plan(problem(dp.losses.Absolute(), label=1.0), n=100_000).batches == 1  # who asks
+
+
+def test_models_take_batches_unless_options_are_given():
+    config = configure("absolute", feature_norm=1.0, label_range=(-1.0, 1.0))
+
+    def batches(**settings):
+        settings = {"n": 100_000, "d": 20, "budget": BUDGET, **settings}
+        fit = plan_model(config, **settings).fit
+        assert fit.solver == "noisy_gd"
+        return fit.batches
+
+    assert batches() == batches(solver="noisy_gd") == 8  # with the intercept 21 weights
+    assert batches(n=20_000) == 1
+    assert batches(options={"tail": 60}) == 1
+    assert batches(sums=True) == 1  # workers hold a part of the rows each
+
+
+def test_rounds_are_whole_passes_over_the_batches():
+    made = plan(problem(dp.losses.Absolute(), label=1.0), n=100_000, batches=7)
+    alone = plan(problem(dp.losses.Absolute(), label=1.0), n=100_000)
+    assert made.rounds % 7 == 0
+    assert 0 <= made.rounds - alone.rounds < 7
+    with pytest.raises(ParameterError, match="multiple of batches"):
+        plan(rounds=10, batches=4)
+    with pytest.raises(ParameterError, match="multiple of batches"):
+        plan(rounds=3, batches=4)
+    with pytest.raises(ParameterError, match="batches"):
+        plan(n=100, batches=101)

@@ -60,7 +60,8 @@ def rounds_of(plan: Any) -> Schedule:
         if not once and not whole:
             raise ParameterError(
                 "workers answer once in a run, or in every round; this plan has rounds on parts of "
-                "the rows that come again. Where that is for a clip that is found, give clip=."
+                "the rows that come again. Where a clip is found, give clip=; where there are "
+                "batches, batches=1."
             )
     return rounds
 

@@ -29,7 +29,7 @@ from ..fit.run import load_plan
 from ..privacy.certificate import Certificate, Verification
 from ..privacy.certificate_text import spent
 from ..privacy.mechanisms import GaussianRelease, StableGammaRelease, StableGaussianRelease
-from ..privacy.release import Release, flatten
+from ..privacy.release import Composition, Release, flatten
 from ..solvers.base import BasePlan
 from .config import config_of
 from .linear import LinearModel
@@ -325,7 +325,7 @@ def _used(model: LinearModel) -> int:
     return int(np.count_nonzero(model.coef.any(axis=0)))
 
 
-def _executions(releases: Iterable[Release]) -> Counter[Release]:
+def _executions(releases: Iterable[Release | Composition]) -> Counter[Release]:
     """Return how often each release is made."""
     return Counter({release.once(): release.count for release in flatten(releases)})
 

@@ -24,10 +24,11 @@ from ..privacy.accounting.composition import Cost
 from ..privacy.budget import Budget
 from ..privacy.ledger import BudgetSpender
 from ..privacy.randomness import Randomness
-from ..privacy.release import Release
+from ..privacy.release import Composition, Release
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
 from ..solvers.common.refits import refit_share
+from ..solvers.noisy_gd import sparing_batches
 from ..task import Task
 from .config import ModelConfig, config_of
 from .linear import LinearModel
@@ -45,8 +46,8 @@ from .units import FitInUnits, plan_in_units, plan_units, run_in_units
 
 UnitsChoice = Literal["auto", "declared"]
 
-REFITTING = "noisy_gd"
-"""The solver that can refit the scale of scores and the intercepts."""
+ADJUSTED = "noisy_gd"
+"""The solver whose options follow from the task: a refit, or batches."""
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
 _ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
@@ -81,7 +82,7 @@ class ModelPlan:
         """The count of rows, if there is one."""
         return None if self.shared is None else self.shared.count
 
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[Release | Composition, ...]:
         """Return everything that is released, in order: what an odometer pays for."""
         return tuple((self.fit if self.shared is None else self.shared).releases())
 
@@ -211,21 +212,29 @@ def _settings(
     """Return the solver and its options.
 
     Single epochs, sums or options decide which solver "auto" takes. Where the user leaves the
-    options to us, noisy gradient descent refits the scale of scores and the intercepts if that
-    pays.
+    options to us, noisy gradient descent refits the scale of scores and the intercepts, or takes
+    the rows in batches, if that pays. Workers would sum one batch after the other, a few at a time.
     """
     once, prefer = facts["single_epoch"], facts["prefer"]
     if solver == "auto" and (options or once or facts["sums"]):
         solver = _chosen(task, options, facts)
     if options or once:
         return solver, options
-    share = refit_share(task)
+    ours = _adjustments(task, sums=facts["sums"])
     key = solver
-    if solver == "auto" and (share or prefer != "accuracy"):
+    if solver == "auto" and (ours or prefer != "accuracy"):
         key = choose(task, prefer=prefer)
-    if not share or key != REFITTING:
+    if not ours or key != ADJUSTED:
         return (solver if prefer == "accuracy" else key), options
-    return REFITTING, {"refit": share}
+    return ADJUSTED, ours
+
+
+def _adjustments(task: Task, *, sums: bool) -> dict[str, Any]:
+    """Return the options of noisy gradient descent that pay for the task."""
+    if share := refit_share(task):
+        return {"refit": share}
+    batches = 1 if sums else sparing_batches(task)
+    return {"batches": batches} if batches > 1 else {}
 
 
 def _plan_as_declared(

@@ -27,7 +27,7 @@ from ..privacy.accounting.composition import Cost, cost
 from ..privacy.budget import GDP, ZCDP, Adjacency, ApproxDP, Budget, PureDP
 from ..privacy.ledger import BudgetSpender, Ledger
 from ..privacy.randomness import Randomness
-from ..privacy.release import Release
+from ..privacy.release import Composition, Release
 from ..problem import Problem
 from ..solvers.base import BasePlan
 from ..task import Task
@@ -87,7 +87,7 @@ class SharedPlan(ABC):
         """What is enforced, in sentences for the certificate."""
         return (*self.preliminary.enforced, *self.fit.enforced)
 
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[Release | Composition, ...]:
         """Return every release, in order."""
         return (*self.preliminary.releases(), *self.fit.releases())
 

@@ -210,7 +210,7 @@ def _walk(item: Any, times: int) -> Iterator[tuple[Release, int]]:
         )
 
 
-def check_lattice(releases: Iterable[Release], size: int) -> None:
+def check_lattice(releases: Iterable[Release | Composition], size: int) -> None:
     """Refuse noise that no lattice in float64 holds, for vectors of ``size`` numbers.
 
     Of use before anybody pays: the ledger would refuse it when it is drawn.
@@ -218,7 +218,7 @@ def check_lattice(releases: Iterable[Release], size: int) -> None:
     Raises:
         ParameterError: a release has a budget so small that its noise is beyond 2**48 steps.
     """
-    for release in releases:
+    for release, _ in _walk(releases, 1):
         for sigma, step in release.lattices(size):
             in_steps(sigma, step)
 

@@ -20,7 +20,7 @@ from ..privacy.accounting.attack_roc import AttackBound, Odds
 from ..privacy.budget import GDP, ZCDP, ApproxDP, Budget, PureDP
 from ..privacy.certificate import CURVE_DELTAS, Certificate, Verification
 from ..privacy.mechanisms import RepeatedSelectionRelease
-from ..privacy.release import Release, flatten
+from ..privacy.release import Composition, Release, flatten
 from ..solvers import get
 from ..solvers.base import BasePlan, TraceLine
 from . import charts
@@ -305,7 +305,7 @@ def _ends(rounds: list[TraceLine], cut: bool) -> list[tuple[str, str, str, str] 
     return rows if len(rows) <= 2 * _ENDS + 1 else [*rows[:_ENDS], None, *rows[-_ENDS:]]
 
 
-def _contained(planned: tuple[Release, ...], certified: tuple[Release, ...]) -> bool:
+def _contained(planned: tuple[Release | Composition, ...], certified: tuple[Release, ...]) -> bool:
     """Say whether the certificate lists every release of the plan, maybe as an alternative."""
     counts = Counter({release.once(): release.count for release in flatten(certified)})
     if all(counts[release.once()] >= release.count for release in flatten(planned)):

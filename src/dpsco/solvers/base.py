@@ -27,7 +27,7 @@ from ..privacy.budget import Budget
 from ..privacy.certificate import Certificate
 from ..privacy.certificate_text import amounts, spent
 from ..privacy.ledger import Ledger
-from ..privacy.release import Release, check_lattice, flatten
+from ..privacy.release import Composition, Release, check_lattice, flatten
 from ..problem import Problem
 from ..task import Task
 
@@ -84,7 +84,7 @@ class BasePlan(Displayed):
         """Which bounds the noise rests on."""
         return self.task.calibration
 
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[Release | Composition, ...]:
         """Return every release that a run makes."""
         raise NotImplementedError
 

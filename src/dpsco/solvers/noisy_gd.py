@@ -2,8 +2,8 @@
 
 Paper      Bassily, Smith, Thakurta 2014 (arXiv:1405.7085), Alg 1 with full batches; Dong, Roth, Su
            2019 (arXiv:1905.02383), Cor 3.3 for the exact composition of Gaussian releases.
-Guarantee  mu-GDP with mu = sqrt(rounds) * sensitivity / sigma; clipping alone is relied upon, so it
-           holds for every loss, convex or not.
+Guarantee  mu-GDP with mu = sqrt(rounds / batches) * sensitivity / sigma, as a row is in one batch;
+           clipping alone is relied upon, so it holds for every loss, convex or not.
 Rate       E[F(w_bar) - F*] <= R^2/(2 h) + h d (sigma_1/n)^2 / 2 + step G^2 / 2 with h = step rounds
            and sigma_1 the noise of a single release: R sigma_1 sqrt(d) / n at the best h. A domain
            of Gaussian width W caps the second term at W sigma_1 / n, up to a constant.
@@ -27,13 +27,14 @@ from ..files.limits import MOST_ROUNDS
 from ..geometry.domains import LpBall, Polytope, Simplex
 from ..geometry.width import l2_ball_width
 from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
+from ..privacy.release import Composition
 from ..task import Task
 from . import needs
 from .base import Floats, Measured, MeasuredRange, Solver
 from .common import refits
 from .common.clips import cautious_clip, descent_clip, finite
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
-from .engine import EnginePlan, Stepper, no_numbers
+from .engine import EnginePlan, Stepper, no_numbers, part_of
 
 MOMENTUM = 0.9
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
@@ -44,6 +45,10 @@ NARROW_FLOPS = 1e11  # the same over narrow domains: rows that go with them are 
 NONSMOOTH_ROUNDS = 2000  # full passes by default where a nonsmooth loss is worth following closely
 REGRESSION_ROUNDS = 1000  # the same for labels that are numbers: half of them lost up to 13 %
 NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
+PASSES = 60  # over the rows in batches, about
+BATCHES = (4, 8)  # fewer save little; as many steps momentum averages, so that it sees all rows
+CALM = 140.0  # z over the root of their number, for each weight, at least; measured
+BATCH_ROWS = 5000  # at least
 ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
 SMOOTHING_GROWTH = 8.0  # at least, from 200 rounds on: shorter steps at the end also calm noise
 WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
@@ -65,7 +70,7 @@ WIDTH_SAMPLES = 256  # directions for the width of a polytope: within 1 to 5 %
 class Plan(EnginePlan):
     """All that a run needs, from public facts only."""
 
-    rounds: int  # full passes over the rows
+    rounds: int  # steps; each reads all rows, or the next of equal batches of them
     clip: float  # l2 bound on a row's gradient, enforced
     sigma: float  # standard deviation of the noise on the sum, per coordinate
     step: float  # step size for the mean gradient
@@ -73,6 +78,7 @@ class Plan(EnginePlan):
     tail: int  # how many of the last iterates are averaged
     smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
     smoothing_growth: float  # factor by which it grows over the second half of the rounds
+    batches: int = 1  # that the rows are cut into, in the run's order
     refit_rounds: int = 0  # full passes that refit the scale of scores and the intercepts
     refit_clip: float = 0.0  # l2 bound on a row's gradient in those, enforced
     refit_sigma: float = 0.0  # standard deviation of the noise on their sum
@@ -83,16 +89,28 @@ class Plan(EnginePlan):
         for name in ("step", "smoothing_growth"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
+        _validate.integer("batches", self.batches, at_most=self.n)
+        _check_passes(self.rounds, self.batches)
         _validate.integer("refit_rounds", self.refit_rounds, at_least=0, at_most=MOST_ROUNDS)
         for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
             _validate.positive(name, getattr(self, name))
         _validate.integer("tail", self.tail)
         checked_momentum(self.momentum)
 
-    def releases(self) -> tuple[GaussianRelease, ...]:
-        """Return the noisy sums over all rows, one per round."""
-        rows = (0, self.n)
-        descent = GaussianRelease(self.clip, self.sigma, rows=rows, count=self.rounds)
+    def releases(self) -> tuple[GaussianRelease | Composition, ...]:
+        """Return the noisy sums, one per round: over all rows, or over one batch after the other.
+
+        A batch costs the rows of the others nothing, so a row bears one sum for each pass.
+        """
+        rows, passes = (0, self.n), self.rounds // self.batches
+        descent: GaussianRelease | Composition
+        if self.batches == 1:
+            descent = GaussianRelease(self.clip, self.sigma, rows=rows, count=passes)
+        else:
+            parts = (part_of(rows, self.batches, k) for k in range(self.batches))
+            descent = Composition(
+                tuple(GaussianRelease(self.clip, self.sigma, rows=part) for part in parts), passes
+            )
         if not self.refit_rounds:
             return (descent,)
         refit = GaussianRelease(
@@ -109,6 +127,13 @@ class Plan(EnginePlan):
         for stepper.round in (0, self.rounds):
             sentences += stepper.query().enforced
         return tuple(sentences)
+
+    def rows_at(self, t: int) -> int:
+        """Return how many rows round t reads."""
+        if t >= self.rounds:
+            return self.n
+        start, stop = part_of((0, self.n), self.batches, t % self.batches)
+        return stop - start
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
@@ -160,6 +185,7 @@ class Plan(EnginePlan):
             return 0.0
         return (
             self.sigma
+            * self.batches
             / math.sqrt(self.rounds)
             / task.n
             * task.radius
@@ -183,12 +209,13 @@ def plan(
     tail: int | None = None,
     smoothing: float | None = None,
     smoothing_growth: float | None = None,
+    batches: int = 1,
     refit: float = 0.0,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
 
     Args:
-        rounds: full passes over the rows.
+        rounds: steps, each a full pass over the rows unless there are batches.
         clip: bound on a row's gradient; by default its largest value at the start, or anywhere if
             the budget is large.
         step: step size for the mean gradient.
@@ -196,6 +223,7 @@ def plan(
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
+        batches: that the rows are cut into, of which a step reads one; see `sparing_batches`.
         refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
             see `dpsco.solvers.common.refits`.
     """
@@ -203,8 +231,13 @@ def plan(
     bound = descent_clip(task, clip)
     thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
     single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
-    time = _time(task, single)
-    rounds = _default_rounds(task, time) if rounds is None else _validate.integer("rounds", rounds)
+    time = _time(task, single)  # of batches too: a shorter one cost up to 15 % on real tables
+    batches = _validate.integer("batches", batches, at_most=task.n)
+    if rounds is None:
+        rounds = batches * math.ceil(_default_rounds(task, time) / batches)
+    rounds = _validate.integer("rounds", rounds)
+    _check_passes(rounds, batches)
+    passes = rounds // batches
     smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     if momentum is None:
@@ -223,7 +256,8 @@ def plan(
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds) / thrift,
+        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=passes) / thrift,
+        batches=batches,
         step=_validate.positive("step", step),
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
@@ -233,6 +267,25 @@ def plan(
         else _validate.positive("smoothing_growth", smoothing_growth),
         **refits.refit_plan(task, refit),
     )
+
+
+def sparing_batches(task: Task) -> int:
+    """Return the number of batches that spares passes and costs next to nothing, 1 where none does.
+
+    The many steps of a nonsmooth regression follow its envelope, and a part of the rows says as
+    well where that leads. With K batches a step's noise is K times as large beside its sum, and a
+    row bears a K-th of the steps: noise matters as if z were sqrt(K) times less.
+    """
+    if not nonsmooth(task) or task.problem.loss.labels != "real":
+        return 1
+    try:
+        affordable = int((task.signal / (CALM * task.n_weights)) ** 2)
+    except AssumptionError:  # a pure budget buys no Gaussian noise
+        return 1
+    single = gaussian_sigma(task.budget, bound=descent_clip(task), rows=(0, task.n))
+    spared = round(_default_rounds(task, _time(task, single)) / PASSES)
+    batches = min(spared, affordable, task.n // BATCH_ROWS, BATCHES[1])
+    return batches if batches >= BATCHES[0] else 1
 
 
 class HeavyBallStepper(Stepper):
@@ -266,7 +319,7 @@ class HeavyBallStepper(Stepper):
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
             momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
         change = (1 - momentum) * gradient
-        change /= plan.n
+        change /= plan.rows_at(self.round)
         self.velocity *= momentum
         self.velocity += change
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
@@ -407,6 +460,15 @@ def _tail(rounds: int, late: bool, tail: int | None) -> int:
     if tail is None:
         return max(1, rounds // (4 if late else 2))
     return min(_validate.integer("tail", tail), rounds)
+
+
+def _check_passes(rounds: int, batches: int) -> None:
+    """Refuse rounds that end within a pass: noise is planned for rows that are all read alike."""
+    if rounds % batches:
+        raise ParameterError(
+            f"rounds must be a multiple of batches, got {rounds} and {batches}.",
+            parameter="rounds",
+        )
 
 
 def checked_momentum(value: float) -> float:

@@ -55,6 +55,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _PANELS = np.array([0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0])
 # Angles between the two rows' directions, finer near 0, where the worst case lies.
 _ANGLES = 0.25 * math.pi * np.linspace(0.0, 1.0, 25) ** 3
+_DIAGONALS = np.concatenate([np.cos(_ANGLES[:-1]), np.sin(_ANGLES[1:])])  # long ones, short ones
 _TAIL = 2.0  # deviations beyond which the plane's bound is not asked for
 _RADII = np.linspace(0.1, 14.0, 140)  # beyond sqrt(d)
 _FARTHEST = 1e4
@@ -88,8 +89,9 @@ def delta_glm(epsilon: ArrayLike, m: ArrayLike, c: float) -> Array:
     ``2 delta_Gauss(e; m)`` for e = epsilon - c >= m^2/2, else ``1 - 2 e^e Phi(-m)``. It increases
     with m, because the loss does for every u.
     """
-    eps, size = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(m, dtype=float))
+    eps = np.asarray(epsilon, dtype=float)
     e = eps - c - 4 * _ULP * (np.abs(eps) + c)
+    e, size = np.broadcast_arrays(e, np.asarray(m, dtype=float))
     far = e >= 0.5 * size * size
     near, delta = ~far, np.empty(e.shape)
     with np.errstate(all="ignore"):  # each formula only where it holds: both are costly
@@ -108,14 +110,14 @@ def delta_pair(epsilon: ArrayLike, m: float, c: float) -> Array:
     :func:`delta_glm`, and as g increases, on a cell [t_i, t_i+1] it is at most
     g(m cos t_i) + g(m sin t_i+1). Diagonals span a plane, so ``delta_chi`` with s = 2 holds too.
     """
-    eps = np.asarray(epsilon, dtype=float)[..., None]
-    long, short = m * np.cos(_ANGLES[:-1]), m * np.sin(_ANGLES[1:])
-    both = delta_glm(eps, long, c) + delta_glm(eps, short, c)
-    split = np.atleast_1d(np.minimum(np.max(both, axis=-1) * (1 + 1e-12), 1.0))
+    eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
+    one = delta_glm(eps[..., None], m * _DIAGONALS, c)
+    both = one[..., : len(_DIAGONALS) // 2] + one[..., len(_DIAGONALS) // 2 :]
+    split = np.minimum(np.max(both, axis=-1) * (1 + 1e-12), 1.0)
     # In the tail the sum over both diagonals is the smaller bound, and the cheaper one.
-    near = np.atleast_1d(np.asarray(epsilon, dtype=float) - c < m * (0.5 * m + _TAIL))
+    near = eps - c < m * (0.5 * m + _TAIL)
     if near.any():
-        plane = delta_chi(np.atleast_1d(np.asarray(epsilon, dtype=float))[near], m, c, 2)
+        plane = delta_chi(eps[near], m, c, 2)
         split[near] = np.minimum(split[near], plane)
     return np.asarray(split.reshape(np.shape(epsilon)))
 
