@@ -27,6 +27,7 @@ from ..privacy.randomness import Randomness
 from ..privacy.release import Release
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
+from ..solvers.common.loss_meter import follows_loss
 from ..solvers.common.refits import refit_share
 from ..task import Task
 from .config import ModelConfig, config_of
@@ -45,8 +46,8 @@ from .units import FitInUnits, plan_in_units, plan_units, run_in_units
 
 UnitsChoice = Literal["auto", "declared"]
 
-REFITTING = "noisy_gd"
-"""The solver that can refit the scale of scores and the intercepts."""
+MENDED = "noisy_gd"
+"""The solver whose clip can follow the loss, and that can refit scores and intercepts."""
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
 _ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
@@ -211,21 +212,22 @@ def _settings(
     """Return the solver and its options.
 
     Single epochs, sums or options decide which solver "auto" takes. Where the user leaves the
-    options to us, noisy gradient descent refits the scale of scores and the intercepts if that
-    pays.
+    options to us, the clip of noisy gradient descent follows the loss, and the scale of scores and
+    the intercepts are refitted, if that pays.
     """
     once, prefer = facts["single_epoch"], facts["prefer"]
     if solver == "auto" and (options or once or facts["sums"]):
         solver = _chosen(task, options, facts)
     if options or once:
         return solver, options
-    share = refit_share(task)
+    paying = {"refit": refit_share(task), "follow": follows_loss(task)}
+    paying = {name: value for name, value in paying.items() if value}
     key = solver
-    if solver == "auto" and (share or prefer != "accuracy"):
+    if solver == "auto" and (paying or prefer != "accuracy"):
         key = choose(task, prefer=prefer)
-    if not share or key != REFITTING:
+    if not paying or key != MENDED:
         return (solver if prefer == "accuracy" else key), options
-    return REFITTING, {"refit": share}
+    return MENDED, paying
 
 
 def _plan_as_declared(

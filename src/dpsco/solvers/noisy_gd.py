@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedGradient, Query
+from ..data.queries import ClippedGradient, InUnits, Query
 from ..data.scores import ScoreGradient
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
@@ -32,6 +32,7 @@ from . import needs
 from .base import Floats, Measured, MeasuredRange, Solver
 from .common import refits
 from .common.clips import cautious_clip, descent_clip, finite
+from .common.loss_meter import LossMeter, check_follow
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
 from .engine import EnginePlan, Stepper
 
@@ -67,7 +68,7 @@ class Plan(EnginePlan):
 
     rounds: int  # full passes over the rows
     clip: float  # l2 bound on a row's gradient, enforced
-    sigma: float  # standard deviation of the noise on the sum, per coordinate
+    sigma: float  # of the noise on the sum, per coordinate; in units of a clip that follows
     step: float  # step size for the mean gradient
     momentum: float  # heavy-ball coefficient, in [0, 1)
     tail: int  # how many of the last iterates are averaged
@@ -77,6 +78,7 @@ class Plan(EnginePlan):
     refit_clip: float = 0.0  # l2 bound on a row's gradient in those, enforced
     refit_sigma: float = 0.0  # standard deviation of the noise on their sum
     refit_step: float = 0.0  # step size for the mean gradient in those
+    follow: bool = False  # whether the clip shrinks, and the steps lengthen, as the loss falls
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
@@ -87,18 +89,26 @@ class Plan(EnginePlan):
         for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
             _validate.positive(name, getattr(self, name))
         _validate.integer("tail", self.tail)
+        if _validate.flag("follow", self.follow):
+            check_follow(self.task, self.clip)
         checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease, ...]:
         """Return the noisy sums over all rows, one per round."""
         rows = (0, self.n)
-        descent = GaussianRelease(self.clip, self.sigma, rows=rows, count=self.rounds)
+        bound = 1.0 if self.follow else self.clip
+        descent = GaussianRelease(bound, self.sigma, rows=rows, count=self.rounds)
         if not self.refit_rounds:
             return (descent,)
         refit = GaussianRelease(
             self.refit_clip, self.refit_sigma, rows=rows, count=self.refit_rounds
         )
         return (descent, refit)
+
+    @property
+    def finds_clip(self) -> bool:
+        """Whether bounds of the descent's releases are in units of a clip."""
+        return self.follow
 
     @property
     def enforced(self) -> tuple[str, ...]:
@@ -109,6 +119,12 @@ class Plan(EnginePlan):
         for stepper.round in (0, self.rounds):
             sentences += stepper.query().enforced
         return tuple(sentences)
+
+    @property
+    def least_part(self) -> float:
+        """Of a clip that follows: steps lengthen by as much as it shrinks, to full length."""
+        longest = _stretch(self.smoothing, self.momentum) / self.task.smoothness
+        return min(1.0, self.step / longest)
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
@@ -184,6 +200,7 @@ def plan(
     smoothing: float | None = None,
     smoothing_growth: float | None = None,
     refit: float = 0.0,
+    follow: bool = False,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
 
@@ -198,6 +215,8 @@ def plan(
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
         refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
             see `dpsco.solvers.common.refits`.
+        follow: whether the clip shrinks, and the steps lengthen, as the loss falls, see
+            `dpsco.solvers.common.loss_meter`.
     """
     refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
@@ -218,12 +237,13 @@ def plan(
         longest = _stretch(smooth, momentum) / curvature
     if step is None:
         step = min(ideal, longest)
+    unit = 1.0 if follow else bound
     return Plan(
         solver="noisy_gd",
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=rounds) / thrift,
+        sigma=gaussian_sigma(task.budget, bound=unit, rows=(0, task.n), count=rounds) / thrift,
         step=_validate.positive("step", step),
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
@@ -231,6 +251,7 @@ def plan(
         smoothing_growth=_default_growth(task, rounds, smooth, time)
         if smoothing_growth is None
         else _validate.positive("smoothing_growth", smoothing_growth),
+        follow=follow,
         **refits.refit_plan(task, refit),
     )
 
@@ -239,15 +260,43 @@ class HeavyBallStepper(Stepper):
     """Descends with momentum, and averages the last iterates.
 
     Rounds that refit do the same from the average on, in few directions; their last half is
-    averaged again.
+    averaged again. A clip that follows the loss is ``plan.clip`` times ``part``, and steps are as
+    much longer.
     """
 
-    vectors: ClassVar[tuple[str, ...]] = ("weights", "velocity", "average", "along")
+    vectors: ClassVar[tuple[str, ...]] = (
+        "weights",
+        "velocity",
+        "average",
+        "along",
+        "followed",
+        "reading",
+    )
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan, self.weights = plan, plan.task.start
         self.velocity, self.average, self.along = (np.zeros(len(self.weights)) for _ in range(3))
+        # Of the clip: its part in the next round, and how far the velocity moved the weights last.
+        self.followed = np.array([1.0, 0.0])
+        self._meter = None
+        if plan.follow:
+            self._meter = LossMeter(plan.task, plan.sigma / plan.n, plan.clip, plan.rounds)
+
+    @property
+    def reading(self) -> Floats:
+        """What the meter of the loss has read; nothing where the clip does not follow it."""
+        return np.zeros(0) if self._meter is None else self._meter.reading
+
+    @reading.setter
+    def reading(self, value: Floats) -> None:
+        if self._meter is not None:
+            self._meter.reading = value
+
+    @property
+    def clip(self) -> float:
+        """The clip of the next round of the descent."""
+        return self.plan.clip * float(self.followed[0])
 
     def query(self) -> Query:
         """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
@@ -255,17 +304,23 @@ class HeavyBallStepper(Stepper):
         if self.round >= plan.rounds:
             return self._scores()
         loss = surrogate_loss(plan.task, plan.smoothing_at(self.round))
-        return ClippedGradient(loss, self.weights, plan.clip)
+        gradient = ClippedGradient(loss, self.weights, self.clip)
+        return InUnits(gradient) if plan.follow else gradient
 
     def step(self, answer: Floats) -> None:
         """Move on the noisy sum of the gradients."""
         plan, last, tail = self.plan, self.plan.rounds, self.plan.tail
-        momentum, gradient = plan.momentum, answer
+        momentum, gradient = plan.momentum, answer * self.clip if plan.follow else answer
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
             momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
-        self.velocity = momentum * self.velocity + (1 - momentum) * gradient / plan.n
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
+        self.velocity, before = (
+            momentum * self.velocity + (1 - momentum) * gradient / plan.n,
+            self.velocity,
+        )
+        if self._meter is not None and self.round < plan.rounds:
+            step = self._follow(self._meter, gradient / plan.n, before, step)
         moved = finite(self.weights - step * self.velocity)
         self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
         if self.round >= last - tail:
@@ -276,6 +331,17 @@ class HeavyBallStepper(Stepper):
     def output(self) -> Floats:
         """Return the average."""
         return self.plan.problem.domain.project(self.average)
+
+    def _follow(self, meter: LossMeter, gradient: Floats, before: Floats, step: float) -> float:
+        """Return the step in a round of a clip that follows; set the clip of the next one."""
+        plan, (part, last) = self.plan, self.followed
+        meter.arrive(self.round, gradient, -last * before, self.clip)
+        wanted = meter.part(self.round + 1)
+        step /= part
+        move = -step * self.velocity
+        meter.leave(gradient, move, self.clip, gain=step * (1 - plan.momentum))
+        self.followed = np.array([max(wanted, plan.least_part), step])
+        return step
 
     def _begin_refit(self) -> None:
         """Go on from the average, at rest."""
