@@ -88,7 +88,7 @@ VARIANTS = {  # other releases than by default, on the first problem that fits
     "noisy_regularized_mirror_descent": {"schedule": "balanced"},
     "strongly_convex_lp": {"mode": "localized", "rounds": 4},
     "prox_guided_weakly_convex": {"blocks": 5, "answer": 3},
-    "noisy_gd": {"refit": 0.3},
+    "noisy_gd": {"refit": 0.3, "follow": True},
 }
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {

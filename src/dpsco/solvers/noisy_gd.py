@@ -108,7 +108,7 @@ class Plan(EnginePlan):
     @property
     def finds_clip(self) -> bool:
         """Whether bounds of the descent's releases are in units of a clip."""
-        return self.follow
+        return self.follow or super().finds_clip
 
     @property
     def enforced(self) -> tuple[str, ...]:
