@@ -184,13 +184,18 @@ def test_it_is_refused_where_the_loss_cannot_be_read_off():
 def test_models_follow_from_a_signal_on_unless_options_are_given():
     config = configure("logistic", feature_norm=1.0, classes=[0, 1])
 
-    def fit(n=2_000, **settings):
+    def least(signal):
+        return math.ceil(2 * signal / BUDGET.mu_per_row())  # replace-one counts twice
+
+    few, many = least(loss_meter.LEAST_SIGNAL), least(refits.LEAST_SIGNAL)
+
+    def fit(n=few, **settings):
         settings = {"n": n, "d": 4, "budget": BUDGET, "solver": "noisy_gd", **settings}
         return plan_model(config, **settings).fit
 
-    assert (fit().follow, fit().refit_rounds) == (True, 0)  # z is below that of refits
-    assert (fit(n=20_000).follow, fit(n=20_000).refit_rounds) == (True, refits.ROUNDS)
-    assert not fit(n=400).follow
+    assert (fit().follow, fit().refit_rounds) == (True, 0)
+    assert (fit(n=many).follow, fit(n=many).refit_rounds) == (True, refits.ROUNDS)
+    assert not fit(n=few - 1).follow
     assert not fit(options={"rounds": 60}).follow
     assert fit(solver="auto").follow
     assert not loss_meter.follows_loss(dp.Task(problem(), 10**6, 4, dp.PureDP(1.0)))

@@ -30,7 +30,7 @@ from . import refits
 LEVEL = 2.5  # the clip over the usual one, for each part of the constant's loss that is left
 CAUTION = 0.5  # standard deviations by which that part is taken to be larger
 LEAST = 0.25  # of the usual clip
-LEAST_SIGNAL = 60.0  # z: below, nothing was measured
+LEAST_SIGNAL = 150.0  # z from which on it pays: below, the loss is read too badly
 SHARES = (0.05, 1 / 20)  # of the classes: how sure they are to be, and in which part of the rounds
 
 
@@ -104,13 +104,12 @@ class LossMeter:
 
     def _constant(self) -> float:
         """Return the loss of the best constant, if the classes are less even than they look."""
-        slopes = self.reading[2:] * self._share
-        shares = 1.0 / len(slopes) - slopes
+        slopes = [float(slope) * self._share for slope in self.reading[2:]]
+        shares = [1.0 / len(slopes) - slope for slope in slopes]
         if self._outputs == 1:
-            shares = np.array([0.5 - slopes[0], 0.5 + slopes[0]])
-        sure = np.clip(shares - self._error, 1e-6, 1.0)
-        sure /= sure.sum()
-        return min(self._start, -float(sure @ np.log(sure)))
+            shares = [0.5 - slopes[0], 0.5 + slopes[0]]
+        sure = [max(share - self._error, 1e-6) for share in shares]
+        return min(self._start, sum(each * math.log(sum(sure) / each) for each in sure) / sum(sure))
 
 
 def _obstacle(task: Task) -> str:
