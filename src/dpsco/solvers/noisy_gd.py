@@ -213,10 +213,8 @@ def plan(
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
-        refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
-            see `dpsco.solvers.common.refits`.
-        follow: whether the clip shrinks, and the steps lengthen, as the loss falls, see
-            `dpsco.solvers.common.loss_meter`.
+        refit: the part of squared mu for rounds that refit scores: `dpsco.solvers.common.refits`.
+        follow: whether the clip shrinks as the loss falls: `dpsco.solvers.common.loss_meter`.
     """
     refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
@@ -235,8 +233,7 @@ def plan(
     longest = task.initial_distance / bound
     if math.isfinite(curvature):
         longest = _stretch(smooth, momentum) / curvature
-    if step is None:
-        step = min(ideal, longest)
+    step = min(ideal, longest) if step is None else _validate.positive("step", step)
     unit = 1.0 if follow else bound
     return Plan(
         solver="noisy_gd",
@@ -244,13 +241,11 @@ def plan(
         rounds=rounds,
         clip=bound,
         sigma=gaussian_sigma(task.budget, bound=unit, rows=(0, task.n), count=rounds) / thrift,
-        step=_validate.positive("step", step),
+        step=step,
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
         smoothing=smooth,
-        smoothing_growth=_default_growth(task, rounds, smooth, time)
-        if smoothing_growth is None
-        else _validate.positive("smoothing_growth", smoothing_growth),
+        smoothing_growth=_growth(task, rounds, smooth, time, smoothing_growth),
         follow=follow,
         **refits.refit_plan(task, refit),
     )
@@ -422,8 +417,10 @@ def descent_smoothing(task: Task, rounds: int, smoothing: float | None) -> float
     return _validate.non_negative("smoothing", smoothing)
 
 
-def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
-    """Return how much sharper the envelope becomes: as far as noise R^2/h makes worthwhile."""
+def _growth(task: Task, rounds: int, smooth: float, time: float, growth: float | None) -> float:
+    """Return how much sharper the envelope becomes: as far as noise R^2/h pays, unless asked."""
+    if growth is not None:
+        return _validate.positive("smoothing_growth", growth)
     least = min(max(1.0, rounds / 25), SMOOTHING_GROWTH)
     if smooth == 0.0:
         return least
