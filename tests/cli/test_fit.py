@@ -50,6 +50,7 @@ def test_the_model_is_the_librarys_own(home, model):
         d=5,
         budget=budget,
         solver="noisy_gd",
+        options={"follow": True},
         count=plan_count(budget, n=800, query=PresentRows.encoded(encoder)),
     )
     result, answer = run_in_units(whole, table, randomness=dp.Randomness.seeded(1))

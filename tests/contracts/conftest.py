@@ -70,25 +70,25 @@ PROBLEMS = {
 # Contracts do not depend on the length of a run; among 60 rows nobody hides.
 SHORT = {"rounds": 16, "passes": 4, "epochs": 2, "secret_order": False}
 VARIANTS = {  # other releases than by default, on the first problem that fits
-    "dp_sgd_output": {"sampling": "with_replacement"},
-    "dp_sgd_output_unbounded": {"sampling": "with_replacement"},
-    "bolt_on_sgd": {"batch": 5},
-    "dp_ftrl": {"noise": "tree"},
-    "truncated_batched_mirror_descent": {"batches": True},
-    "clipped_reg_subgradient": {"clip": "tracked"},
-    "clipped_sgd_sc": {"clip": "tracked"},
-    "clipped_acsa": {"oracle": "coordinate_clip", "clip": 0.3},
+    "dp_sgd_output": [{"sampling": "with_replacement"}],
+    "dp_sgd_output_unbounded": [{"sampling": "with_replacement"}],
+    "bolt_on_sgd": [{"batch": 5}],
+    "dp_ftrl": [{"noise": "tree"}],
+    "truncated_batched_mirror_descent": [{"batches": True}],
+    "clipped_reg_subgradient": [{"clip": "tracked"}],
+    "clipped_sgd_sc": [{"clip": "tracked"}],
+    "clipped_acsa": [{"oracle": "coordinate_clip", "clip": 0.3}],
     # It splits its budget over rounds: with more of them half the noise would still be enough.
-    "noisy_gd_split_baseline": {"oracle": "l2_clip", "rounds": 2},
-    "acc_srgd": {"noise": "tree", "certified": True},
-    "srg_sgd": {"noise": "blt"},
-    "srg_online_to_batch": {"noise": "tree_honaker", "certified": True},
-    "poly_sfw": {"variance_reduction": False},
-    "noisy_sfw_lp": {"follow_steps": False, "output": "last"},
-    "noisy_regularized_mirror_descent": {"schedule": "balanced"},
-    "strongly_convex_lp": {"mode": "localized", "rounds": 4},
-    "prox_guided_weakly_convex": {"blocks": 5, "answer": 3},
-    "noisy_gd": {"refit": 0.3, "batches": 4},
+    "noisy_gd_split_baseline": [{"oracle": "l2_clip", "rounds": 2}],
+    "acc_srgd": [{"noise": "tree", "certified": True}],
+    "srg_sgd": [{"noise": "blt"}],
+    "srg_online_to_batch": [{"noise": "tree_honaker", "certified": True}],
+    "poly_sfw": [{"variance_reduction": False}],
+    "noisy_sfw_lp": [{"follow_steps": False, "output": "last"}],
+    "noisy_regularized_mirror_descent": [{"schedule": "balanced"}],
+    "strongly_convex_lp": [{"mode": "localized", "rounds": 4}],
+    "prox_guided_weakly_convex": [{"blocks": 5, "answer": 3}],
+    "noisy_gd": [{"refit": 0.3, "follow": True}, {"batches": 4}],
 }
 MOST = {"replace_one": 3, "zero_out": 2}  # problems for each solver
 BUDGETS = {
@@ -104,18 +104,18 @@ class Case:
     solver: str
     problem: str
     adjacency: str = "replace_one"
-    variant: bool = False
+    variant: int = 0  # which of the solver's variants, counted from 1; 0: none
 
     @property
     def id(self):
-        tail = "-variant" if self.variant else ""
+        tail = f"-variant{self.variant}" if self.variant else ""
         return f"{self.solver}-{self.problem}-{self.adjacency}{tail}"
 
     @property
     def options(self):
         known = registry()[self.solver].options
         short = {name: value for name, value in SHORT.items() if name in known}
-        return {**short, **(VARIANTS[self.solver] if self.variant else {})}
+        return {**short, **(VARIANTS[self.solver][self.variant - 1] if self.variant else {})}
 
     @property
     def plan(self):
@@ -221,10 +221,13 @@ def cases(solver, adjacency, *, every=False):
         for name, problem in PROBLEMS.items()
         if not needs.refusals(dp.Task(problem, N, D, budget))
     ]
-    extra = solver in VARIANTS and adjacency == "replace_one"
-    variants = (Case(solver, case.problem, adjacency, True) for case in fitting if extra)
-    planned = (variant for variant in variants if not isinstance(attempt(variant), str))
-    return [*fitting[: None if every else MOST[adjacency]], *islice(planned, 1)]
+    chosen = fitting[: None if every else MOST[adjacency]]
+    count = len(VARIANTS.get(solver, ())) if adjacency == "replace_one" else 0
+    for number in range(1, count + 1):
+        variants = (Case(solver, case.problem, adjacency, number) for case in fitting)
+        planned = (variant for variant in variants if not isinstance(attempt(variant), str))
+        chosen += islice(planned, 1)
+    return chosen
 
 
 def tiers(solver):

@@ -27,6 +27,7 @@ from ..privacy.randomness import Randomness
 from ..privacy.release import Composition, Release
 from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
+from ..solvers.common.loss_meter import follows_loss
 from ..solvers.common.refits import refit_share
 from ..solvers.noisy_gd import sparing_batches
 from ..task import Task
@@ -47,7 +48,7 @@ from .units import FitInUnits, plan_in_units, plan_units, run_in_units
 UnitsChoice = Literal["auto", "declared"]
 
 ADJUSTED = "noisy_gd"
-"""The solver whose options follow from the task: a refit, or batches."""
+"""The solver whose options follow from the task."""
 
 _DROWNS = "so few rows, at this epsilon, would drown in the noise of a count"
 _ROUNDS_ALONE = "a fit with a checkpoint releases nothing beside its rounds"
@@ -212,8 +213,7 @@ def _settings(
     """Return the solver and its options.
 
     Single epochs, sums or options decide which solver "auto" takes. Where the user leaves the
-    options to us, noisy gradient descent refits the scale of scores and the intercepts, or takes
-    the rows in batches, if that pays. Workers would sum one batch after the other, a few at a time.
+    options to us, those of noisy gradient descent follow from the task.
     """
     once, prefer = facts["single_epoch"], facts["prefer"]
     if solver == "auto" and (options or once or facts["sums"]):
@@ -230,11 +230,18 @@ def _settings(
 
 
 def _adjustments(task: Task, *, sums: bool) -> dict[str, Any]:
-    """Return the options of noisy gradient descent that pay for the task."""
-    if share := refit_share(task):
-        return {"refit": share}
+    """Return the options of noisy gradient descent that pay for the task.
+
+    The clip follows the loss, the scale of scores and the intercepts are refitted, or the rows are
+    taken in batches. Workers would sum one batch after the other, a few at a time.
+    """
     batches = 1 if sums else sparing_batches(task)
-    return {"batches": batches} if batches > 1 else {}
+    chosen = {
+        "refit": refit_share(task),
+        "follow": follows_loss(task),
+        "batches": batches if batches > 1 else None,
+    }
+    return {name: value for name, value in chosen.items() if value}
 
 
 def _plan_as_declared(

@@ -63,6 +63,7 @@ UNITLESS = frozenset(
         "decay",
         "epochs",
         "falling",
+        "follow",
         "momentum",
         "noise",
         "output",

@@ -14,13 +14,14 @@ Symbols    R, G, T, eta -> distance, clip, rounds, step.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from .. import _validate
-from ..data.queries import ClippedGradient, Query
+from ..data.queries import ClippedGradient, InUnits, Query
 from ..data.scores import ScoreGradient
 from ..errors import AssumptionError, ParameterError
 from ..files.limits import MOST_ROUNDS
@@ -30,9 +31,10 @@ from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
 from ..privacy.release import Composition
 from ..task import Task
 from . import needs
-from .base import Floats, Measured, MeasuredRange, Solver
+from .base import Floats, Measured, MeasuredRange, Solver, TraceLine
 from .common import refits
 from .common.clips import cautious_clip, descent_clip, finite
+from .common.loss_meter import LossMeter, check_follow
 from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, surrogate_loss
 from .engine import EnginePlan, Stepper, no_numbers, part_of
 
@@ -72,7 +74,7 @@ class Plan(EnginePlan):
 
     rounds: int  # steps; each reads all rows, or the next of equal batches of them
     clip: float  # l2 bound on a row's gradient, enforced
-    sigma: float  # standard deviation of the noise on the sum, per coordinate
+    sigma: float  # of the noise on the sum, per coordinate; in units of a clip that follows
     step: float  # step size for the mean gradient
     momentum: float  # heavy-ball coefficient, in [0, 1)
     tail: int  # how many of the last iterates are averaged
@@ -83,6 +85,7 @@ class Plan(EnginePlan):
     refit_clip: float = 0.0  # l2 bound on a row's gradient in those, enforced
     refit_sigma: float = 0.0  # standard deviation of the noise on their sum
     refit_step: float = 0.0  # step size for the mean gradient in those
+    follow: bool = False  # whether the clip shrinks, and the steps lengthen, as the loss falls
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
@@ -95,6 +98,13 @@ class Plan(EnginePlan):
         for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
             _validate.positive(name, getattr(self, name))
         _validate.integer("tail", self.tail)
+        if _validate.flag("follow", self.follow):
+            check_follow(self.task, self.clip)
+            if self.batches > 1:
+                raise ParameterError(
+                    "the clip follows the loss of all rows: give batches=1, or leave out follow.",
+                    parameter="batches",
+                )
         checked_momentum(self.momentum)
 
     def releases(self) -> tuple[GaussianRelease | Composition, ...]:
@@ -103,13 +113,14 @@ class Plan(EnginePlan):
         A batch costs the rows of the others nothing, so a row bears one sum for each pass.
         """
         rows, passes = (0, self.n), self.rounds // self.batches
+        bound = 1.0 if self.follow else self.clip
         descent: GaussianRelease | Composition
         if self.batches == 1:
-            descent = GaussianRelease(self.clip, self.sigma, rows=rows, count=passes)
+            descent = GaussianRelease(bound, self.sigma, rows=rows, count=passes)
         else:
             parts = (part_of(rows, self.batches, k) for k in range(self.batches))
             descent = Composition(
-                tuple(GaussianRelease(self.clip, self.sigma, rows=part) for part in parts), passes
+                tuple(GaussianRelease(bound, self.sigma, rows=part) for part in parts), passes
             )
         if not self.refit_rounds:
             return (descent,)
@@ -117,6 +128,11 @@ class Plan(EnginePlan):
             self.refit_clip, self.refit_sigma, rows=rows, count=self.refit_rounds
         )
         return (descent, refit)
+
+    @property
+    def finds_clip(self) -> bool:
+        """Whether bounds of the descent's releases are in units of a clip."""
+        return self.follow
 
     @property
     def enforced(self) -> tuple[str, ...]:
@@ -135,10 +151,22 @@ class Plan(EnginePlan):
         start, stop = part_of((0, self.n), self.batches, t % self.batches)
         return stop - start
 
+    @property
+    def least_part(self) -> float:
+        """Of a clip that follows: steps lengthen by as much as it shrinks, to full length."""
+        longest = _stretch(self.smoothing, self.momentum) / self.task.smoothness
+        return min(1.0, self.step / longest)
+
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
         late = max(0.0, 2.0 * (t + 1) / self.rounds - 1.0)
         return self.smoothing * math.pow(self.smoothing_growth, late)
+
+    def schedule(self) -> Iterator[TraceLine]:
+        """Yield one line per round: noise in the units of gradients, for the whole clip."""
+        for line in super().schedule():
+            in_units = self.follow and line.round <= self.rounds
+            yield line._replace(sigma=line.sigma * self.clip) if in_units else line
 
     def step_at(self, t: int) -> float:
         """Return the step size of round t: never longer than the envelope's curvature allows."""
@@ -211,6 +239,7 @@ def plan(
     smoothing_growth: float | None = None,
     batches: int = 1,
     refit: float = 0.0,
+    follow: bool = False,
 ) -> Plan:
     """Return a plan; see the module's header for the default schedule.
 
@@ -224,8 +253,8 @@ def plan(
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
         batches: that the rows are cut into, of which a step reads one; see `sparing_batches`.
-        refit: the part of squared mu for rounds that refit the scale of scores and the intercepts,
-            see `dpsco.solvers.common.refits`.
+        refit: the part of squared mu for rounds that refit scores: `dpsco.solvers.common.refits`.
+        follow: whether the clip shrinks as the loss falls: `dpsco.solvers.common.loss_meter`.
     """
     refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
@@ -249,22 +278,21 @@ def plan(
     longest = task.initial_distance / bound
     if math.isfinite(curvature):
         longest = _stretch(smooth, momentum) / curvature
-    if step is None:
-        step = min(ideal, longest)
+    step = min(ideal, longest) if step is None else _validate.positive("step", step)
+    unit = 1.0 if follow else bound
     return Plan(
         solver="noisy_gd",
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=passes) / thrift,
+        sigma=gaussian_sigma(task.budget, bound=unit, rows=(0, task.n), count=passes) / thrift,
         batches=batches,
-        step=_validate.positive("step", step),
+        step=step,
         momentum=momentum,
         tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
         smoothing=smooth,
-        smoothing_growth=_default_growth(task, rounds, smooth, time)
-        if smoothing_growth is None
-        else _validate.positive("smoothing_growth", smoothing_growth),
+        smoothing_growth=_growth(task, rounds, smooth, time, smoothing_growth),
+        follow=follow,
         **refits.refit_plan(task, refit),
     )
 
@@ -292,16 +320,44 @@ class HeavyBallStepper(Stepper):
     """Descends with momentum, and averages the last iterates.
 
     Rounds that refit do the same from the average on, in few directions; their last half is
-    averaged again.
+    averaged again. A clip that follows the loss is ``plan.clip`` times ``part``, and steps are as
+    much longer.
     """
 
-    vectors: ClassVar[tuple[str, ...]] = ("weights", "velocity", "average", "along")
+    vectors: ClassVar[tuple[str, ...]] = (
+        "weights",
+        "velocity",
+        "average",
+        "along",
+        "followed",
+        "reading",
+    )
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan, self.weights = plan, plan.task.start
         self.velocity, self.average = (np.zeros(len(self.weights)) for _ in range(2))
         self.along = no_numbers(len(self.weights))
+        # Of the clip: its part in the next round, and how far the velocity moved the weights last.
+        self.followed = np.array([1.0, 0.0])
+        self._meter = None
+        if plan.follow:
+            self._meter = LossMeter(plan.task, plan.sigma / plan.n, plan.clip, plan.rounds)
+
+    @property
+    def reading(self) -> Floats:
+        """What the meter of the loss has read; nothing where the clip does not follow it."""
+        return np.zeros(0) if self._meter is None else self._meter.reading
+
+    @reading.setter
+    def reading(self, value: Floats) -> None:
+        if self._meter is not None:
+            self._meter.reading = value
+
+    @property
+    def clip(self) -> float:
+        """The clip of the next round of the descent."""
+        return self.plan.clip * float(self.followed[0])
 
     def query(self) -> Query:
         """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
@@ -309,20 +365,27 @@ class HeavyBallStepper(Stepper):
         if self.round >= plan.rounds:
             return self._scores()
         loss = surrogate_loss(plan.task, plan.smoothing_at(self.round))
-        return ClippedGradient(loss, self.weights, plan.clip)
+        gradient = ClippedGradient(loss, self.weights, self.clip)
+        return InUnits(gradient) if plan.follow else gradient
 
     def step(self, answer: Floats) -> None:
         """Move on the noisy sum of the gradients."""
         plan, last, tail = self.plan, self.plan.rounds, self.plan.tail
-        momentum, gradient = plan.momentum, answer
+        momentum, gradient = plan.momentum, answer * self.clip if plan.follow else answer
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
             momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
+        meter = self._meter if self.round < plan.rounds else None
+        if meter is not None:
+            last_move = -self.followed[1] * self.velocity
+            meter.arrive(self.round, gradient / plan.n, last_move, self.clip)
         change = (1 - momentum) * gradient
         change /= plan.rows_at(self.round)
         self.velocity *= momentum
         self.velocity += change
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
+        if meter is not None:
+            step = self._follow(meter, gradient / plan.n, step)
         np.multiply(self.velocity, step, out=change)
         moved = finite(np.subtract(self.weights, change, out=change))
         self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
@@ -334,6 +397,14 @@ class HeavyBallStepper(Stepper):
     def output(self) -> Floats:
         """Return the average."""
         return self.plan.problem.domain.project(self.average)
+
+    def _follow(self, meter: LossMeter, gradient: Floats, step: float) -> float:
+        """Return the step in a round of a clip that follows; set the clip of the next one."""
+        plan, clip = self.plan, self.clip
+        step /= self.followed[0]
+        self.followed = np.array([max(meter.part(self.round + 1), plan.least_part), step])
+        meter.leave(gradient, -step * self.velocity, clip, gain=step * (1 - plan.momentum))
+        return step
 
     def _begin_refit(self) -> None:
         """Go on from the average, at rest."""
@@ -414,8 +485,10 @@ def descent_smoothing(task: Task, rounds: int, smoothing: float | None) -> float
     return _validate.non_negative("smoothing", smoothing)
 
 
-def _default_growth(task: Task, rounds: int, smooth: float, time: float) -> float:
-    """Return how much sharper the envelope becomes: as far as noise R^2/h makes worthwhile."""
+def _growth(task: Task, rounds: int, smooth: float, time: float, growth: float | None) -> float:
+    """Return how much sharper the envelope becomes: as far as noise R^2/h pays, unless asked."""
+    if growth is not None:
+        return _validate.positive("smoothing_growth", growth)
     least = min(max(1.0, rounds / 25), SMOOTHING_GROWTH)
     if smooth == 0.0:
         return least

@@ -4,7 +4,8 @@
 `smoothing` (how smooth a nonsmooth loss is made) serve everybody. `batches` is the plan of the
 single-epoch and the recursive solvers: one batch per round, and which correlated noise.
 `lp_constants` (a loss where weights are measured in l_p) serves mirror descent and proximal steps.
-`refits` mends the scale of scores and the intercepts where descent ends.
+`refits` mends the scale of scores and the intercepts where descent ends; `loss_meter` reads the
+loss off released gradients, and says how small a clip it calls for.
 
 Heavy tails: `found_clip` plans and pays for a clip that a run finds, and has the steppers that use
 it; `mean_oracle` says how gradients without a bound are bounded, `moment_clips` which clip follows

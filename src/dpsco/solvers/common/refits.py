@@ -48,7 +48,7 @@ class Refit(TypedDict, total=False):
 
 def refit_share(task: Task) -> float:
     """Return which part of squared mu a refit is worth; 0 where it does not pay."""
-    if _obstacle(task) or task.columns > MOST_COLUMNS:
+    if obstacle(task) or task.columns > MOST_COLUMNS:
         return 0.0
     try:
         return SHARE if task.signal >= LEAST_SIGNAL else 0.0
@@ -66,8 +66,8 @@ def checked_share(task: Task, share: float) -> float:
     share = _validate.non_negative("refit", share)
     if share >= 1.0:
         raise ParameterError(f"refit must be below 1, got {share:g}.", parameter="refit")
-    if share and (obstacle := _obstacle(task)):
-        raise AssumptionError(f"scores cannot be refitted: {obstacle}.", hint="Leave out refit.")
+    if share and (why := obstacle(task)):
+        raise AssumptionError(f"scores cannot be refitted: {why}.", hint="Leave out refit.")
     return share
 
 
@@ -112,7 +112,7 @@ def unit_of_intercepts(task: Task) -> float:
     return 0.0 if column is None else 1.0 / column
 
 
-def _obstacle(task: Task) -> str:
+def obstacle(task: Task) -> str:
     """Return why scores cannot be refitted; nothing if they can."""
     problem = task.problem
     if not isinstance(problem.loss, (Logistic, Softmax)):

@@ -57,7 +57,18 @@ def plan_of(solver):
     "key", [pytest.param(key, marks=pytest.mark.slow if key in SLOW else ()) for key in registry()]
 )
 def test_every_solver(rows, key):
-    plan = plan_of(registry()[key])
+    same_bits(rows, plan_of(registry()[key]))
+
+
+def test_a_clip_that_follows_the_loss(rows):
+    bounds = dp.Bounds(2.0, label="sign", intercept=0.6)
+    options = {"follow": True, "refit": 0.1, "rounds": 30}
+    problem = dp.Problem(loss=Logistic(), bounds=bounds)
+    same_bits(rows, dp.plan(problem, n=N, d=D, budget=BUDGET, solver="noisy_gd", options=options))
+
+
+def same_bits(rows, plan):
+    """Carry a plan out on workers and on one machine."""
     label = None if plan.problem.bounds.label is None else "y"
     columns = {"features": [f"x{k}" for k in range(D)], "label": label}
 
@@ -66,7 +77,7 @@ def test_every_solver(rows, key):
         return dp.run(plan, table, **how).weights.tobytes()
 
     with dp.data.from_cluster(rows, cluster="threads:2", slice_rows=4096, **columns) as table:
-        if not takes_sums(registry()[key], plan):
+        if not takes_sums(registry()[plan.solver], plan):
             with pytest.raises(ParameterError, match="needs the rows themselves"):
                 fit(table)
             return
