@@ -43,7 +43,7 @@ def rounds_of(plan: Any) -> Schedule:
     if plan.finds_clip and not _asks_for_clip(plan):
         raise ParameterError(
             f"{plan.solver} clips here as the run goes on, and workers clip as the plan says. Give "
-            "clip=, or for noisy_sfw_lp follow_steps=False."
+            "clip=; for noisy_sfw_lp follow_steps=False, for noisy_gd follow=False."
         )
     rounds = Schedule(plan.releases())
     once = rounds.single_epoch
