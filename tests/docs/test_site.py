@@ -252,7 +252,7 @@ def test_the_build_fails_with_a_gap(site, api, small_site, tmp_path, planted, mo
     app = small_site()
     head = app.env.get_doctree("solvers/noisy_gd").astext()
     assert "Full-batch gradient descent" in head
-    assert "μ-GDP with μ = √(rounds)" in head
+    assert "μ-GDP with μ = √(rounds / batches)" in head
     assert "momentum" in head
     assert "planted_package.ModelSpec" in app.env.get_domain("py").objects
 
