@@ -146,7 +146,7 @@ def test_bad_repeats_are_refused(tmp_path, capsys):
 
 def test_bad_epsilon_is_a_clear_refusal(tmp_path, capsys):
     assert cli.main(["demo", "--epsilon", "-1", "--output", str(tmp_path / "no")]) == 2
-    assert "epsilons must be positive" in capsys.readouterr().err
+    assert "--epsilon must be positive" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
 
 

@@ -520,7 +520,7 @@ def test_how_a_file_is_written_goes_into_the_schema_of_the_model(
     ("change", "words"),
     [
         ({"--epsilon": "0"}, "--epsilon must be positive"),
-        ({"--epsilon": "much"}, "invalid float value: 'much'"),
+        ({"--epsilon": "much"}, "'much' is no number; write it with a point, such as 0.5."),
         ({"--epsilon": "nan"}, "--epsilon must be a number, got NaN"),
         ({"--schema": "none.json"}, "none.json"),
         ({"-o": "/dev/full"}, "/dev/full"),

@@ -227,6 +227,8 @@ def test_pure_privacy_is_delta_zero(dpsco):
         ([*FACTS, "--classes", 2, "--setting", "sparsify=1"], "no setting 'sparsify'"),
         ([*FACTS, "--classes", 2, "--delta", 2], "--delta must lie strictly between 0 and"),
         ([*FACTS[:-1], -1, "--classes", 2], "--epsilon must be positive"),
+        ([*FACTS[:-1], "1,5", "--classes", 2], "'1,5' is no number; write it with a point"),
+        ([*FACTS, "--n", "20,000", "--classes", 2], "'20,000' is no whole number; write it in"),
         (["--n", 1, *FACTS[:4], "--epsilon", 1, "--classes", 2], "no protection with n = 1 row"),
         (["--n", 0, *FACTS[:4], "--epsilon", 1, "--classes", 2], "--n must be at least 1, got 0"),
         ([*FACTS, "--classes", 2, "--rows-per-person", 0], "--rows-per-person must be at least 1"),
@@ -234,7 +236,7 @@ def test_pure_privacy_is_delta_zero(dpsco):
     ids=[
         "columns", "classes", "norm", "range", "other", "both", "one class", "model", "setting",
         "no weight", "part of a weight", "weights of a dense model",
-        "delta", "epsilon", "one row", "no row", "rows per person",
+        "delta", "epsilon", "comma", "comma in n", "one row", "no row", "rows per person",
     ],
 )  # fmt: skip
 def test_missing_and_wrong_facts(refused, arguments, words):
@@ -362,7 +364,7 @@ def test_a_plan_file_is_of_one_epsilon(refused, tmp_path):
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan"])
 def test_a_comparison_with_no_budget(refused, epsilon):
-    assert "epsilon" in refused("plan", *FACTS, epsilon, "--classes", 2)
+    assert "--epsilon must be" in refused("plan", *FACTS, epsilon, "--classes", 2)
 
 
 def test_attacks_are_shown_and_can_be_weighed(dpsco):

@@ -52,6 +52,16 @@ def test_what_is_declared_is_not_estimated():
     assert model.score(X, LINE) > 0.9 < other.score(X, LINE)
 
 
+@pytest.mark.parametrize("kind", [dp.PrivateHuberRegressor, dp.PrivateLinearRegression])
+def test_declared_rows_of_unequal_columns_are_learnt_from(kind):
+    raw = X * [1.0, 10.0, 3.0] + [5.0, 0.0, 50.0]
+    facts = {"epsilon": 1.0, "label_range": (-10, 10), "feature_norm": 150.0, "random_state": 3}
+    model = kind(**facts).fit(raw, LINE)
+    assert model.score(raw, LINE) > 0.6
+    assert kind(units="declared", **facts).fit(raw, LINE).score(raw, LINE) < 0.4
+    assert model.certificate_.verify().ok
+
+
 def test_estimates_do_not_outlive_their_fit():
     quick = {"solver": "noisy_gd", "options": {"rounds": 2}}
     model = dp.PrivateLinearRegression(epsilon=2.0, **quick).fit(X, LINE)

@@ -256,7 +256,8 @@ FACTS |= {"in_units": (), "options": {}, "calibration": "tight"}
     [
         ({}, ""),
         ({"options": {"rounds": 5}}, ""),
-        ({"regression": True}, "regression gains nothing"),
+        ({"regression": True, "feature_norm": math.sqrt(FACTS["d"])}, "gains nothing from others"),
+        ({"regression": True, "feature_norm": 1.01 * math.sqrt(FACTS["d"])}, ""),
         ({"in_units": ("alpha",)}, "alpha is given"),
         ({"options": {"clip": 1.0}}, "option clip"),
         ({"calibration": "paper"}, "calibration"),
@@ -269,6 +270,13 @@ def test_when_units_of_declared_rows_are_found(change, words):
     search, reason = search_for_rows(**FACTS | change)
     assert words in reason
     assert (search is None) == bool(words)
+
+
+@pytest.mark.parametrize("d", [3, 12, 50])
+def test_a_regression_on_the_numbers_of_a_schema_keeps_their_units(d):
+    columns = tuple(dp.data.Number(f"x{i}", 0, 1) for i in range(d))
+    norm = dp.data.TableEncoder(dp.data.Schema(columns)).feature_norm  # rounded up
+    assert search_for_rows(**FACTS | {"regression": True, "d": d, "feature_norm": norm})[0] is None
 
 
 def test_the_least_signal_is_the_rule():

@@ -62,8 +62,13 @@ _BROKEN_PIPE = 141  # SIGPIPE, which Windows does not have
 _ENDING = ("SIGTERM", "SIGHUP")  # a service that stops, a terminal that is closed
 
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+_NUMBER = re.compile(r"invalid (int|float) value: ('.*')")
+_NUMBERS = {
+    "int": "is no whole number; write it in digits alone, such as 20000",
+    "float": "is no number; write it with a point, such as 0.5",
+}
 
-_FLAGS = {"solvers": "solver"}  # parameters whose flag has another name
+_FLAGS = {"epsilons": "epsilon", "solvers": "solver"}  # parameters whose flag has another name
 _HINTS = {
     "delta": "Choose it well below 1/n, such as 1e-9; --delta 0 asks for pure privacy.",
     "feature_norm": "It is the largest Euclidean length of a row's features; longer rows are "
@@ -101,7 +106,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the line and leave with the code for wrong use."""
-        text = f"{message}.{self._suggestion(message)} See `{self.prog} --help`."
+        words = _NUMBER.sub(lambda found: f"{found[2]} {_NUMBERS[found[1]]}", message)
+        text = f"{words}.{self._suggestion(message)} See `{self.prog} --help`."
         print(f"{paint(self.prog, 'bad', sys.stderr)}: {text}", file=sys.stderr)
         raise SystemExit(_WRONG_USE)
 

@@ -211,7 +211,9 @@ def explained(*places: Path) -> Iterator[None]:
     except OSError as problem:
         named = [place for place in places if str(problem.filename2 or "").endswith(place.name)]
         where = ", ".join(str(place) for place in named or places)
-        raise DataError(f"cannot write {where}: {problem.strerror or problem}.") from None
+        homeless = [str(place.parent) for place in named or places if not place.parent.is_dir()]
+        reason = f"there is no folder {homeless[0]}" if homeless else problem.strerror or problem
+        raise DataError(f"cannot write {where}: {reason}.") from None
     except ValueError as problem:
         if isinstance(problem, DataError):
             raise

@@ -210,8 +210,9 @@ def search_for_rows(
     Args:
         n, d, budget, calibration: as in `Task`.
         feature_norm: as declared.
-        regression: whether numbers are predicted. Such fits gain nothing: their clip on residuals
-            does what units would, and long rows say more about numbers than about classes.
+        regression: whether numbers are predicted. Such fits gain nothing if columns are scaled to
+            [-1, 1]: their clip on residuals does what units would, and long rows say more about
+            numbers than about classes. Rows that may be longer have columns of unequal sizes.
         intercept: whether the model has one, which takes up the centre.
         in_units: what the user gave in units of features: radius, scale, alpha.
         options: of the solver.
@@ -224,8 +225,8 @@ def search_for_rows(
         reason = "the noise of what would be released is Gaussian, which is never purely private"
     elif budget.adjacency is Adjacency.ADD_REMOVE:
         reason = "the number of rows is hidden"
-    elif regression:
-        reason = "a regression gains nothing from others"
+    elif regression and feature_norm <= math.sqrt(d) * (1.0 + 1e-9):  # schemas round it up
+        reason = "a regression of columns within [-1, 1] gains nothing from others"
     elif not intercept:
         reason = "without an intercept rows have no other centre than 0"
     elif in_units:

@@ -217,6 +217,10 @@ def test_drafts_know_dates_codes_and_sentences():
     from dpsco.data.schema.draft import draft
 
     made = draft(frame, label=None, public=True)
+    assert "read as classes" not in str(draft(frame, label="age", public=True))
+    assert "label 'ward' has 4 different whole numbers, read as classes" in str(
+        draft(frame, label="ward", public=True)
+    )
     assert made.schema.columns[0] == Date("when", "2021-01-01", "2023-12-31")
     text = str(made)
     assert "when  date: 2021-01-01 to 2023-12-31, in days" in text

@@ -143,6 +143,11 @@ def draft(
     if all(isinstance(column, Ignore) for column in columns.values()):
         raise DataError(f"no column can be used as a feature: {'; '.join(notes) or 'none given'}.")
     rule = None if label is None else _label(label, table.column(label), rounded, label_kind)
+    if label_kind == "auto" and isinstance(rule, ClassLabel) and _may_be_amounts(rule):
+        notes.append(
+            f"label {label!r} has {len(rule.values)} different whole numbers, read as classes. If "
+            'they are amounts or grades, draft with the label kind "number"'
+        )
     return Draft(Schema(tuple(columns.values()), rule, *(guess.writing or ())), tuple(notes))
 
 
@@ -280,6 +285,11 @@ def _label(name: str, data: Any, rounded: bool, wanted: str) -> Label:
         return SignLabel(name)
     low, high, _ = _range(data, rounded)
     return NumberLabel(name, low, high)
+
+
+def _may_be_amounts(rule: ClassLabel) -> bool:
+    """Return whether a guessed list of classes is more than two whole numbers."""
+    return len(rule.values) > 2 and not any(isinstance(value, str) for value in rule.values)
 
 
 def _distinct(data: Any, most: int | None = None) -> list[Any]:
