@@ -14,6 +14,7 @@ over all of them it is the trade-off curve itself (Dong, Roth, Su 2019, arXiv:19
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ Points = tuple[tuple[float, float], ...]
 
 _NEAR, _FAR = 1e-4, 1e-12  # deltas up to which the curve is sampled densely, and at all
 _DENSE, _SPARSE = 192, 32  # points in each part
+_STRIDE = 12  # points of a step when the least bound is looked for
 _SLACK = 1e-12  # rounding of the few operations behind a bound
 FALSE_ALARMS = 0.01  # at which detection is stated where one number has to do
 
@@ -64,27 +66,55 @@ class Odds:
     @cached_property
     def points(self) -> Points:
         """The privacy curve: pairs (epsilon, delta), epsilon rising."""
-        near, far = (self._finite(delta) for delta in (_NEAR, _FAR))
-        epsilons = {near * k / _DENSE for k in range(_DENSE + 1)}
-        epsilons |= {near + (far - near) * k / _SPARSE for k in range(1, _SPARSE + 1)}
-        return tuple((epsilon, self.cost.delta(epsilon)) for epsilon in sorted(epsilons))
+        return tuple(map(self._point, range(len(self._epsilons))))
 
     def power(self, false_alarms: float) -> float:
         """Return the most that a test can detect at this rate of false alarms.
 
         For Gaussian releases it lies within 3e-4 of what the best test reaches.
         """
-        return min(_power(epsilon, delta, false_alarms) for epsilon, delta in self.points)
+        return self._least(lambda epsilon, delta: _power(epsilon, delta, false_alarms))
 
     @cached_property
     def accuracy(self) -> float:
         """The largest share of right answers when both tables are equally likely beforehand."""
-        return min(_accuracy(epsilon, delta) for epsilon, delta in self.points)
+        return self._least(_accuracy)
 
     @cached_property
     def bound(self) -> AttackBound:
         """The two numbers that listings show."""
         return AttackBound(self.accuracy, self.power(FALSE_ALARMS))
+
+    @cached_property
+    def _epsilons(self) -> tuple[float, ...]:
+        near, far = (self._finite(delta) for delta in (_NEAR, _FAR))
+        epsilons = {near * k / _DENSE for k in range(_DENSE + 1)}
+        epsilons |= {near + (far - near) * k / _SPARSE for k in range(1, _SPARSE + 1)}
+        return tuple(sorted(epsilons))
+
+    @cached_property
+    def _deltas(self) -> dict[int, float]:
+        """What was computed of the curve: a delta may take milliseconds."""
+        return {}
+
+    def _point(self, place: int) -> tuple[float, float]:
+        epsilon = self._epsilons[place]
+        if place not in self._deltas:
+            self._deltas[place] = self.cost.delta(epsilon)
+        return epsilon, self._deltas[place]
+
+    def _least(self, bound: Callable[[float, float], float]) -> float:
+        """Return the least of a bound along the curve, looked for in large steps first.
+
+        Every point proves its bound, so a search that passes over some stays on the safe side.
+        """
+
+        def at(place: int) -> float:
+            return bound(*self._point(place))
+
+        count = len(self._epsilons)
+        near = min(range(0, count, _STRIDE), key=at)
+        return min(map(at, range(max(0, near - _STRIDE + 1), min(count, near + _STRIDE))))
 
     def _finite(self, delta: float) -> float:
         """Return epsilon at ``delta``, or at the next larger power of ten where it is finite."""
