@@ -147,6 +147,16 @@ def test_a_clip_that_does_not_move_changes_rounding_alone():
     assert np.allclose(*weights, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("norm", "column"), [(1e100, 1e-100), (1e-100, 1e100)])
+@pytest.mark.parametrize("clip", [None, 4e-100, 1e100])
+def test_no_unit_is_too_large_for_the_meter(norm, column, clip):
+    bounds = dp.Bounds(norm, label="sign", intercept=column)
+    made = plan(n=300, of=dp.Problem(loss=dp.losses.Logistic(), bounds=bounds), clip=clip, rounds=9)
+    X, y = table(np.random.default_rng(8), 300, 2)
+    result = dp.run(made, (norm * X, labels(y, 2)), randomness=dp.Randomness.seeded(9))
+    assert np.all(np.isfinite(result.weights))
+
+
 def test_a_run_goes_on_where_it_stopped():
     rng = np.random.default_rng(6)
     X, y = table(rng, 4000, 3)
