@@ -256,6 +256,7 @@ FACTS |= {"in_units": (), "options": {}, "calibration": "tight"}
     [
         ({}, ""),
         ({"options": {"rounds": 5}}, ""),
+        ({"options": {"batches": 4, "follow": True}}, ""),
         ({"regression": True}, "regression gains nothing"),
         ({"in_units": ("alpha",)}, "alpha is given"),
         ({"options": {"clip": 1.0}}, "option clip"),
