@@ -153,6 +153,19 @@ def test_python_plans_of_too_many_rounds_are_refused():
             dp.plan(BALL, solver=key, options={"rounds": 10**9}, **how)
 
 
+def test_plans_of_too_many_batches_are_refused_before_their_releases_are_made():
+    for count in (_limits.MOST_RELEASES + 1, 10**7):
+        sizes = {"n": 10**9, "rounds": count, "batches": count}
+        text = json.dumps(changed(honest("noisy_gd"), **sizes, sigma=1e9))
+        options = {"rounds": count, "batches": count}
+        how = {"n": 10**9, "d": 3, "budget": BUDGET, "solver": "noisy_gd", "options": options}
+        started = time.process_time()
+        assert "batches must be at most 50,000" in str(outcome(text))
+        with pytest.raises(ParameterError, match="batches must be at most 50,000"):
+            dp.plan(BALL, **how)
+        assert time.process_time() - started < 0.5
+
+
 # -- mechanisms, releases --------------------------------------------------------------------------
 
 

@@ -256,6 +256,7 @@ FACTS |= {"in_units": (), "options": {}, "calibration": "tight"}
     [
         ({}, ""),
         ({"options": {"rounds": 5}}, ""),
+        ({"options": {"batches": 4, "follow": True}}, ""),
         ({"regression": True, "feature_norm": math.sqrt(FACTS["d"])}, "gains nothing from others"),
         ({"regression": True, "feature_norm": 1.01 * math.sqrt(FACTS["d"])}, ""),
         ({"in_units": ("alpha",)}, "alpha is given"),

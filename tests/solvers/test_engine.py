@@ -284,6 +284,18 @@ def test_two_runs_cannot_share_a_ledger(key):
         go(Engine(plan, get(key).stepper(plan), ledger), opened(plan), 1)
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_weights_of_a_run_are_the_callers(key):
+    plan = planned(key)
+    run, _ = begun(plan)
+    go(run, opened(plan), 4)
+    held, weights = run.state(), run.output()
+    before = weights.copy()
+    weights -= 1.0
+    assert np.array_equal(run.output(), before)
+    assert all(np.array_equal(value, held[name]) for name, value in run.state().items())
+
+
 @pytest.mark.parametrize("rows", [(0, 2), (1, 3), (2, 9)])
 def test_streams_take_each_row_once_and_in_order(rows):
     plan = make("acc_srgd", rounds=4)

@@ -538,11 +538,14 @@ def test_batches_keep_the_contract(adjacency):
         problem(dp.losses.Absolute(), label=1.0), n=400, budget=budget, rounds=12, batches=4
     )
     X, y = rows(400)
+    for row in (0, 99, 100, 399):  # at both ends of a batch
+        empty, others = X.copy(), {}
+        empty[row] = np.nan
+        for name, values in (("long", [1e30, 0, 0, 0]), ("usual", [0.1, 0.2, 0.3, 0.4])):
+            others[name] = (X.copy(), y.copy())
+            others[name][0][row], others[name][1][row] = values, 1e300
+        assert contract.check_replay(made, (empty, y), others, row=row) == []
     X[0] = np.nan
-    others = {}
-    for name, row in (("long", [1e30, 0, 0, 0]), ("usual", [0.1, 0.2, 0.3, 0.4])):
-        others[name] = (np.vstack([[row], X[1:]]), np.append(1e300, y[1:]))
-    assert contract.check_replay(made, (X, y), others, row=0) == []
     assert contract.check_ledger(made, (X, y)) == []
     assert contract.check_cost(made) == []
     assert contract.check_noise(made, (X, y), seeds=range(20)) == []

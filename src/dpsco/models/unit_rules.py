@@ -60,6 +60,7 @@ UNITLESS = frozenset(
     {
         "accountant",
         "batch",
+        "batches",
         "decay",
         "epochs",
         "falling",

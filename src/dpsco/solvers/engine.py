@@ -470,10 +470,10 @@ class Engine:
             self._skip(self.rounds[t], released, last=t + 1 == round, secrets=secrets)
 
     def output(self) -> Floats:
-        """Return the weights, once all rounds are done."""
+        """Return the weights, once all rounds are done; they are the caller's own."""
         if not self.finished:
             raise LedgerError(f"the run is at round {self.round} of {len(self.rounds)}.")
-        return self._stepper.output()
+        return np.array(self._stepper.output())
 
     def _skip(
         self, round: Round, released: Floats, *, last: bool, secrets: Mapping[str, Floats]

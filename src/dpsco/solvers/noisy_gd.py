@@ -24,7 +24,7 @@ from .. import _validate
 from ..data.queries import ClippedGradient, InUnits, Query
 from ..data.scores import ScoreGradient
 from ..errors import AssumptionError, ParameterError
-from ..files.limits import MOST_ROUNDS
+from ..files.limits import MOST_RELEASES, MOST_ROUNDS
 from ..geometry.domains import LpBall, Polytope, Simplex
 from ..geometry.width import l2_ball_width
 from ..privacy.mechanisms import GaussianRelease, gaussian_sigma
@@ -92,7 +92,7 @@ class Plan(EnginePlan):
         for name in ("step", "smoothing_growth"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
-        _validate.integer("batches", self.batches, at_most=self.n)
+        _validate.integer("batches", self.batches, at_most=min(self.n, MOST_RELEASES))
         _check_passes(self.rounds, self.batches)
         _validate.integer("refit_rounds", self.refit_rounds, at_least=0, at_most=MOST_ROUNDS)
         for name in ("refit_clip", "refit_sigma", "refit_step") if self.refit_rounds else ():
@@ -545,7 +545,7 @@ def _checked_rounds(task: Task, time: float, rounds: int | None, batches: int) -
 
     Batches have noise that would ask for a shorter time, which cost up to 15 % on real tables.
     """
-    batches = _validate.integer("batches", batches, at_most=task.n)
+    batches = _validate.integer("batches", batches, at_most=min(task.n, MOST_RELEASES))
     if rounds is None:
         rounds = batches * math.ceil(_default_rounds(task, time) / batches)
     rounds = _validate.integer("rounds", rounds)

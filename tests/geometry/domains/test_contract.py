@@ -104,6 +104,20 @@ def test_linear_minimiser_in_high_dimension(build):
     check_minimiser(build(d, seed=3), np.random.default_rng(3).standard_normal(d))
 
 
+def test_what_is_returned_is_new(build):
+    """Nothing that is written to it reaches the points that were given, or the domain."""
+    example = build(4, seed=8)
+    domain, rng = example.domain, np.random.default_rng(8)
+    for point in (example.members[0], rng.standard_normal(4), 1e3 * rng.standard_normal(4)):
+        for ask in (domain.project, domain.minimise):
+            given = point.copy()
+            first = ask(given)
+            again = first.copy()
+            first *= -3.0
+            assert np.array_equal(given, point)
+            assert np.array_equal(ask(given), again)
+
+
 def test_zero_direction_has_one_answer(build):
     example = build(4, seed=8)
     best = example.domain.minimise(np.zeros(4))

@@ -87,6 +87,30 @@ def test_the_clip_shrinks_where_rows_are_told_apart_and_steps_lengthen():
     assert stepper.query().unit == pytest.approx(part * fit_plan.clip)
 
 
+def test_answers_count_in_the_clip_that_they_were_asked_with():
+    """So noise moves the weights as far in every round, and refits know no such clip."""
+    rng = np.random.default_rng(10)
+    X, y = table(rng, 8000, 3)
+    made = plan(n=8000, of=problem(3), refit=0.1)
+    source = dp.data.from_arrays(X, y).bounded(made.problem.bounds)
+    stepper, units = noisy_gd.HeavyBallStepper(made), []
+    for _ in range(made.rounds - 1):
+        query, weights, velocity = stepper.query(), stepper.weights, stepper.velocity.copy()
+        answer = source.sum(query, 0, 8000) + made.sigma * rng.standard_normal(query.size)
+        stepper.update(answer)
+        units.append(query.unit)
+        velocity += (1 - made.momentum) * (answer * query.unit / 8000 - velocity)
+        assert stepper.velocity == pytest.approx(velocity, rel=1e-9, abs=1e-12)
+        step = made.step / (1 - made.momentum) * made.clip / query.unit
+        assert weights - stepper.weights == pytest.approx(step * velocity, rel=1e-9, abs=1e-12)
+    assert min(units) < 0.7 * made.clip == 0.7 * max(units)
+    stepper.update(answer)  # the last one: the refit begins, at rest
+    query = stepper.query()
+    answer = source.sum(query, 0, 8000)
+    stepper.update(answer)
+    assert stepper.velocity == pytest.approx((1 - refits.MOMENTUM) * query.lift(answer) / 8000)
+
+
 @pytest.mark.parametrize("shares", [None, [0.04, 0.96]])
 def test_the_clip_stays_where_nothing_is_learnt(shares):
     """Also where the loss falls far below that of even classes, as the constant's does."""
@@ -145,6 +169,16 @@ def test_a_clip_that_does_not_move_changes_rounding_alone():
         for follow in (True, False)
     ]
     assert np.allclose(*weights, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("norm", "column"), [(1e100, 1e-100), (1e-100, 1e100)])
+@pytest.mark.parametrize("clip", [None, 4e-100, 1e100])
+def test_no_unit_is_too_large_for_the_meter(norm, column, clip):
+    bounds = dp.Bounds(norm, label="sign", intercept=column)
+    made = plan(n=300, of=dp.Problem(loss=dp.losses.Logistic(), bounds=bounds), clip=clip, rounds=9)
+    X, y = table(np.random.default_rng(8), 300, 2)
+    result = dp.run(made, (norm * X, labels(y, 2)), randomness=dp.Randomness.seeded(9))
+    assert np.all(np.isfinite(result.weights))
 
 
 def test_a_run_goes_on_where_it_stopped():

@@ -179,7 +179,7 @@ class Domain(ABC):
 
     @abstractmethod
     def _minimise(self, rows: Floats) -> Floats:
-        """Minimise along each row."""
+        """Minimise along each row; what is returned is new."""
 
     def _support(self, rows: Floats) -> Floats:
         """Return the support function of each row."""

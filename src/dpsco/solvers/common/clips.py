@@ -31,14 +31,10 @@ ABSOLUTE_PART = (0.25, 1000.0)
 FARTHEST = 1e100  # no weight is longer: queries refuse what is not finite
 
 
-def within(values: Floats, limit: float) -> bool:
-    """Whether no number is larger than a limit; NaN is. No vector is made for it."""
-    return bool(values.min(initial=0.0) >= -limit and values.max(initial=0.0) <= limit)
-
-
 def finite(weights: Floats) -> Floats:
     """Return noisy weights as finite numbers, whatever the noise: post-processing."""
-    if within(weights, FARTHEST):
+    # Not so of NaN; no vector is made for it.
+    if weights.min(initial=0.0) >= -FARTHEST and weights.max(initial=0.0) <= FARTHEST:
         return weights
     return np.clip(np.nan_to_num(weights), -FARTHEST, FARTHEST)
 

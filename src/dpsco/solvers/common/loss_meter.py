@@ -77,7 +77,8 @@ class LossMeter:
         self._share = 1.0 / (column * cut)  # of a class, for each unit of its intercept's gradient
         sure, part = SHARES
         error = noise * clip * self._share
-        self._counted = math.ceil(min(max((error / sure) ** 2, 1.0), max(2.0, part * rounds)))
+        most = max(2.0, part * rounds)
+        self._counted = math.ceil(min(min(max(error / sure, 1.0), most) ** 2, most))
         self._error = error / math.sqrt(self._counted)
         self.reading = np.zeros(2 + self._outputs)  # what fell, its variance, sums of slopes
 

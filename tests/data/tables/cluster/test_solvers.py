@@ -67,6 +67,13 @@ def test_a_clip_that_follows_the_loss(rows):
     same_bits(rows, dp.plan(problem, n=N, d=D, budget=BUDGET, solver="noisy_gd", options=options))
 
 
+def test_batches_that_end_within_a_file(rows):
+    bounds = dp.Bounds(2.0, label="sign", intercept=0.6)
+    options = {"batches": 3, "rounds": 6}
+    problem = dp.Problem(loss=Logistic(), bounds=bounds)
+    same_bits(rows, dp.plan(problem, n=N, d=D, budget=BUDGET, solver="noisy_gd", options=options))
+
+
 def same_bits(rows, plan):
     """Carry a plan out on workers and on one machine."""
     label = None if plan.problem.bounds.label is None else "y"
