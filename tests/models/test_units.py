@@ -259,6 +259,7 @@ FACTS |= {"in_units": (), "options": {}, "calibration": "tight"}
         ({"options": {"batches": 4, "follow": True}}, ""),
         ({"regression": True, "feature_norm": math.sqrt(FACTS["d"])}, "gains nothing from others"),
         ({"regression": True, "feature_norm": 1.01 * math.sqrt(FACTS["d"])}, ""),
+        ({"regression": True, "feature_norm": 8.0, "d": 1}, "gains nothing from others"),
         ({"in_units": ("alpha",)}, "alpha is given"),
         ({"options": {"clip": 1.0}}, "option clip"),
         ({"calibration": "paper"}, "calibration"),

@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the line and leave with the code for wrong use."""
-        words = _NUMBER.sub(lambda found: f"{found[2]} {_NUMBERS[found[1]]}", message)
+        words = _NUMBER.sub(lambda match: f"{match[2]} {_NUMBERS[match[1]]}", message)
         text = f"{words}.{self._suggestion(message)} See `{self.prog} --help`."
         print(f"{paint(self.prog, 'bad', sys.stderr)}: {text}", file=sys.stderr)
         raise SystemExit(_WRONG_USE)

@@ -226,8 +226,10 @@ def search_for_rows(
         reason = "the noise of what would be released is Gaussian, which is never purely private"
     elif budget.adjacency is Adjacency.ADD_REMOVE:
         reason = "the number of rows is hidden"
-    elif regression and feature_norm <= math.sqrt(d) * (1.0 + 1e-9):  # schemas round it up
-        reason = "a regression of columns within [-1, 1] gains nothing from others"
+    elif regression and (d == 1 or feature_norm <= math.sqrt(d) * (1.0 + 1e-9)):  # rounded up
+        reason = (
+            "a regression on one column, or on columns within [-1, 1], gains nothing from others"
+        )
     elif not intercept:
         reason = "without an intercept rows have no other centre than 0"
     elif in_units:
