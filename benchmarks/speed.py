@@ -162,6 +162,7 @@ def _print_planning(name: str, action: Callable[[dp.Task], object], fresh: list[
 
 def main(large: bool = False, solver: str = "auto") -> None:
     """Print everything."""
+    import sklearn.linear_model  # noqa: F401  the limit is for libraries that are loaded by then
     from threadpoolctl import threadpool_limits
 
     print("CPU time of default fits, seconds, one thread for linear algebra")
