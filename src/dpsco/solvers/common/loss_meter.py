@@ -100,8 +100,8 @@ class LossMeter:
             return 1.0
         fallen, variance = self.reading[:2]
         left = max(self._start + fallen, 0.0) + CAUTION * math.sqrt(variance)
-        wanted = LEVEL * left / max(self._constant(), 1e-3)
-        return min(max(wanted, LEAST), 1.0) if math.isfinite(wanted) else 1.0
+        part = LEVEL * left / max(self._constant(), 1e-3)
+        return min(max(part, LEAST), 1.0) if math.isfinite(part) else 1.0
 
     def _constant(self) -> float:
         """Return the loss of the best constant, if the classes are less even than they look."""
