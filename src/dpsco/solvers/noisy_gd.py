@@ -39,6 +39,7 @@ from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, s
 from .engine import EnginePlan, Stepper, no_numbers, part_of
 
 MOMENTUM = 0.9
+RISE = 3.0  # rounds: momentum is t/(t + RISE) in round t, as Nesterov's, until it is what is planned
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
@@ -175,6 +176,14 @@ class Plan(EnginePlan):
         if self.smoothing == 0.0:
             return self.step
         return min(self.step, 1.0 / (self.smoothing_at(t) * self.task.feature_bound**2))
+
+    def momentum_at(self, t: int) -> float:
+        """Return the momentum of round t of the descent: little at first, and more as it goes on.
+
+        At the start all rows pull the same way where classes are uneven. A ball that is heavy by
+        then overshoots, and swings for as long as it takes momentum to forget: most of a short run.
+        """
+        return min(self.momentum, (t + 1) / (t + 1 + RISE))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -363,17 +372,19 @@ class HeavyBallStepper(Stepper):
     def step(self, answer: Floats) -> None:
         """Move on the noisy sum of the gradients."""
         plan, last, tail = self.plan, self.plan.rounds, self.plan.tail
-        momentum, gradient = plan.momentum, answer * self.clip if plan.follow else answer
+        momentum, kept = plan.momentum, plan.momentum_at(self.round)
+        gradient = answer * self.clip if plan.follow else answer
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
-            momentum, gradient = refits.MOMENTUM, self._scores().lift(answer)
+            momentum = kept = refits.MOMENTUM
+            gradient = self._scores().lift(answer)
         meter = self._meter if self.round < plan.rounds else None
         if meter is not None:
             last_move = -self.followed[1] * self.velocity
             meter.arrive(self.round, gradient / plan.n, last_move, self.clip)
         change = (1 - momentum) * gradient
         change /= plan.rows_at(self.round)
-        self.velocity *= momentum
+        self.velocity *= kept
         self.velocity += change
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
         if meter is not None:
