@@ -40,6 +40,7 @@ from .engine import EnginePlan, Stepper, no_numbers, part_of
 
 MOMENTUM = 0.9
 RISE = 3.0  # rounds: momentum is t/(t + RISE) in round t, as Nesterov's, until it is what is planned
+CLEAR = 3.0  # z for each weight from which on it rises so; measured
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
@@ -178,11 +179,16 @@ class Plan(EnginePlan):
         return min(self.step, 1.0 / (self.smoothing_at(t) * self.task.feature_bound**2))
 
     def momentum_at(self, t: int) -> float:
-        """Return the momentum of round t of the descent: little at first, and more as it goes on.
+        """Return the momentum of round t of the descent.
 
-        At the start all rows pull the same way where classes are uneven. A ball that is heavy by
-        then overshoots, and swings for as long as it takes momentum to forget: most of a short run.
+        Where classes are uneven, all rows pull the intercept the same way at the start. A ball that
+        is heavy by then overshoots, and swings for most of a run. So momentum rises from little.
+        Where weights outnumber the rows above the noise, it averages noise from the start instead:
+        text loses 1 % if it rises.
         """
+        task = self.task
+        if task.problem.bounds.intercept is None or task.signal < CLEAR * task.n_weights:
+            return self.momentum
         return min(self.momentum, (t + 1) / (t + 1 + RISE))
 
     @property
