@@ -1,4 +1,4 @@
-"""Noisy gradient descent: full passes, Gaussian noise on the summed gradients, heavy-ball momentum.
+"""Noisy gradient descent: full passes, Gaussian noise on the summed gradients, damped momentum.
 
 Paper      Bassily, Smith, Thakurta 2014 (arXiv:1405.7085), Alg 1 with full batches; Dong, Roth, Su
            2019 (arXiv:1905.02383), Cor 3.3 for the exact composition of Gaussian releases.
@@ -39,8 +39,8 @@ from .common.smoothing import final_smoothing, nonsmooth, smoothing_for_steps, s
 from .engine import EnginePlan, Stepper, no_numbers, part_of
 
 MOMENTUM = 0.9
-RISE = 3.0  # rounds: momentum is t/(t + RISE) in round t, as Nesterov's, until it is what is planned
-CLEAR = 3.0  # z for each weight from which on it rises so; measured
+DAMPING = 0.5  # of the way from heavy balls (0) to Nesterov's momentum (1)
+RISE = 0.5  # rounds: momentum is t/(t + RISE) in round t until it is the planned one; both measured
 ROUNDS = (60, 200)  # full passes by default: on large tables, and on small ones
 MAX_FLOPS = 1e9  # products that a small table may take: about a second
 LONGEST = 300  # full passes by default where a smooth loss has far to go
@@ -78,7 +78,7 @@ class Plan(EnginePlan):
     clip: float  # l2 bound on a row's gradient, enforced
     sigma: float  # of the noise on the sum, per coordinate; in units of a clip that follows
     step: float  # step size for the mean gradient
-    momentum: float  # heavy-ball coefficient, in [0, 1)
+    momentum: float  # part of the velocity that a round keeps, in [0, 1)
     tail: int  # how many of the last iterates are averaged
     smoothing: float  # of the Moreau envelope that is descended; 0: the loss itself
     smoothing_growth: float  # factor by which it grows over the second half of the rounds
@@ -88,10 +88,11 @@ class Plan(EnginePlan):
     refit_sigma: float = 0.0  # standard deviation of the noise on their sum
     refit_step: float = 0.0  # step size for the mean gradient in those
     follow: bool = False  # whether the clip shrinks, and the steps lengthen, as the loss falls
+    room: float = 1.0  # times the step: how far noise lets it lengthen where the loss curves less
 
     def __post_init__(self) -> None:
         """Refuse numbers that no schedule has: a file may hold any."""
-        for name in ("step", "smoothing_growth"):
+        for name in ("step", "smoothing_growth", "room"):
             _validate.positive(name, getattr(self, name))
         _validate.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
         _validate.integer("batches", self.batches, at_most=min(self.n, MOST_RELEASES))
@@ -141,7 +142,7 @@ class Plan(EnginePlan):
         """The bounds, and the clip of each kind of rounds."""
         if not self.refit_rounds:
             return super().enforced
-        stepper, sentences = HeavyBallStepper(self), list(self.problem.bounds.enforced)
+        stepper, sentences = DescentStepper(self), list(self.problem.bounds.enforced)
         for stepper.round in (0, self.rounds):
             sentences += stepper.query().enforced
         return tuple(sentences)
@@ -153,11 +154,10 @@ class Plan(EnginePlan):
         start, stop = part_of((0, self.n), self.batches, t % self.batches)
         return stop - start
 
-    @property
-    def least_part(self) -> float:
-        """Of a clip that follows: steps lengthen by as much as it shrinks, to full length."""
+    def longest_step(self, curvature: float) -> float:
+        """Return the longest step that so much of the loss's curvature allows, or the planned."""
         longest = _longest_step(self.task, self.clip, self.smoothing, self.momentum)
-        return min(1.0, self.step / longest)
+        return max(self.step, longest / curvature)
 
     def smoothing_at(self, t: int) -> float:
         """Return the smoothing of round t: constant at first, then sharper and sharper."""
@@ -179,16 +179,11 @@ class Plan(EnginePlan):
         return min(self.step, 1.0 / (self.smoothing_at(t) * self.task.feature_bound**2))
 
     def momentum_at(self, t: int) -> float:
-        """Return the momentum of round t of the descent.
+        """Return the momentum of round t of the descent: it rises to what is planned.
 
-        Where classes are uneven, all rows pull the intercept the same way at the start. A ball that
-        is heavy by then overshoots, and swings for most of a run. So momentum rises from little.
-        Where weights outnumber the rows above the noise, it averages noise from the start instead:
-        text loses 1 % if it rises.
+        Where classes are uneven, all rows pull the same way at the start. A ball that is heavy by
+        then overshoots, and swings for most of a run.
         """
-        task = self.task
-        if task.problem.bounds.intercept is None or task.signal < CLEAR * task.n_weights:
-            return self.momentum
         return min(self.momentum, (t + 1) / (t + 1 + RISE))
 
     @property
@@ -263,7 +258,7 @@ def plan(
         clip: bound on a row's gradient; by default its largest value at the start, or anywhere if
             the budget is large.
         step: step size for the mean gradient.
-        momentum: heavy-ball coefficient, at least 0 and below 1.
+        momentum: the part of the velocity that a round keeps, at least 0 and below 1.
         tail: how many of the last iterates are averaged.
         smoothing: of the Moreau envelope of a nonsmooth loss; 0 descends the loss itself.
         smoothing_growth: by which factor the smoothing grows over the second half of the rounds.
@@ -285,8 +280,10 @@ def plan(
         bound, time = refits.CLIP_PART * bound, time / refits.CLIP_PART
     ideal = time * (1 - momentum) / rounds
     longest = _longest_step(task, bound, smooth, momentum)
+    room = max(1.0, ideal / longest) if follow and step is None else 1.0
     step = min(ideal, longest) if step is None else _validate.positive("step", step)
     unit = 1.0 if follow else bound
+    late = smooth > 0.0 or (ideal > longest and narrowness(task) == 1.0)
     return Plan(
         solver="noisy_gd",
         task=task,
@@ -296,10 +293,11 @@ def plan(
         batches=batches,
         step=step,
         momentum=momentum,
-        tail=_tail(rounds, smooth > 0.0 or ideal > longest, tail),
+        tail=_tail(rounds, late, tail),
         smoothing=smooth,
         smoothing_growth=_growth(task, rounds, smooth, time, smoothing_growth),
         follow=follow,
+        room=room,
         **refits.refit_plan(task, refit),
     )
 
@@ -323,12 +321,17 @@ def sparing_batches(task: Task) -> int:
     return batches if batches >= BATCHES[0] else 1
 
 
-class HeavyBallStepper(Stepper):
+class DescentStepper(Stepper):
     """Descends with momentum, and averages the last iterates.
+
+    Velocity v is m v + g, and the weights move by v and a part of its change. No part is a heavy
+    ball, all of it Nesterov's momentum. That part slows down in directions of much curvature alone,
+    where a heavy ball swings. Half of it is stable for all steps that a heavy ball is stable for.
 
     Rounds that refit do the same from the average on, in few directions; their last half is
     averaged again. A clip that follows the loss is ``plan.clip`` times ``part``, and steps are as
-    much longer.
+    much longer; they lengthen further where noise is not what limits them and the loss has fallen
+    so far that it curves less.
     """
 
     vectors: ClassVar[tuple[str, ...]] = (
@@ -336,7 +339,8 @@ class HeavyBallStepper(Stepper):
         "velocity",
         "average",
         "along",
-        "followed",
+        "part",
+        "move",
         "reading",
     )
 
@@ -345,8 +349,9 @@ class HeavyBallStepper(Stepper):
         self.plan, self.weights = plan, plan.task.start
         self.velocity, self.average = (np.zeros(len(self.weights)) for _ in range(2))
         self.along = no_numbers(len(self.weights))
-        # Of the clip: its part in the next round, and how far the velocity moved the weights last.
-        self.followed = np.array([1.0, 0.0])
+        self.part = np.ones(1)  # of the clip in the next round
+        # The last move of a descent that follows the loss; else nothing.
+        self.move = np.zeros(len(self.weights) if plan.follow else 0)
         self._meter = None
         if plan.follow:
             self._meter = LossMeter(plan.task, plan.sigma / plan.n, plan.clip, plan.rounds)
@@ -364,7 +369,7 @@ class HeavyBallStepper(Stepper):
     @property
     def clip(self) -> float:
         """The clip of the next round of the descent."""
-        return self.plan.clip * float(self.followed[0])
+        return self.plan.clip * float(self.part[0])
 
     def query(self) -> Query:
         """Ask for the gradients of the loss, or of an envelope of it, at the weights."""
@@ -385,17 +390,24 @@ class HeavyBallStepper(Stepper):
             momentum = kept = refits.MOMENTUM
             gradient = self._scores().lift(answer)
         meter = self._meter if self.round < plan.rounds else None
+        step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
         if meter is not None:
-            last_move = -self.followed[1] * self.velocity
-            meter.arrive(self.round, gradient / plan.n, last_move, self.clip)
+            meter.arrive(self.round, gradient / plan.n, self.move, self.clip)
+            step = self._lengthened(meter) / (1 - momentum)
         change = (1 - momentum) * gradient
         change /= plan.rows_at(self.round)
         self.velocity *= kept
         self.velocity += change
-        step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
+        # The velocity and a part of its change: (1 + part kept) v - part kept (v before).
+        steady = 1 - DAMPING * (1 - kept)
+        change *= DAMPING / steady
+        change += self.velocity
+        change *= step * steady
         if meter is not None:
-            step = self._follow(meter, gradient / plan.n, step)
-        np.multiply(self.velocity, step, out=change)
+            self.move = -change
+            gain = step * (1 - momentum) * (1 + DAMPING * kept)
+            meter.leave(gradient / plan.n, self.move, self.clip, gain)
+            self._follow(meter)
         moved = finite(np.subtract(self.weights, change, out=change))
         self.weights = plan.problem.domain.project(plan.problem.penalty.prox(moved, step))
         if self.round >= last - tail:
@@ -407,13 +419,15 @@ class HeavyBallStepper(Stepper):
         """Return the average."""
         return self.plan.problem.domain.project(self.average)
 
-    def _follow(self, meter: LossMeter, gradient: Floats, step: float) -> float:
-        """Return the step in a round of a clip that follows; set the clip of the next one."""
-        plan, clip = self.plan, self.clip
-        step /= self.followed[0]
-        self.followed = np.array([max(meter.part(self.round + 1), plan.least_part), step])
-        meter.leave(gradient, -step * self.velocity, clip, gain=step * (1 - plan.momentum))
-        return step
+    def _lengthened(self, meter: LossMeter) -> float:
+        """Return the step of a round with this clip: as long as noise and curvature let it be."""
+        plan = self.plan
+        return min(plan.room * plan.step / self.part[0], plan.longest_step(meter.curvature()))
+
+    def _follow(self, meter: LossMeter) -> None:
+        """Set the clip of the next round: steps cannot lengthen for a smaller one."""
+        least = self.plan.step / self.plan.longest_step(meter.curvature())
+        self.part = np.array([max(meter.part(self.round + 1), least)])
 
     def _begin_refit(self) -> None:
         """Go on from the average, at rest."""
@@ -653,7 +667,7 @@ SOLVERS = (
         rounds=f"T (default {ROUNDS[0]} to {LONGEST}; {NONSMOOTH_ROUNDS} at most if nonsmooth)",
         cost="n T gradients",
         plan=plan,
-        stepper=HeavyBallStepper,
+        stepper=DescentStepper,
         risk=risk,
         gradients=_gradients,
         plan_type=Plan,
