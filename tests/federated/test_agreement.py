@@ -12,7 +12,7 @@ from dpsco.federated.agreement import checked
 from dpsco.losses import CustomLoss
 from dpsco.privacy.mechanisms import ClipQuantileRelease
 from dpsco.privacy.mechanisms.prefix_sum.mechanism import mechanism
-from dpsco.solvers.noisy_gd import HeavyBallStepper
+from dpsco.solvers.noisy_gd import DescentStepper
 
 
 def test_every_side_checks_the_plan(setting):
@@ -131,8 +131,8 @@ def test_clips_that_a_run_finds_are_refused(monkeypatch, tracked):
     kind, noisy = type(plan), plan.releases()[0]
     clip = ClipQuantileRelease(1e3, 300, 41, rows=(0, 400))
     if tracked:
-        honest = HeavyBallStepper.query
-        monkeypatch.setattr(HeavyBallStepper, "query", lambda self: InUnits(honest(self)))
+        honest = DescentStepper.query
+        monkeypatch.setattr(DescentStepper, "query", lambda self: InUnits(honest(self)))
     else:
         monkeypatch.setattr(kind, "releases", lambda plan: (clip, noisy))
     with pytest.raises(ParameterError, match=r"Give clip=|options=\{'clip'"):

@@ -167,11 +167,70 @@ def test_steps_never_exceed_the_curvature():
     )
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.9, 0.97])
+def test_damped_momentum_settles_in_directions_of_any_curvature(momentum):
+    """Also at the longest step: Nesterov's momentum alone would diverge from 4/3 over L on."""
+    made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6), momentum=momentum, rounds=400)
+    curvatures = made.task.smoothness * np.array([1.0, 0.5, 0.05, 0.005])
+    assert made.step == pytest.approx((1 + momentum) / made.task.smoothness)
+    stepper = noisy_gd.DescentStepper(made)
+    stepper.weights = np.ones(made.task.n_weights)
+    curvatures = np.resize(curvatures, made.task.n_weights)
+    path = []
+    for _ in range(200):
+        stepper.step(made.n * curvatures * stepper.weights)
+        stepper.round += 1
+        path.append(np.abs(stepper.weights))
+    assert np.all(path[-1][curvatures > 0.02 * made.task.smoothness] < 1e-3)
+    assert np.max(path) < 2.0
+
+
+def test_uneven_classes_do_not_make_it_swing(monkeypatch):
+    """Rows that nearly all are of one class, and that lie far from the origin."""
+    rng = np.random.default_rng(3)
+    y = np.where(rng.random(20_000) < 0.03, 1.0, -1.0)
+    X = 0.25 + 0.1 * rng.standard_normal((20_000, 12))
+    X[:, 0] += 0.1 * y
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    bounds = dp.Bounds(1.0, label="sign", intercept=0.3)
+    of = dp.Problem(loss=dp.losses.Logistic(), bounds=bounds)
+    made = plan(of, n=len(X), d=12, budget=dp.ApproxDP(4.0, 1e-6), rounds=60, momentum=0.95)
+
+    def losses():
+        source, stepper = dp.data.from_arrays(X, y).bounded(bounds), noisy_gd.DescentStepper(made)
+        for _ in range(made.rounds):
+            margins = y * (X @ stepper.weights[:-1] + 0.3 * stepper.weights[-1])
+            yield float(np.mean(np.logaddexp(0.0, -margins)))
+            stepper.step(source.sum(stepper.query(), 0, len(X)))
+            stepper.round += 1
+
+    damped = list(losses())
+    monkeypatch.setattr(noisy_gd, "DAMPING", 0.0)
+    monkeypatch.setattr(noisy_gd, "RISE", 0.0)
+    heavy = list(losses())
+    def swing(path):
+        return np.sum(np.maximum(np.diff(path), 0.0))
+
+    assert swing(damped) < 0.4 * swing(heavy)
+    assert np.mean(damped[15:]) < 0.7 * np.mean(heavy[15:])
+    assert damped[-1] < 0.8 * heavy[-1]
+
+
 def test_more_rounds_on_small_tables():
     assert plan(n=100).rounds == 200
     assert plan(n=10**6, d=100).rounds == 100  # smooth: as many as 1e10 products allow
     assert plan(problem(dp.losses.Hinge()), n=10**7).rounds == 75  # 3e9 products
     assert plan(n=10**9).rounds == 60
+
+
+def test_a_narrow_domain_averages_half_of_the_rounds_also_where_time_is_short():
+    ball = problem(domain=dp.domains.L1Ball(90.0))
+    budget = dp.ApproxDP(50.0, 1e-6)
+    short, free = (plan(of, n=20_000, d=1000, budget=budget) for of in (ball, problem()))
+    assert short.tail == short.rounds // 2
+    assert free.tail == free.rounds // 4
+    for made in (short, free):  # both are short of their time: steps have full length
+        assert made.step == pytest.approx((1 + made.momentum) / made.task.smoothness)
 
 
 def test_smooth_losses_get_the_rounds_that_cover_their_time():

@@ -45,7 +45,7 @@ def followed(fit_plan, X, y, seed=1):
     """Return the stepper before the last round, and the losses of the rows on its way."""
     task, loss = fit_plan.task, fit_plan.problem.loss
     rows = np.hstack([X, np.full((len(X), 1), 0.3)])
-    rng, stepper, losses = np.random.default_rng(seed), noisy_gd.HeavyBallStepper(fit_plan), []
+    rng, stepper, losses = np.random.default_rng(seed), noisy_gd.DescentStepper(fit_plan), []
     source = dp.data.from_arrays(X, y).bounded(task.problem.bounds)
     for _ in range(fit_plan.rounds - 1):
         if hasattr(loss, "classes"):
@@ -79,9 +79,10 @@ def test_the_clip_shrinks_where_rows_are_told_apart_and_steps_lengthen():
     X, y = table(rng, 8000, 3)
     fit_plan = plan(n=8000, of=problem(3))
     stepper, _ = followed(fit_plan, X, y)
-    part, step = stepper.followed
-    assert fit_plan.least_part <= part < 0.7
-    assert step == pytest.approx(fit_plan.step / (1 - fit_plan.momentum) / part, rel=0.2)
+    (part,) = stepper.part
+    assert loss_meter.LEAST <= part < 0.7
+    assert fit_plan.room == 1.0  # noise is the limit, in units of the clip
+    assert stepper._lengthened(stepper._meter) == pytest.approx(fit_plan.step / part)
     assert isinstance(stepper.query(), InUnits)
     assert stepper.query().bound == 1.0
     assert stepper.query().unit == pytest.approx(part * fit_plan.clip)
@@ -93,16 +94,18 @@ def test_answers_count_in_the_clip_that_they_were_asked_with():
     X, y = table(rng, 8000, 3)
     made = plan(n=8000, of=problem(3), refit=0.1)
     source = dp.data.from_arrays(X, y).bounded(made.problem.bounds)
-    stepper, units = noisy_gd.HeavyBallStepper(made), []
+    stepper, units = noisy_gd.DescentStepper(made), []
     for _ in range(made.rounds - 1):
-        query, weights, velocity = stepper.query(), stepper.weights, stepper.velocity.copy()
+        query, weights, before = stepper.query(), stepper.weights, stepper.velocity.copy()
+        kept = made.momentum_at(len(units))
         answer = source.sum(query, 0, 8000) + made.sigma * rng.standard_normal(query.size)
         stepper.update(answer)
         units.append(query.unit)
-        velocity += (1 - made.momentum) * (answer * query.unit / 8000 - velocity)
+        velocity = kept * before + (1 - made.momentum) * answer * query.unit / 8000
         assert stepper.velocity == pytest.approx(velocity, rel=1e-9, abs=1e-12)
-        step = made.step / (1 - made.momentum) * made.clip / query.unit
-        assert weights - stepper.weights == pytest.approx(step * velocity, rel=1e-9, abs=1e-12)
+        move = velocity + 0.5 * kept * (velocity - before)
+        move *= made.step / (1 - made.momentum) * made.clip / query.unit
+        assert weights - stepper.weights == pytest.approx(move, rel=1e-9, abs=1e-12)
     assert min(units) < 0.7 * made.clip == 0.7 * max(units)
     stepper.update(answer)  # the last one: the refit begins, at rest
     query = stepper.query()
@@ -118,9 +121,53 @@ def test_the_clip_stays_where_nothing_is_learnt(shares):
     X, y = table(rng, 8000, 2, shares=shares)
     X = rng.permutation(X)
     stepper, losses = followed(plan(n=8000), X, labels(y, 2))
-    assert stepper.followed[0] == 1.0
+    assert stepper.part[0] == 1.0
     if shares is not None:
         assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_the_loss_that_is_left_bounds_the_curvature(classes):
+    """No rows curve more than the meter says at their mean loss, in units of the largest."""
+    rng = np.random.default_rng(11)
+    meter = loss_meter.LossMeter(plan(of=problem(classes)).task, 0.0, 1.0, 100)
+    largest = 0.25 if classes == 2 else 0.5
+    shares = []
+    for sure in (0.1, 1.0, 3.0, 10.0, 30.0, 100.0):
+        scores = sure * rng.standard_normal((300, classes))
+        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        chances = np.exp(scores)
+        own = np.where(rng.random(300) < 0.97, np.argmax(scores, axis=1), 0)
+        loss = -scores[np.arange(300), own]
+        if classes == 2:
+            curved = chances[:, 0] * chances[:, 1]
+        else:
+            hessians = np.eye(classes) * chances[:, :, None]
+            hessians -= chances[:, :, None] * chances[:, None, :]
+            curved = np.linalg.eigvalsh(hessians)[:, -1]
+        for rows in (slice(None), loss <= np.median(loss), slice(0, 1)):
+            meter.reading[0] = loss[rows].mean() - math.log(classes)
+            assert curved[rows].mean() / largest <= meter.curvature() * (1 + 1e-12)
+            shares.append(meter.curvature())
+    assert min(shares) == loss_meter.LEAST_CURVATURE
+    assert max(shares) == 1.0
+
+
+def test_steps_lengthen_where_rows_are_told_apart_and_noise_leaves_room():
+    rng = np.random.default_rng(12)
+    X, y = table(rng, 8000, 3)
+    of, large = problem(3), dp.ApproxDP(50.0, 1e-6)
+    fit_plan = plan(n=8000, of=of, budget=large, rounds=100)
+    assert fit_plan.room > 2.0
+    assert plan(n=8000, of=of, budget=large, rounds=100, follow=False).room == 1.0
+    assert plan(n=8000, of=of, budget=large, rounds=100, step=0.1).room == 1.0
+    stepper, losses = followed(fit_plan, X, y)
+    assert losses[-1] < 0.1 * losses[0]
+    assert stepper._meter.curvature() < 0.4
+    assert stepper._lengthened(stepper._meter) > 2.0 * fit_plan.step
+    assert stepper._lengthened(stepper._meter) <= fit_plan.longest_step(stepper._meter.curvature())
+    tight = dataclasses.replace(fit_plan, room=1.0)
+    assert losses[-1] < 0.9 * followed(tight, X, y)[1][-1]
 
 
 def test_followed_fits_lose_less_where_rows_are_told_apart():
@@ -186,10 +233,10 @@ def test_a_run_goes_on_where_it_stopped():
     X, y = table(rng, 4000, 3)
     fit_plan = plan(of=problem(3), refit=0.1)
     source = dp.data.from_arrays(X, y).bounded(fit_plan.problem.bounds)
-    whole, rest = (noisy_gd.HeavyBallStepper(fit_plan) for _ in range(2))
+    whole, rest = (noisy_gd.DescentStepper(fit_plan) for _ in range(2))
     for t in range(fit_plan.total_rounds):
         if t == fit_plan.rounds // 2:
-            assert whole.followed[0] < 1.0
+            assert whole.part[0] < 1.0
             rest.restore(t, whole.state())
         answer = source.sum(whole.query(), 0, 4000)
         for stepper in (whole,) if t < fit_plan.rounds // 2 else (whole, rest):
@@ -243,7 +290,7 @@ def test_federated_workers_are_not_asked_to_follow():
         rounds_of(plan())
 
 
-class InGradients(noisy_gd.HeavyBallStepper):
+class InGradients(noisy_gd.DescentStepper):
     """Planted: sums leave in the loss's own units, with noise for units of the clip."""
 
     def query(self):

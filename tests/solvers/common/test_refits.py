@@ -107,7 +107,7 @@ class Unpaid(noisy_gd.Plan):
         return super().releases()[:1]
 
 
-class Larger(noisy_gd.HeavyBallStepper):
+class Larger(noisy_gd.DescentStepper):
     """Planted: a refit asks for the descent's clip times ten."""
 
     def _scores(self):
