@@ -219,7 +219,7 @@ def test_samples_of_fixed_size_are_refused(setting):
         Coordinator(plan)
 
 
-class Phases(noisy_gd.Plan):
+class Phases(noisy_gd.schedule.Plan):
     """A plan whose releases are given."""
 
     phases: ClassVar[tuple] = ()

@@ -205,9 +205,10 @@ def test_uneven_classes_do_not_make_it_swing(monkeypatch):
             stepper.round += 1
 
     damped = list(losses())
-    monkeypatch.setattr(noisy_gd, "DAMPING", 0.0)
-    monkeypatch.setattr(noisy_gd, "RISE", 0.0)
+    monkeypatch.setattr(noisy_gd.steps, "DAMPING", 0.0)
+    monkeypatch.setattr(noisy_gd.schedule, "RISE", 0.0)
     heavy = list(losses())
+
     def swing(path):
         return np.sum(np.maximum(np.diff(path), 0.0))
 
@@ -510,14 +511,14 @@ def ideal(domain, d, n=20_000, epsilon=1.0):
     made = problem(feature=math.sqrt(20.0), domain=domain)
     task = dp.Task(made, n, d, dp.ApproxDP(epsilon, 1e-6))
     single = noisy_gd.gaussian_sigma(task.budget, bound=noisy_gd.descent_clip(task), rows=(0, n))
-    return noisy_gd._time(task, single), task, single
+    return noisy_gd.rates.integrated_time(task, single), task, single
 
 
 @pytest.mark.parametrize("d", [2, 300, 20_000])
 def test_time_of_round_domains_is_that_of_the_square_root_of_d(d):
     for domain in (dp.domains.L2Ball(30.0), dp.domains.WholeSpace(), dp.domains.Box(-1.0, 1.0)):
         reached, task, single = ideal(domain, d)
-        distance = noisy_gd._caution(task) * task.initial_distance
+        distance = noisy_gd.rates.caution(task) * task.initial_distance
         assert reached == distance * task.n / (single * math.sqrt(d))
         assert noisy_gd.narrowness(task) == 1.0
 
@@ -546,7 +547,7 @@ def test_noise_is_averaged_before_it_is_projected(d, epsilon, starts):
     made = noisy_gd.plan(task)
     expected = 1.6 * task.signal / d if starts is None else starts
     assert made.rounds * (1 - made.momentum) == pytest.approx(expected, rel=0.02)
-    assert noisy_gd._warm_up(dp.Task(problem(), 20_000, d, task.budget)) == 10.0
+    assert noisy_gd.rates.warm_up(dp.Task(problem(), 20_000, d, task.budget)) == 10.0
 
 
 def test_simplices_and_polytopes_are_narrow_too():

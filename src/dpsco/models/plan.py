@@ -29,7 +29,7 @@ from ..solvers import registry
 from ..solvers.base import BasePlan, Progress, Result
 from ..solvers.common.loss_meter import follows_loss
 from ..solvers.common.refits import refit_share
-from ..solvers.noisy_gd import sparing_batches
+from ..solvers.noisy_gd.schedule import sparing_batches
 from ..task import Task
 from .config import ModelConfig, config_of
 from .linear import LinearModel

@@ -100,7 +100,7 @@ def test_models_are_refitted_unless_options_are_given():
     assert fit.refit_rounds == 0
 
 
-class Unpaid(noisy_gd.Plan):
+class Unpaid(noisy_gd.schedule.Plan):
     """Planted: the rounds of the refit are carried out, and only the descent is paid for."""
 
     def releases(self):

@@ -13,11 +13,10 @@ from a whole down to a quarter, and steps lengthen by as much as the clip shrink
 weights as far as before. Each round is released in units of its clip, so the plan's releases are
 public.
 
-Rows that are told apart also curve little, so the loss that is left bounds the curvature, and with it
-how long steps may be. A row that loses l gives its own class the chance q = e^-l. Its curvature is
-that of the largest q (1 - q) of its classes at most, in units of what it is at the start of two
-even ones; where q is above a half, that is the own class's. It is a concave function of l, so the
-mean over rows is at most its value at the mean loss.
+Rows that are told apart also curve little, so the loss that is left bounds the curvature, and with
+it how long steps may be. A row that loses l gives its own class the chance q = e^-l. Its curvature
+is at most 4 q (1 - q) of the loss's largest if q is above a half, and the largest otherwise. That
+is a concave function of l, so the mean over rows is at most its value at the mean loss.
 
 Chosen on half of a park of real tables and on made-up ones, see docs/park.md.
 """

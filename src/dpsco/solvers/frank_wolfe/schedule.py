@@ -31,7 +31,7 @@ from ..common.batches import check_rounds
 from ..common.moment_clips import LOUD, noise_warning
 from ..common.smoothing import nonsmooth, smoothed
 from ..engine import EnginePlan
-from ..noisy_gd import narrowness
+from ..noisy_gd.rates import narrowness
 from . import published, rates
 from .noise import fading_scales, fading_stages, single_scale
 from .rates import Geometry

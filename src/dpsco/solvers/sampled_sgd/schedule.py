@@ -16,10 +16,12 @@ from ...privacy.budget import ApproxDP, Budget
 from ...privacy.release import Release
 from ...problem import Loss
 from ...task import Task
-from .. import needs, noisy_gd
+from .. import needs
 from ..common.clips import descent_clip
 from ..common.smoothing import surrogate_loss
 from ..engine import EnginePlan
+from ..noisy_gd import rates as descent_rates
+from ..noisy_gd.schedule import checked_momentum, descent_smoothing
 from .noise import FULL, MOST_ROUNDS, POISSON, Samples, noise_multiplier
 
 MOMENTUM = 0.9
@@ -182,12 +184,12 @@ def plan_poisson(
     size = _sample_size(task.n, passes, batch, rate)
     rounds = max(1, round(passes * task.n / size))
     plan = tight_plan(task, "dp_sgd_poisson", rounds, size, bound)
-    smooth = noisy_gd.descent_smoothing(task, rounds, smoothing)
+    smooth = descent_smoothing(task, rounds, smoothing)
     curvature = task.smoothness if smooth == 0.0 else smooth * task.feature_bound**2
     time = _time(task, plan)
     share = _momentum(rounds, time * curvature)
     if momentum is not None:
-        share = noisy_gd.checked_momentum(momentum)
+        share = checked_momentum(momentum)
     if step is None:
         longest = 1.0 / curvature if math.isfinite(curvature) else task.initial_distance / bound
         step = min(time / rounds, longest / (1.0 - share))
@@ -234,7 +236,7 @@ def _momentum(rounds: int, needed: float) -> float:
 
 def risk_poisson(task: Task) -> float:
     """Return that of full batches: its schedule is theirs, its noise a little larger."""
-    return WASTE * noisy_gd.risk(task)
+    return WASTE * descent_rates.risk(task)
 
 
 def gradients_poisson(task: Task) -> float:
