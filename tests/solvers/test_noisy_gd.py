@@ -14,6 +14,7 @@ from dpsco.audit import contract
 from dpsco.errors import ParameterError
 from dpsco.models.config import configure
 from dpsco.models.plan import plan_model
+from dpsco.privacy.mechanisms import gaussian_sigma
 from dpsco.solvers import noisy_gd
 from dpsco.solvers.common.smoothing import final_smoothing, moreau_smoothing, nonsmooth, smoothed
 
@@ -487,7 +488,7 @@ def test_nonsmooth_losses_are_smoothed_and_nothing_else_is():
         assert not nonsmooth(task)
         assert moreau_smoothing(task) == 0.0
         assert smoothed(task, moreau_smoothing(task)) is loss
-    assert noisy_gd.plan(dp.Task(problem(), 100, 3, BUDGET)).smoothing == 0.0
+    assert noisy_gd.schedule.plan(dp.Task(problem(), 100, 3, BUDGET)).smoothing == 0.0
 
 
 @pytest.mark.parametrize(
@@ -510,7 +511,7 @@ def time(made):
 def ideal(domain, d, n=20_000, epsilon=1.0):
     made = problem(feature=math.sqrt(20.0), domain=domain)
     task = dp.Task(made, n, d, dp.ApproxDP(epsilon, 1e-6))
-    single = noisy_gd.gaussian_sigma(task.budget, bound=noisy_gd.descent_clip(task), rows=(0, n))
+    single = gaussian_sigma(task.budget, bound=noisy_gd.schedule.descent_clip(task), rows=(0, n))
     return noisy_gd.rates.integrated_time(task, single), task, single
 
 
@@ -520,7 +521,7 @@ def test_time_of_round_domains_is_that_of_the_square_root_of_d(d):
         reached, task, single = ideal(domain, d)
         distance = noisy_gd.rates.caution(task) * task.initial_distance
         assert reached == distance * task.n / (single * math.sqrt(d))
-        assert noisy_gd.narrowness(task) == 1.0
+        assert noisy_gd.rates.narrowness(task) == 1.0
 
 
 def test_time_of_narrow_domains_goes_with_the_width_where_weights_outnumber_z():
@@ -528,7 +529,7 @@ def test_time_of_narrow_domains_goes_with_the_width_where_weights_outnumber_z():
         ball, task, single = ideal(dp.domains.L1Ball(radius), d)
         usual = radius * task.n / (single * math.sqrt(d))
         width = dp.geometry.width.l1_ball_width(d).value
-        assert noisy_gd.narrowness(task) == pytest.approx(width / math.sqrt(d), rel=1e-3)
+        assert noisy_gd.rates.narrowness(task) == pytest.approx(width / math.sqrt(d), rel=1e-3)
         steps = 6.0 * task.signal / width
         narrow = min(steps * 1.9 / task.smoothness, usual * math.sqrt(d) / width)
         assert ball == pytest.approx(narrow if d > task.signal else max(usual, narrow), rel=1e-3)
@@ -544,7 +545,7 @@ def test_a_radius_that_is_too_large_takes_no_longer():
 )
 def test_noise_is_averaged_before_it_is_projected(d, epsilon, starts):
     task = ideal(dp.domains.L1Ball(30.0), d, epsilon=epsilon)[1]
-    made = noisy_gd.plan(task)
+    made = noisy_gd.schedule.plan(task)
     expected = 1.6 * task.signal / d if starts is None else starts
     assert made.rounds * (1 - made.momentum) == pytest.approx(expected, rel=0.02)
     assert noisy_gd.rates.warm_up(dp.Task(problem(), 20_000, d, task.budget)) == 10.0
@@ -553,14 +554,14 @@ def test_noise_is_averaged_before_it_is_projected(d, epsilon, starts):
 def test_simplices_and_polytopes_are_narrow_too():
     vertices = np.vstack([np.eye(200), -np.eye(200)])
     ball, simplex, polytope = (
-        noisy_gd.narrowness(ideal(domain, 200)[1])
+        noisy_gd.rates.narrowness(ideal(domain, 200)[1])
         for domain in (dp.domains.L1Ball(1.0), dp.domains.Simplex(), dp.domains.Polytope(vertices))
     )
     assert simplex < ball < 0.3
     assert polytope == pytest.approx(ball, rel=0.05)
     point = dp.Task(problem(domain=dp.domains.Simplex()), 100, 1, BUDGET)
     assert point.radius == 0.0
-    assert noisy_gd.narrowness(point) == 1.0
+    assert noisy_gd.rates.narrowness(point) == 1.0
 
 
 def test_narrow_domains_go_farther_in_fewer_rounds():
@@ -630,7 +631,7 @@ def test_batches_reach_the_same_optimum():
 def test_regressions_take_batches_where_noise_hardly_matters():
     def batches(loss=None, n=100_000, d=20, label=1.0, budget=BUDGET):
         made = problem(loss or dp.losses.Absolute(), label=label)
-        return noisy_gd.sparing_batches(dp.Task(made, n, d, budget))
+        return noisy_gd.schedule.sparing_batches(dp.Task(made, n, d, budget))
 
     z = 100_000 * 0.2367043807 / 2
     assert batches() == min(8, int((z / 20 / 140) ** 2)) == 8

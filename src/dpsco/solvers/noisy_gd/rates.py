@@ -107,12 +107,13 @@ def caution(task: Task) -> float:
     return min(1.0, math.pow(DIRECTIONS * task.signal / task.n_weights, CAUTION))
 
 
-def default_momentum(task: Task, rounds: int, needed: float) -> float:
-    """Return 0.9, or more where so many steps of full length would not last.
+def default_momentum(task: Task, rounds: int, time: float, smooth: float) -> float:
+    """Return 0.9, or more where so many steps of full length would not cover the integrated time.
 
-    Without momentum ``needed`` = h * smoothness steps cover the integrated time h; momentum m makes
-    each count 1/(1-m) times, after a start of as many rounds.
+    Without momentum ``needed`` = h * smoothness steps cover it; momentum m makes each count 1/(1-m)
+    times, after a start of as many rounds.
     """
+    needed = time * smoothness(task, smooth) / stretch(smooth, MOMENTUM)
     return max(MOMENTUM, min(1.0 - rounds / needed, 1.0 - warm_up(task) / rounds))
 
 

@@ -231,13 +231,11 @@ def plan(
     refit = refits.checked_share(task, refit)
     bound = descent_clip(task, clip)
     thrift = 1.0 if not refit else refits.mu_part(1.0 - refit)
-    single = gaussian_sigma(task.budget, bound=bound, rows=(0, task.n)) / thrift
-    time = rates.integrated_time(task, single)
+    time = rates.integrated_time(task, _sigma(task, bound) / thrift)
     rounds, passes = _checked_rounds(task, time, rounds, batches)
     smooth = descent_smoothing(task, rounds, smoothing)
     if momentum is None:
-        needed = time * rates.smoothness(task, smooth) / rates.stretch(smooth, rates.MOMENTUM)
-        momentum = rates.default_momentum(task, rounds, needed)
+        momentum = rates.default_momentum(task, rounds, time, smooth)
     momentum = checked_momentum(momentum)
     if refit and clip is None:  # less noise goes farther in as many rounds
         bound, time = refits.CLIP_PART * bound, time / refits.CLIP_PART
@@ -245,24 +243,27 @@ def plan(
     longest = rates.longest_step(task, bound, smooth, momentum)
     room = max(1.0, ideal / longest) if follow and step is None else 1.0
     step = min(ideal, longest) if step is None else _validate.positive("step", step)
-    unit = 1.0 if follow else bound
-    late = smooth > 0.0 or (ideal > longest and rates.narrowness(task) == 1.0)
     return Plan(
         solver="noisy_gd",
         task=task,
         rounds=rounds,
         clip=bound,
-        sigma=gaussian_sigma(task.budget, bound=unit, rows=(0, task.n), count=passes) / thrift,
+        sigma=_sigma(task, 1.0 if follow else bound, passes) / thrift,
         batches=batches,
         step=step,
         momentum=momentum,
-        tail=_tail(rounds, late, tail),
+        tail=_tail(task, rounds, smooth, ideal > longest, tail),
         smoothing=smooth,
         smoothing_growth=_growth(task, rounds, smooth, time, smoothing_growth),
         follow=follow,
         room=room,
         **refits.refit_plan(task, refit),
     )
+
+
+def _sigma(task: Task, bound: float, passes: int = 1) -> float:
+    """Return the noise on sums of so many passes over all rows, if they spend the whole budget."""
+    return gaussian_sigma(task.budget, bound=bound, rows=(0, task.n), count=passes)
 
 
 def sparing_batches(task: Task) -> int:
@@ -278,8 +279,8 @@ def sparing_batches(task: Task) -> int:
         affordable = int((task.signal / (CALM * task.n_weights)) ** 2)
     except AssumptionError:  # a pure budget buys no Gaussian noise
         return 1
-    single = gaussian_sigma(task.budget, bound=descent_clip(task), rows=(0, task.n))
-    spared = round(rates.default_rounds(task, rates.integrated_time(task, single)) / PASSES)
+    time = rates.integrated_time(task, _sigma(task, descent_clip(task)))
+    spared = round(rates.default_rounds(task, time) / PASSES)
     batches = min(spared, affordable, task.n // BATCH_ROWS, BATCHES[1])
     return batches if batches >= BATCHES[0] else 1
 
@@ -301,9 +302,14 @@ def _growth(task: Task, rounds: int, smooth: float, time: float, growth: float |
     return max(least, final_smoothing(task, rounds, task.initial_distance**2 / time) / smooth)
 
 
-def _tail(rounds: int, late: bool, tail: int | None) -> int:
-    """Return half of the rounds, or a quarter where the last are by far the best, unless asked."""
+def _tail(task: Task, rounds: int, smooth: float, short: bool, tail: int | None) -> int:
+    """Return half of the rounds, or a quarter where the last are by far the best, unless asked.
+
+    They are where an envelope becomes sharper, and where steps are too short to cover the time:
+    but not over a narrow domain, which leaves the average less noise than any of them.
+    """
     if tail is None:
+        late = smooth > 0.0 or (short and rates.narrowness(task) == 1.0)
         return max(1, rounds // (4 if late else 2))
     return min(_validate.integer("tail", tail), rounds)
 

@@ -83,11 +83,11 @@ class DescentStepper(Stepper):
     def step(self, answer: Floats) -> None:
         """Move on the noisy sum of the gradients."""
         plan, last, tail = self.plan, self.plan.rounds, self.plan.tail
-        momentum, kept = plan.momentum, plan.momentum_at(self.round)
+        momentum, share = plan.momentum, plan.momentum_at(self.round)
         gradient = answer * self.clip if plan.follow else answer
         if self.round >= last:
             last, tail = plan.total_rounds, (plan.refit_rounds + 1) // 2
-            momentum = kept = refits.MOMENTUM
+            momentum = share = refits.MOMENTUM
             gradient = self._scores().lift(answer)
         meter = self._meter if self.round < plan.rounds else None
         step = plan.step_at(self.round) / (1 - momentum)  # of the averaged gradient
@@ -96,16 +96,16 @@ class DescentStepper(Stepper):
             step = self._lengthened(meter) / (1 - momentum)
         change = (1 - momentum) * gradient
         change /= plan.rows_at(self.round)
-        self.velocity *= kept
+        self.velocity *= share
         self.velocity += change
-        # The velocity and a part of its change: (1 + part kept) v - part kept (v before).
-        steady = 1 - DAMPING * (1 - kept)
+        # The velocity and a part of how it changed, which is a sum of velocity and gradient.
+        steady = 1 - DAMPING * (1 - share)
         change *= DAMPING / steady
         change += self.velocity
         change *= step * steady
         if meter is not None:
             self.move = -change
-            gain = step * (1 - momentum) * (1 + DAMPING * kept)
+            gain = step * (1 - momentum) * (1 + DAMPING * share)
             meter.leave(gradient / plan.n, self.move, self.clip, gain)
             self._follow(meter)
         moved = finite(np.subtract(self.weights, change, out=change))
