@@ -8,7 +8,8 @@ rounding of gradients and projections included.
 
 Newton's method is slow far from the minimum, so where there are many rows the first rounds are made
 on a part of them, whose minimiser is about as near as the rows are alike. What a model saw of the
-part then serves for a few steps on all rows.
+part then serves for a few steps on all rows. All of that, and the models after it, may be in single
+precision: the last steps and the certificate are not.
 
 How much is computed must not tell anything of the rows, so the certificate is looked at after a
 public number of rounds only, the *milestones*. A round is always the same work: one Hessian, its
@@ -199,7 +200,8 @@ def _newton(state: _State, begun: Floats, spread: float) -> Floats | None:
     objective, many = state.objective, state.objective.size > LARGEST_DENSE
     condition = objective.smoothness / objective.strong_convexity
     work = effort(objective.size, condition, divisible_rows(state.domain, objective.divisible))
-    place, done = _first_place(state, begun, spread, work), 0
+    rough = objective.rough() if work.early else objective
+    place, done = _first_place(state, rough, begun, spread, work), 0
     for level, milestone in enumerate(work.rounds):
         model: Any = None
         for _ in range(milestone - done):
@@ -207,7 +209,7 @@ def _newton(state: _State, begun: Floats, spread: float) -> Floats | None:
             if many:
                 model = product_model(objective, place.weights, place.gradient, wide, level)
             else:
-                model = dense_model(objective, state.domain, place.weights, wide, level)
+                model = dense_model(rough, state.domain, place.weights, wide, level)
             _round(objective, place, model, work.tries)
         done = milestone
         certified = state.milestone(place.weights, place.gradient, model.top)
@@ -216,20 +218,24 @@ def _newton(state: _State, begun: Floats, spread: float) -> Floats | None:
     return None
 
 
-def _first_place(state: _State, begun: Floats, spread: float, work: Effort) -> _Place:
+def _first_place(
+    state: _State, rough: Tilted, begun: Floats, spread: float, work: Effort
+) -> _Place:
     """Return where the rounds on all rows begin: where those on a part of them have ended."""
     objective = state.objective
     if not work.early:
         return _Place(begun, objective.gradient(begun), spread)
-    part = objective.part(objective.divisible // PART)
+    part = rough.part(rough.divisible // PART)
     place = _Place(begun, part.gradient(begun), spread)
     model: Any = None
     for _ in range(work.early):
         wide = max(place.spread, _NARROWEST * spread)
         model = dense_model(part, state.domain, place.weights, wide, 0)
         _round(part, place, model, TRIES)
-    place = _Place(place.weights, objective.gradient(place.weights), spread)
-    _round(objective, place, model, HANDOVER)
+    place = _Place(place.weights, rough.gradient(place.weights), spread)
+    _round(rough, place, model, HANDOVER)
+    if rough is not objective:
+        place.gradient = objective.gradient(place.weights)
     return place
 
 
