@@ -109,10 +109,12 @@ class ScoreGradient(Query):
         """Return what each row adds, as (rows, size)."""
         with np.errstate(all="ignore"):  # a warning could tell something of the rows
             slopes, scores = self._slopes(block), self._scores(block)
-            parts = [np.sum(slopes * scores, axis=1, keepdims=True)]
+            # Column after column: NumPy is slow where short rows are all it works along.
+            gradients = np.empty((len(block), self.size), order="F")
+            np.sum(slopes * scores, axis=1, out=gradients[:, 0])
             if self.offset:
-                parts.append(self.offset * _last_column(block) * slopes)
-            gradients = np.where(block.present[:, None], np.hstack(parts), 0.0)
+                np.multiply(self.offset * _last_column(block), slopes, out=gradients[:, 1:])
+            gradients[~block.present] = 0.0
             return clip_rows(gradients, self.norm, self.clip)
 
     def lift(self, answer: Floats) -> Floats:
