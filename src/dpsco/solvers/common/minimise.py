@@ -7,9 +7,9 @@ normal cone, so ||grad J(w) + (y - w)/step|| / mu bounds the distance. Both are 
 rounding of gradients and projections included.
 
 Newton's method is slow far from the minimum, so where there are many rows the first rounds are made
-on a part of them, whose minimiser is about as near as the rows are alike. What a model saw of the
-part then serves for a few steps on all rows. All of that, and the models after it, may be in single
-precision: the last steps and the certificate are not.
+on a part of them, whose minimiser is about as near as the rows are alike, and of those the first on
+half of the part. What a model saw of the part then serves for a few steps on all rows. All of that,
+and the models after it, may be in single precision: the last steps and the certificate are not.
 
 How much is computed must not tell anything of the rows, so the certificate is looked at after a
 public number of rounds only, the *milestones*. A round is always the same work: one Hessian, its
@@ -225,13 +225,17 @@ def _first_place(
     objective = state.objective
     if not work.early:
         return _Place(begun, objective.gradient(begun), spread)
-    part = rough.part(rough.divisible // PART)
-    place = _Place(begun, part.gradient(begun), spread)
-    model: Any = None
-    for _ in range(work.early):
-        wide = max(place.spread, _NARROWEST * spread)
-        model = dense_model(part, state.domain, place.weights, wide, 0)
-        _round(part, place, model, TRIES)
+    place = _Place(begun, begun, spread)
+    model: Model | None = None
+    half = work.early // 2  # of the rounds, on half of the part
+    for divisor, rounds in ((2 * PART, half), (PART, work.early - half)):
+        part = rough.part(rough.divisible // divisor)
+        place.gradient = part.gradient(place.weights)
+        for _ in range(rounds):
+            wide = max(place.spread, _NARROWEST * spread)
+            model = dense_model(part, state.domain, place.weights, wide, 0)
+            _round(part, place, model, TRIES)
+    assert model is not None
     place = _Place(place.weights, rough.gradient(place.weights), spread)
     _round(rough, place, model, HANDOVER)
     if rough is not objective:
