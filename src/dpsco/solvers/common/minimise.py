@@ -37,7 +37,7 @@ from .quadratic import Model, dense_model, product_model
 LARGEST_DENSE = 1500  # weights up to which a Hessian is formed and factored
 
 
-PART = 8  # all rows over those of the first rounds
+PART = 8  # all rows over those of the part on which the first rounds are made
 PART_ROWS = 20  # rows per weight that a part has at least
 FEWEST_ROWS = 4096  # of a table that is worth a part
 
