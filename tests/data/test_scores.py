@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsco.data import Bounds, Classes, ClippedGradient, ScoreGradient, from_arrays
+from dpsco.data import source as source_module
 from dpsco.errors import ParameterError
 from dpsco.losses import Logistic, Softmax
 from dpsco.losses.vector import SquaredDistance
@@ -71,6 +72,20 @@ def test_no_row_adds_more_than_the_clip(clip, scale, seed, loss):
     assert not added[3].any()  # the null row
     total = source(loss, seed=seed).sum(query)
     assert total == pytest.approx(added.sum(axis=0), abs=1e-9 * clip)
+
+
+def test_scores_of_large_tables_are_rough_and_no_bound_rests_on_them(monkeypatch):
+    loss, exact = Softmax(3), source(Softmax(3))
+    monkeypatch.setattr(source_module, "_SINGLE_NUMBERS", (1, 1 << 28))
+    rough = source(Softmax(3))
+    for clip, scale in ((1e6, 1.0), (0.1, 1.0), (0.1, 1e30), (0.1, 1e60)):
+        query = score_query(loss, clip)
+        query = ScoreGradient(loss, scale * query.weights, query.along, query.offset, clip)
+        added = query.contributions(rough.rows())
+        assert np.linalg.norm(added, axis=1).max() <= clip * (1.0 + 1e-15)
+        if scale == 1.0:
+            assert not np.array_equal(rough.sum(query), exact.sum(query))
+            assert rough.sum(query) == pytest.approx(exact.sum(query), abs=1e-5)
 
 
 def test_what_does_not_fit_is_refused():

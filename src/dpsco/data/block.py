@@ -114,7 +114,8 @@ class SingleRows:
     def part(self, rows: Any, begin: int) -> NDArray[np.float32]:
         """Return the rows that begin at a row of the whole."""
         if self._rows is None:
-            self._rows = np.full(self._shape, np.nan, dtype=np.float32)
+            self._rows = np.empty(self._shape, dtype=np.float32)
+            self._rows[:, 0] = np.nan  # not yet made
         result = self._rows[begin : begin + len(rows)]
         if np.isnan(result[:, 0]).any():  # clipped rows are finite
             np.copyto(result, rows, casting="same_kind")

@@ -442,7 +442,7 @@ def coordinate_bound(clip: float, size: int) -> float:
 
 # -- vector losses ---------------------------------------------------------------------------------
 
-_PIECE = 1 << 19  # numbers of rows at a time: products of several classes want more of them
+_PIECE = 1 << 20  # numbers of rows at a time: products of several classes want more of them
 _UP = 1.0 + 2.0**-50
 _BELOW = 1.0 - 2.0**-49  # more than the three roundings of a quotient and two products
 

@@ -9,9 +9,10 @@ so few numbers that noise on it is small. ``along`` and ``offset`` say in which 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._validate import non_negative
 from ..errors import ParameterError
@@ -23,8 +24,8 @@ from ..losses.base import MarginLoss
 from ..losses.vector import ClassLoss
 from .block import Block, Floats
 from .bounds import describe_norm
-from .queries import Loss, Query, check_weights, weight_vector
-from .row_norms import cache_slices, check_limit, clip_rows
+from .queries import Loss, Query, check_weights, pieces, weight_vector
+from .row_norms import check_limit, clip_rows
 
 if TYPE_CHECKING:
     from .source import Source
@@ -100,8 +101,7 @@ class ScoreGradient(Query):
     def sum(self, block: Block) -> Floats:
         """Return the sum of the clipped gradients of a leaf."""
         total = np.zeros(self.size)
-        sparse = isinstance(block.rows, SparseRows)  # few entries a row: no need for slices
-        for part in [slice(None)] if sparse else cache_slices(len(block), block.d):
+        for part in pieces(block, len(self.weights), rank_one=True):
             total += self.contributions(block[part]).sum(axis=0)
         return total
 
@@ -109,10 +109,12 @@ class ScoreGradient(Query):
         """Return what each row adds, as (rows, size)."""
         with np.errstate(all="ignore"):  # a warning could tell something of the rows
             slopes, scores = self._slopes(block), self._scores(block)
-            parts = [np.sum(slopes * scores, axis=1, keepdims=True)]
+            # Column after column: NumPy is slow where short rows are all it works along.
+            gradients = np.empty((len(block), self.size), order="F")
+            np.sum(slopes * scores, axis=1, out=gradients[:, 0])
             if self.offset:
-                parts.append(self.offset * _last_column(block) * slopes)
-            gradients = np.where(block.present[:, None], np.hstack(parts), 0.0)
+                np.multiply(self.offset * _last_column(block), slopes, out=gradients[:, 1:])
+            gradients[~block.present] = 0.0
             return clip_rows(gradients, self.norm, self.clip)
 
     def lift(self, answer: Floats) -> Floats:
@@ -125,7 +127,8 @@ class ScoreGradient(Query):
     def _slopes(self, block: Block) -> Floats:
         """Return the loss's derivatives in the scores, as (rows, outputs)."""
         if isinstance(self.loss, ClassLoss):
-            return self.loss.coefficients(self.weights, block.rows, block.labels)
+            scores = _class_scores(self.loss, self.weights, block)
+            return np.asarray(self.loss.coefficients_at(scores, block.labels), dtype=float)
         assert isinstance(self.loss, MarginLoss)
         margin = margins(block.rows, self.weights)
         return np.asarray(smoothed_slope(self.loss.kernel(), margin, block.labels))[:, None]
@@ -133,8 +136,17 @@ class ScoreGradient(Query):
     def _scores(self, block: Block) -> Floats:
         """Return the derivatives of the scores in the factor, likewise."""
         if isinstance(self.loss, ClassLoss):
-            return self.loss.scores(self.along, block.rows)
+            return np.asarray(_class_scores(self.loss, self.along, block), dtype=float)
         return margins(block.rows, self.along)[:, None]
+
+
+def _class_scores(loss: ClassLoss, weights: Floats, block: Block) -> NDArray[Any]:
+    """Return the scores of classes, in single precision where rows can be had so.
+
+    What a row adds is clipped after that, so no bound rests on how exact they are.
+    """
+    rough = block.single()
+    return loss.scores(weights, block.rows) if rough is None else loss.rough_scores(weights, rough)
 
 
 def _last_column(block: Block) -> Floats:

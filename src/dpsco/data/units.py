@@ -127,11 +127,10 @@ class Units:
 
 def _mapped(values: NDArray[Any], centre: Floats, scale: Floats, cut: float) -> Floats:
     """Return entries cut, centred and scaled; what is not finite becomes NaN."""
-    raw = values.astype(np.float64)
+    raw = np.asarray(values, dtype=np.float64)
     result = np.maximum(raw, centre - cut * scale)
     np.minimum(result, centre + cut * scale, out=result)
-    raw -= raw  # 0, or NaN for what is not finite
-    result += raw
+    result += raw - raw  # 0, or NaN for what is not finite
     result -= centre
     result /= scale
     return np.asarray(result)

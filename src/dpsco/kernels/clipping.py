@@ -41,7 +41,8 @@ def limits(norms: Floats, clip: float) -> Floats:
     with np.errstate(all="ignore"):
         cut = np.divide(clip, norms)
         cut *= BELOW_ONE
-        return np.where(cut >= TINY, cut, 0.0)
+        cut[~(cut >= TINY)] = 0.0
+        return cut
 
 
 def coefficients(slopes: Floats, norms: Floats, clip: float, *, compiled: bool = False) -> Floats:
@@ -51,9 +52,10 @@ def coefficients(slopes: Floats, norms: Floats, clip: float, *, compiled: bool =
         _compiled()(slopes, norms, float(clip), cut)
         return cut
     bounds = limits(norms, clip)
-    cut = np.maximum(slopes, -bounds)
-    np.minimum(cut, bounds, out=cut)
-    return np.where(np.isfinite(slopes), cut, 0.0)
+    result = np.minimum(slopes, bounds)
+    np.maximum(result, np.negative(bounds, out=bounds), out=result)
+    result[~np.isfinite(slopes)] = 0.0
+    return result
 
 
 def _cut(slopes: Floats, norms: Floats, clip: float, out: Floats) -> None:

@@ -20,7 +20,7 @@ _STEPS = 5  # of Newton's method; measured: the root to rounding for smoothing 1
 
 def logistic_slope(margin: Any, label: Any, first: Any, second: Any) -> Any:
     """Return -y / (1 + exp(y u))."""
-    return -label / (1.0 + np.exp(np.minimum(label * margin, 700.0)))
+    return label / (-1.0 - np.exp(np.minimum(label * margin, 700.0)))
 
 
 def logistic_envelope(margin: Any, label: Any, smoothing: Any, second: Any) -> Any:

@@ -159,16 +159,15 @@ class ClassLoss(VectorLoss):
             scores: Floats = matrix.T @ np.asarray(X, dtype=float).T
             return np.asarray(scores.T)
 
-    def rough_scores(self, weights: ArrayLike, X: NDArray[np.float32]) -> Floats:
-        """Return X W to single precision, for dense rows that have no more."""
+    def rough_scores(self, weights: ArrayLike, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return X W in single precision, for dense rows that have no more."""
         matrix = _weights(self, weights, X).reshape(X.shape[1], self.classes)
         with np.errstate(all="ignore"):
-            scores = matrix.T.astype(np.float32) @ X.T
-            return np.asarray(scores.astype(float).T)
+            return np.asarray((matrix.T.astype(np.float32) @ X.T).T, dtype=np.float32)
 
     @abstractmethod
-    def coefficients_at(self, scores: Floats, y: ArrayLike | None = None) -> Floats:
-        """Return the coefficients of rows that have these scores."""
+    def coefficients_at(self, scores: NDArray[Any], y: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the coefficients of rows that have these scores, in the precision of those."""
 
     def coefficients(self, weights: ArrayLike, X: Rows, y: ArrayLike | None = None) -> Floats:
         """Return the coefficient of each class, as (rows, classes)."""
@@ -217,7 +216,7 @@ class Softmax(ClassLoss):
             total = np.log(np.sum(np.exp(scores - top[:, None]), axis=1))
             return np.asarray(total + (top - scores[np.arange(len(scores)), index]))
 
-    def coefficients_at(self, scores: Floats, y: ArrayLike | None = None) -> Floats:
+    def coefficients_at(self, scores: NDArray[Any], y: ArrayLike | None = None) -> NDArray[Any]:
         """Return p - e_y for each row, as (rows, classes)."""
         result = np.ascontiguousarray(scores.T)  # sums over the first axis are the fast ones
         index = self.numbers(y, result.shape[1])

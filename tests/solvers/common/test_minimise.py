@@ -301,6 +301,28 @@ def test_single_precision_is_for_large_hessians_far_from_singular():
     assert not glm(Streamed(wide), losses.Logistic(), ridge=1e-3).single
 
 
+def test_rounds_on_the_way_are_in_single_precision_and_the_last_ones_are_not():
+    source = table(n=30_000, d=40)
+    objective = glm(source, losses.Logistic(), ridge=1e-3)
+    rough, w = objective.rough(), np.linspace(-1, 1, source.d)
+    exact = objective.gradient(w)
+    assert 1e-12 < np.linalg.norm(rough.gradient(w) - exact) <= 1e-5 * np.linalg.norm(exact)
+    np.testing.assert_allclose(rough.hessian(w, 0.1), objective.hessian(w, 0.1), atol=1e-7)
+    assert rough.part(500).single  # however few: its rows are not exact
+    assert rough.part(500).rough().size == source.d
+    terms = {"domain": domains.WholeSpace(), "start": 0 * w, "spread": 5.0}
+    near = minimise(objective, distance=1e-9, **terms)
+    assert np.linalg.norm(objective.gradient(near)) <= 1e-12
+
+
+def test_single_rows_are_for_memory_and_hessians_far_from_singular():
+    streamed = glm(Streamed(table(n=30_000, d=40)), losses.Logistic(), ridge=1e-3)
+    steep = glm(table(n=30_000, d=40), losses.Logistic(), ridge=1e-6)
+    few = glm(table(n=9000, d=40), losses.Logistic(), ridge=1e-3)
+    for objective in (streamed, steep, few):
+        assert objective.rough() is objective
+
+
 def test_later_milestones_are_reached_and_certified(monkeypatch):
     """A bad model makes every milestone fail but the last, which no table can miss."""
     problem = quadratic(6, 1e3, 1)

@@ -136,11 +136,14 @@ def delta_grid(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
         extent = np.abs(eps) / safe + safe / 2
         x = eps / safe - safe / 2
         far = x >= 0
-        near = ~far
-        value[far] = _far_delta(x[far], safe[far], extent[far])
-        y = x[near] + safe[near]
-        value[near] = ndtr(-x[near]) - np.exp(np.minimum(eps[near] + log_ndtr(-y), 0.0))
-        value[near] += 64 * _ULP * (1 + extent[near] ** 2)
+        if far.all():  # the usual case: nothing is picked out
+            value = _far_delta(x, safe, extent)
+        else:
+            near = ~far
+            value[far] = _far_delta(x[far], safe[far], extent[far])
+            y = x[near] + safe[near]
+            value[near] = ndtr(-x[near]) - np.exp(np.minimum(eps[near] + log_ndtr(-y), 0.0))
+            value[near] += 64 * _ULP * (1 + extent[near] ** 2)
     value += _TINY
     return np.asarray(np.where(size == 0.0, 0.0, np.clip(value, 0.0, 1.0)))
 

@@ -32,7 +32,7 @@ from ...kernels.slope import Slope
 from ...losses.vector import VectorLoss
 
 Floats = NDArray[np.float64]
-Leaf = tuple[Any, Floats, Floats]  # rows (dense float or SciPy sparse), labels, largest slopes
+Leaf = tuple[Any, Floats, Floats]  # rows (dense or SciPy sparse), labels, largest slopes
 
 UNIT = 2.0**-53  # rounding of one operation
 SLOPE_ERROR = 2.0**-46  # of a computed slope, relative to its bound; bisection leaves 2^-48
@@ -182,6 +182,13 @@ class Tilted(ABC):
         """Return J with the mean over the first ``rows`` rows; of all if it is not divisible."""
         return self
 
+    def rough(self) -> Tilted:
+        """Return J with products in single precision where these save time; else J itself.
+
+        For points and models on the way to a minimiser, of which nothing is certified.
+        """
+        return self
+
     @abstractmethod
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J, up to `rounding`."""
@@ -245,21 +252,39 @@ class GlmObjective(Tilted):
             few._in_memory = list(_first(self._in_memory, rows))
         return few
 
+    def rough(self) -> GlmObjective:
+        """Return J with rows in single precision, where Hessians are and the rows can be had so."""
+        rows = self._source.rows().single() if self.single else None
+        if rows is None:
+            return self
+        assert self._in_memory is not None  # or Hessians were in double precision
+        rough, start, leaves = copy.copy(self), 0, []
+        for _, labels, limit in self._in_memory:
+            leaves.append((rows[start : start + len(labels)], labels, limit))
+            start += len(labels)
+        rough._in_memory = leaves
+        return rough
+
     @property
     def single(self) -> bool:
         """Whether Hessians are summed in single precision: large ones, far from singular."""
-        dense = self._in_memory is not None and isinstance(self._in_memory[0][0], np.ndarray)
+        first = self._in_memory[0][0] if self._in_memory is not None else None
+        if not isinstance(first, np.ndarray):
+            return False
+        if first.dtype == np.float32:  # rows of `rough`
+            return True
         far = self.smoothness <= _SINGLE_CONDITION * self.strong_convexity
         large = self._rows * self.size**2 >= _SINGLE_FLOPS and self.size <= _SINGLE_WEIGHTS
         within = _SINGLE_RANGE[0] <= self.smoothness <= _SINGLE_RANGE[1]
-        return dense and far and large and within
+        return far and large and within
 
     def gradient(self, weights: Floats) -> Floats:
         """Return the gradient of J."""
         total = PairwiseSum()
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                total.add(rows.T @ self._slopes(rows @ weights, labels, limit))
+                slopes = self._slopes(_product(rows, weights), labels, limit)
+                total.add(_product(rows.T, slopes))
             mean = total.result() / self._rows
         return np.asarray(mean + self._linear + self._ridge * (weights - self._centre))
 
@@ -271,14 +296,13 @@ class GlmObjective(Tilted):
     def hessian(self, weights: Floats, spread: float) -> Floats:
         """Return the Hessian of J, with the rows' mean curvatures within ``spread``."""
         total = self._ridge * np.eye(self.size)
-        kind = np.float32 if self.single else np.float64
+        kind: type = np.float32 if self.single else np.float64
         with np.errstate(all="ignore"):
             for rows, labels, limit in self._leaves():
-                curvature = self._curvatures(rows @ weights, labels, limit, spread)
-                root = np.sqrt(curvature / self._rows)
+                margins = _product(rows, weights)
+                root = np.sqrt(self._curvatures(margins, labels, limit, spread) / self._rows)
                 if isinstance(rows, np.ndarray):
-                    scaled = np.empty(rows.shape, dtype=kind)
-                    np.multiply(rows, root[:, None], out=scaled, casting="same_kind")
+                    scaled: Any = np.asarray(rows, dtype=kind) * root.astype(kind)[:, None]
                     total += scaled.T @ scaled
                 else:
                     scaled = rows.multiply(root[:, None]).tocsr()
@@ -345,6 +369,11 @@ class GlmObjective(Tilted):
                 else np.asarray(rows, dtype=np.float64)
             )
             yield matrix, block.labels[part], limit[part]
+
+
+def _product(rows: Any, vector: Floats) -> Floats:
+    """Return rows times a vector, to the precision of the rows."""
+    return np.asarray(rows @ vector.astype(rows.dtype, copy=False), dtype=np.float64)
 
 
 def _first(leaves: list[Leaf], count: int) -> Iterator[Leaf]:

@@ -12,7 +12,9 @@ of products. Nothing ends early: how hard a model was tells nothing, and none ha
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,12 +46,16 @@ def dense_model(
     objective: Tilted, domain: Domain, weights: Floats, spread: float, level: int
 ) -> Model:
     """Return a model with its Hessian in full; ``spread`` is how far it is to hold."""
-    from scipy.linalg import cho_factor
+    from scipy.linalg import cho_factor, cho_solve
 
     hessian = objective.hessian(weights, spread)
     if objective.single:  # its rounding may exceed the ridge
         values, basis = np.linalg.eigh(hessian)
-        hessian = (basis * np.maximum(values, objective.strong_convexity)) @ basis.T
+        values = np.maximum(values, objective.strong_convexity)
+        if isinstance(domain, WholeSpace):
+            inverse = (basis / values) @ basis.T
+            return _Free(inverse.dot, float(values[-1]))
+        hessian = (basis * values) @ basis.T
     # Row sums bound the largest eigenvalue; the norm of the square is nearer to it.
     top = min(
         float(np.max(np.sum(np.abs(hessian), axis=1))),
@@ -63,7 +69,7 @@ def dense_model(
     jitter = 1e-14 * top * np.eye(objective.size)  # rounding must not make it indefinite
     factor = cho_factor(hessian + jitter, check_finite=False)
     if isinstance(domain, WholeSpace):
-        return _Free(factor, top)
+        return _Free(partial(cho_solve, factor, check_finite=False), top)
     return _Projected(domain, hessian, factor, top, MODEL_STEPS * 4**level)
 
 
@@ -78,14 +84,12 @@ def product_model(
 class _Free:
     """A model on the whole space."""
 
-    factor: Any  # Cholesky
+    solve: Callable[[Floats], Floats]  # multiplies by the inverse
     top: float
 
     def step(self, weights: Floats, gradient: Floats) -> Floats:
         """Return the Newton step."""
-        from scipy.linalg import cho_solve
-
-        return np.asarray(-cho_solve(self.factor, gradient, check_finite=False))
+        return -self.solve(gradient)
 
     def left(self, weights: Floats, gradient: Floats) -> float:
         """Return the length of the gradient."""

@@ -93,6 +93,8 @@ def delta_glm(epsilon: ArrayLike, m: ArrayLike, c: float) -> Array:
     e = eps - c - 4 * _ULP * (np.abs(eps) + c)
     e, size = np.broadcast_arrays(e, np.asarray(m, dtype=float))
     far = e >= 0.5 * size * size
+    if far.all():  # the usual case: nothing is picked out
+        return np.asarray(np.clip(2.0 * gaussian.delta_grid(e, size), 0.0, 1.0))
     near, delta = ~far, np.empty(e.shape)
     with np.errstate(all="ignore"):  # each formula only where it holds: both are costly
         delta[far] = 2.0 * gaussian.delta_grid(e[far], size[far])

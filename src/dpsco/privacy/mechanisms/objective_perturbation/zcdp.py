@@ -95,14 +95,20 @@ def _log_moments(ts: Array, m: float, c: float, s: int) -> Array:
         return moments * (1 + 1e-12)
     above, below, far = np.expm1(-up), np.expm1(down), _rest(m, s, last, c)
     mean = float(weights @ up)
+    balanced = c + m * (math.sqrt(s) - 1.0 + _BALANCED)
+    ends, others = np.empty((2, len(balanced), len(x)))
     for i in both:
         t = float(ts[i])
-        upper, lower = np.expm1(t * up), np.expm1(-t * down)
         rest = _rest(t * m, s, last, t * (c + 0.5 * m * m))
-        factors = _equalising(t, c + m * (math.sqrt(s) - 1.0 + _BALANCED))[:, None]
-        ends = np.maximum(upper + factors * above, lower + factors * below)
-        total = ends @ weights + _SLACK * (np.abs(ends) @ weights)  # weights are off by 1e-9
-        slack = 16 * 2.0**-52 * (t + factors[:, 0]) * mean + rest + factors[:, 0] * far
+        factors = _equalising(t, balanced)
+        np.multiply(factors[:, None], above, out=ends)
+        ends += np.expm1(t * up)
+        np.multiply(factors[:, None], below, out=others)
+        others += np.expm1(-t * down)
+        np.maximum(ends, others, out=ends)
+        total = ends @ weights
+        total += _SLACK * (np.abs(ends, out=ends) @ weights)  # weights are off by 1e-9
+        slack = 16 * 2.0**-52 * (t + factors) * mean + rest + factors * far
         moments[i] = min(moments[i], math.log1p(float(np.min(total + slack))))
     return moments * (1 + 1e-12)
 
