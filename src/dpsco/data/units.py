@@ -128,9 +128,8 @@ class Units:
 def _mapped(values: NDArray[Any], centre: Floats, scale: Floats, cut: float) -> Floats:
     """Return entries cut, centred and scaled; what is not finite becomes NaN."""
     raw = np.asarray(values, dtype=np.float64)
-    result = np.maximum(raw, centre - cut * scale)
-    np.minimum(result, centre + cut * scale, out=result)
-    result += raw - raw  # 0, or NaN for what is not finite
+    result = np.clip(raw, centre - cut * scale, centre + cut * scale)
+    np.copyto(result, np.nan, where=~np.isfinite(raw))
     result -= centre
     result /= scale
     return np.asarray(result)
