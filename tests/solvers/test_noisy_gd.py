@@ -493,7 +493,14 @@ def test_nonsmooth_losses_are_smoothed_and_nothing_else_is():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("momentum", 1.0), ("momentum", 3.0), ("smoothing_growth", 0.0), ("step", 0.0), ("tail", 0)],
+    [
+        ("momentum", 1.0),
+        ("momentum", 3.0),
+        ("smoothing_growth", 0.0),
+        ("step", 0.0),
+        ("room", 0.0),
+        ("tail", 0),
+    ],
 )
 def test_files_cannot_hold_numbers_without_a_schedule(field, value):
     """They are refused when the file is read, not in the middle of a run."""
