@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from dpsco.data import Block, Bounds, from_arrays
-from dpsco.data.block import join, take_rows
+from dpsco.data.block import SingleRows, join, take_rows, with_single
 from dpsco.data.row_norms import upper_norms
 from dpsco.geometry.norms import L1, L2, LINF, Lp
 
@@ -80,6 +80,46 @@ def test_norms_in_other_norms_are_found_once(sparse, monkeypatch):
     assert np.array_equal(block.norms_in(LINF), wanted[LINF])
     for norm in (L1, LINF):
         assert np.all(block.norms_in(norm) >= norm(dense(block)))
+
+
+def test_slices_in_single_precision_are_those_of_the_whole():
+    whole = with_single(make(False, n=20))
+    for outer in (whole, make(False, n=20)):
+        part = with_single(outer[7:15])
+        assert np.array_equal(part.single(), part.rows.astype(np.float32))
+        inner = with_single(part[2:5])
+        assert np.array_equal(inner.single(), inner.rows.astype(np.float32))
+    shared = whole[7:15].single()
+    assert np.shares_memory(with_single(whole[7:15]).single(), shared)
+    assert np.array_equal(whole.single(), whole.rows.astype(np.float32))
+
+
+def test_rows_in_single_precision_are_whole_whoever_asks_for_them_first(monkeypatch):
+    """A thread that asks while another one is at work never sees what that has not written."""
+    rows = np.arange(1.0, 13.0).reshape(4, 3)
+    copy, empty, answers = np.copyto, np.empty, []
+    singles = SingleRows(4, 3)
+
+    def ask():
+        with monkeypatch.context() as inner:
+            inner.setattr(np, "copyto", copy)
+            inner.setattr(np, "empty", empty)
+            answers.append(singles.part(rows, 0).copy())
+
+    def slow_empty(shape, dtype):
+        ask()
+        return np.full(shape, 77.0, dtype=dtype)
+
+    def slow_copy(target, source, casting):
+        copy(target[:, :1], source[:, :1], casting=casting)
+        ask()
+        copy(target, source, casting=casting)
+
+    monkeypatch.setattr(np, "empty", slow_empty)
+    monkeypatch.setattr(np, "copyto", slow_copy)
+    answers.append(singles.part(rows, 0))
+    assert len(answers) == 3
+    assert all(np.array_equal(answer, rows) for answer in answers)
 
 
 def test_the_text_of_a_block_shows_no_value():

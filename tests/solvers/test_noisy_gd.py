@@ -498,6 +498,7 @@ def test_nonsmooth_losses_are_smoothed_and_nothing_else_is():
         ("momentum", 3.0),
         ("smoothing_growth", 0.0),
         ("step", 0.0),
+        ("step", 1.7e308),
         ("room", 0.0),
         ("tail", 0),
     ],

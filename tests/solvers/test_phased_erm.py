@@ -388,3 +388,17 @@ def test_entry():
     entry = get("phased_erm")
     assert entry.options == ("step", "clip", "slack")
     assert entry.calibrations == ("tight", "paper")
+
+
+def test_phases_of_large_tables_may_be_had_in_single_precision():
+    """The second phase's rows begin in the middle of the table's."""
+    rng = np.random.default_rng(0)
+    n, d = 180_000, 24  # a quarter of them is 2^20 numbers
+    X = rng.standard_normal((n, d)) / 6
+    y = np.sign(X[:, 0] + 0.1 * rng.standard_normal(n))
+    bounds = dp.Bounds(feature_norm=1.0, label="sign")
+    problem = dp.Problem(loss=dp.losses.Logistic(), bounds=bounds)
+    plan = dp.plan(problem, n=n, d=d, budget=dp.ApproxDP(1.0, 1e-8), solver="phased_erm")
+    assert plan.sizes[1] * d >= 1 << 20
+    result = dp.run(plan, (X, y), randomness=dp.Randomness.seeded(1))
+    assert np.mean(np.sign(X @ result.weights) == y) > 0.7

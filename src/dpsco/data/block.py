@@ -109,22 +109,30 @@ class SingleRows:
 
     def __init__(self, rows: int, columns: int) -> None:
         self._shape = rows, columns
-        self._rows: NDArray[np.float32] | None = None
+        # The rows, and which of them are there. One thread never sees what another has begun: both
+        # are assigned at once, and rows are there when they have been copied.
+        self._store: tuple[NDArray[np.float32], Mask] | None = None
 
     def part(self, rows: Any, begin: int) -> NDArray[np.float32]:
         """Return the rows that begin at a row of the whole."""
-        if self._rows is None:
-            self._rows = np.empty(self._shape, dtype=np.float32)
-            self._rows[:, 0] = np.nan  # not yet made
-        result = self._rows[begin : begin + len(rows)]
-        if np.isnan(result[:, 0]).any():  # clipped rows are finite
-            np.copyto(result, rows, casting="same_kind")
-        return result
+        store = self._store
+        if store is None:
+            store = np.empty(self._shape, dtype=np.float32), np.zeros(self._shape[0], dtype=bool)
+            self._store = store
+        singles, present = store
+        part = slice(begin, begin + len(rows))
+        if not present[part].all():
+            np.copyto(singles[part], rows, casting="same_kind")
+            present[part] = True
+        return singles[part]
 
 
 def with_single(block: Block) -> Block:
-    """Return a whole block that can be had in single precision."""
-    return replace(block, _single=SingleRows(len(block), block.d))
+    """Return a block that can be had in single precision; slices of a whole share what it made."""
+    if block._single is not None:
+        return block
+    total = len(block) if block._total < 0 else block._total
+    return replace(block, _single=SingleRows(total, block.d))
 
 
 def _sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -149,6 +149,8 @@ def test_the_loss_that_is_left_bounds_the_curvature(classes):
             meter.reading[0] = loss[rows].mean() - math.log(classes)
             assert curved[rows].mean() / largest <= meter.curvature() * (1 + 1e-12)
             shares.append(meter.curvature())
+    meter.reading[0] = math.nan
+    assert meter.curvature() == 1.0
     assert min(shares) == loss_meter.LEAST_CURVATURE
     assert max(shares) == 1.0
 

@@ -315,6 +315,54 @@ def test_rounds_on_the_way_are_in_single_precision_and_the_last_ones_are_not():
     assert np.linalg.norm(objective.gradient(near)) <= 1e-12
 
 
+def test_what_is_certified_is_a_gradient_in_double_precision(monkeypatch):
+    """Of a round on all rows, and where the handover leaves it if no step of a round is taken."""
+    source, seen = table(n=30_000, d=40), []
+    objective = glm(source, losses.Logistic(), ridge=1e-3)
+    certified, whole = module._State.certified, module._round
+
+    def watched(state, weights, gradient, *normal):
+        assert state.objective is objective
+        seen.append((weights.copy(), gradient.copy()))
+        return certified(state, weights, gradient, *normal)
+
+    monkeypatch.setattr(module._State, "certified", watched)
+    for rounds in (whole, lambda *_: None):
+        monkeypatch.setattr(module, "_round", rounds)
+        for domain in (domains.WholeSpace(), domains.L2Ball(1.0)):
+            terms = {"domain": domain, "start": np.zeros(source.d), "spread": 5.0}
+            minimise(objective, distance=1e-2, **terms)
+    assert len(seen) >= 8
+    for weights, gradient in seen:
+        assert np.array_equal(gradient, objective.gradient(weights))
+
+
+@pytest.mark.parametrize("far", [1e-3, 1.0])
+def test_one_row_beyond_single_precision_decides_nothing(far):
+    """Its curvature is within the range of float32, also where its numbers are not."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(1 << 16, 20))
+    y = np.sign(X[:, 0] + rng.normal(size=len(X)))
+    X *= 1e36 / np.linalg.norm(X, axis=1, keepdims=True)
+    X[0] *= 1e3 * far
+    bounds = Bounds(1e39, label="sign")
+    source = from_arrays(X, y).bounded(bounds, order="given")
+    objective = GlmObjective(
+        source,
+        losses.Smoothed(losses.Hinge(), 1e-70),
+        clip=1e39,
+        curvature=1e8,
+        linear=np.zeros(20),
+        ridge=1e5,
+        centre=np.zeros(20),
+    )
+    assert objective.single
+    assert objective.rough() is objective  # rows beyond float32 are not had in it
+    hessian = objective.hessian(np.zeros(20), 1e-39)
+    assert np.isfinite(hessian).all()
+    assert np.linalg.eigvalsh(hessian)[0] >= 0.9e5
+
+
 def test_single_rows_are_for_memory_and_hessians_far_from_singular():
     streamed = glm(Streamed(table(n=30_000, d=40)), losses.Logistic(), ridge=1e-3)
     steep = glm(table(n=30_000, d=40), losses.Logistic(), ridge=1e-6)

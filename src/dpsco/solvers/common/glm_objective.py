@@ -302,7 +302,8 @@ class GlmObjective(Tilted):
                 margins = _product(rows, weights)
                 root = np.sqrt(self._curvatures(margins, labels, limit, spread) / self._rows)
                 if isinstance(rows, np.ndarray):
-                    scaled: Any = np.asarray(rows, dtype=kind) * root.astype(kind)[:, None]
+                    # Bounded by the curvature, while rows may leave the range of float32.
+                    scaled: Any = (rows * root.astype(rows.dtype)[:, None]).astype(kind, copy=False)
                     total += scaled.T @ scaled
                 else:
                     scaled = rows.multiply(root[:, None]).tocsr()

@@ -70,7 +70,8 @@ class Plan(EnginePlan):
                     "the clip follows the loss of all rows: give batches=1, or leave out follow.",
                     parameter="batches",
                 )
-        checked_momentum(self.momentum)
+        # Of the averaged gradient, as a round takes it.
+        _validate.positive("step", self.step / (1 - checked_momentum(self.momentum)))
 
     def releases(self) -> tuple[GaussianRelease | Composition, ...]:
         """Return the noisy sums, one per round: over all rows, or over one batch after the other.
