@@ -3,9 +3,9 @@
 Every clip and step of a grid is run on a pilot split, twice, and the pair of the least mean test
 loss is used on all other splits. Nobody pays for that search, so this peer is better than any
 that a user could run: no worse than it is a strong claim. Its noise is calibrated by the same
-accountant to the same budget as ours, its momentum is a heavy ball's, and the units are the declared
-ones. That and the middle of the grid are `noisy_gd`'s as it was when the protocol was frozen, so
-that the peer does not move when our defaults do.
+accountant to the same budget as ours, its momentum is a heavy ball's, and the units are the
+declared ones. That and the middle of the grid are `noisy_gd`'s as it was when the protocol was
+frozen, so that the peer does not move when our defaults do.
 
 All settings and draws are columns of one matrix of weights: a round is two matrix products.
 """
