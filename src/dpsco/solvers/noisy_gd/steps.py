@@ -122,8 +122,8 @@ class DescentStepper(Stepper):
     def _lengthened(self, meter: LossMeter) -> float:
         """Return the step of a round with this clip: as long as noise and curvature let it be."""
         plan = self.plan
-        wanted = plan.room * plan.step / float(self.part[0])
-        return min(wanted, plan.longest_step(meter.curvature()))
+        affordable = plan.room * plan.step / float(self.part[0])  # for noise
+        return min(affordable, plan.longest_step(meter.curvature()))
 
     def _follow(self, meter: LossMeter) -> None:
         """Set the clip of the next round: steps cannot lengthen for a smaller one."""
