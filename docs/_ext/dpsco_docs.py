@@ -165,13 +165,15 @@ def _pages(app: Sphinx, folder: str) -> list[Path]:
 
 
 def header(text: str) -> dict[str, str]:
-    """Return the parts of a solver module's header, each as one line."""
+    """Return the parts of a solver module's header, each as one line; a blank line ends a part."""
     found: dict[str, list[str]] = {}
     part: list[str] = []
     for line in inspect.cleandoc(text).splitlines():
         if (start := re.match(r"([A-Z][a-z]+) {2,}(\S.*)", line)) and start.group(1) in HEADER:
             part = found.setdefault(start.group(1), [])
             line = start.group(2)
+        elif not line:
+            part = []
         part.append(line.strip())
     return {name: " ".join(filter(None, lines)) for name, lines in found.items()}
 

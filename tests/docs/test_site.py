@@ -155,6 +155,7 @@ def test_headers_are_read_in_parts(site):
     from dpsco.solvers import family, registry
 
     text = "Title.\n\nPaper      A 2020,\n           Thm 1.\nRate       x  y.\nOther      z.\n"
+    text += "\nRead `a`, then `b`.\n"
     assert site.header(text) == {"Paper": "A 2020, Thm 1.", "Rate": "x  y. Other      z."}
     for key in registry():
         assert tuple(site.header(family(key).__doc__)) == site.HEADER
