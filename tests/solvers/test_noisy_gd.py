@@ -153,7 +153,7 @@ def test_wide_tables_count_as_sparse():
 
 def test_steps_never_exceed_the_curvature():
     made = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6))
-    # half of where heavy balls diverge on a quadratic, 2 (1 + momentum)/L
+    # below 2/L, from where on damped momentum diverges on a quadratic
     assert made.step == pytest.approx((1 + made.momentum) / made.task.smoothness)
     plain = plan(n=10**6, budget=dp.ApproxDP(8.0, 1e-6), momentum=0.0)
     assert plain.step == pytest.approx(1 / made.task.smoothness)

@@ -27,7 +27,7 @@ NONSMOOTH_ROUNDS = 2000  # full passes by default where a nonsmooth loss is wort
 REGRESSION_ROUNDS = 1000  # the same for labels that are numbers: half of them lost up to 13 %
 NONSMOOTH_FLOPS = 3e9  # products that these may take: a few seconds
 ROUNDS_FRACTION = 0.25  # of the rounds that noise justifies: how many a table gets beyond MAX_FLOPS
-WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: heavy balls start slowly
+WARM_UP = 10.0  # rounds divided by 1/(1 - momentum), at least: momentum starts slowly
 NARROW_WARM_UP = (3.0, 16.0)  # the same over narrow domains, where z is small and large: so many
 STARTS_PER_ROW = 1.6  # for each of z per weight; both measured on sparse rows with an l1 ball
 NARROW_STEPS = 6.0  # of full length over such domains, times z/width; measured on those rows, too
@@ -148,8 +148,9 @@ def longest_step(task: Task, clip: float, smooth: float, momentum: float) -> flo
 def stretch(smoothing: float, momentum: float) -> float:
     """Return the longest step in units of 1/L, L the curvature.
 
-    On a quadratic, heavy balls converge below 2 (1 + momentum)/L, and half of that is taken. An
-    envelope is sharper than the loss in places, and gets 1/L.
+    On a quadratic, steps below 2/L converge whatever the momentum is, as it is damped; 1/L without
+    and nearly 2/L with much momentum are taken. An envelope is sharper than the loss in places, and
+    gets 1/L.
     """
     return 1.0 if smoothing else 1.0 + momentum
 
